@@ -19,14 +19,13 @@ from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
 from sidecars.contract import bridge
 from sidecars.kube import Event, Store
 from sidecars.kube.records import ConfigMap
-from sidecars.policy.bridge import groups, pods, shape, tenants
-from sidecars.policy.bridge.causes import cause_of
+from sidecars.policy.bridge import causes, groups, pods, shape, tenants
 from sidecars.policy.bridge.claims import PodClaims
 from sidecars.policy.bridge.decide import decide
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
-from sidecars.policy.bridge.records import GroupKey, Job, Phase, View, Why
+from sidecars.policy.bridge.records import GroupKey, Job, Phase, View
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.usage import UsageBook
@@ -40,7 +39,9 @@ INTERVAL = 1.0
 LEAST_PAUSE = 0.1
 """Seconds between two passes, however much changes."""
 CALM_SECONDS = 60.0
-"""Seconds after which everything is looked at, even if nothing has changed."""
+"""Seconds after which everything is looked at while a pod waits, even if nothing has changed."""
+REST_SECONDS = 300.0
+"""The same while no pod waits. Whether slurmctld has started again is asked each CALM_SECONDS all the same."""
 OTHERS_SECONDS = 5.0
 """Seconds after which everything is looked at when other pods have changed what they request of nodes."""
 _READS = 5
@@ -88,7 +89,9 @@ class Passes:
         self._woken = asyncio.Event()
         self._dirty = True
         self._looked_at = float("-inf")
+        self._confirmed_at = float("-inf")
         self._busy = False
+        self._waits = True
         self._others = False
         self._concerned: dict[str, Pod] = {}
         self._source = PerPod(groups.source_of)
@@ -136,11 +139,13 @@ class Passes:
         """One pass. A fault of Slurm is logged, and nothing is decided then."""
         begun = self._now()
         changed = await self._read_jobs()
-        calm = OTHERS_SECONDS if self._others else CALM_SECONDS
+        calm = OTHERS_SECONDS if self._others else CALM_SECONDS if self._waits else REST_SECONDS
         if changed or self._dirty or self._busy or self._now() - self._looked_at >= calm:
             self._dirty, self._others, self._looked_at = False, False, self._now()
             await self._confirm()
             await self._decide()
+        elif self._now() - self._confirmed_at >= CALM_SECONDS:
+            await self._confirm()
         self.last_pass = self._now()
         metrics.SECONDS.observe(self.last_pass - begun)
 
@@ -148,18 +153,7 @@ class Passes:
 
     def waiting(self) -> Counter[tuple[str, str]]:
         """The pods that wait, by the reason of their condition and the class of Slurm's reason."""
-        found = Counter({(why.value, ""): 0 for why in Why if why not in (Why.RELEASED, Why.WAITING)})
-        jobs = {job_id: job for job in self._jobs.values() for job_id in job.ids}
-        for pod in self._concerned.values():
-            gated = any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
-            if not gated or pod.finished or pod.metadata.deletion_timestamp is not None:
-                continue
-            shown = pod.status.condition(bridge.CONDITION)
-            reason = shown.reason if shown is not None else Why.WAITING.value
-            job = jobs.get(pods.job_id_of(pod) or 0)
-            pending = reason == Why.WAITING.value and job is not None and job.phase is Phase.PENDING
-            found[reason, cause_of(job.reason).value if pending and job is not None else ""] += 1
-        return found
+        return causes.waiting(self._concerned.values(), self._jobs.values())
 
     def phases(self) -> Counter[str]:
         """The jobs by phase, but those that have ended."""
@@ -201,6 +195,7 @@ class Passes:
 
     async def _confirm(self) -> None:
         """Nothing is decided by the details of jobs that an earlier slurmctld has given."""
+        self._confirmed_at = self._now()
         try:
             start = await self._slurm.call(protocol.slurmctld_start())
         except SlurmError as error:
@@ -318,6 +313,7 @@ class Passes:
             gres=self._guards.gres,
         )
         actions = decide(view)
+        self._waits = any(pod.gated for pod in seen)
         # What waits for time to pass is looked at in each pass.
         self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
         whole = await self._effects.apply(actions)

@@ -25,7 +25,7 @@ from typing import Self
 
 import msgspec
 
-from sidecars.bridge.passes import CALM_SECONDS
+from sidecars.bridge.passes import REST_SECONDS
 from sidecars.contract import bridge
 from sidecars.kube import (
     CONFIG_MAPS,
@@ -58,7 +58,7 @@ PODS_IN_ALL = 5_000
 BURST = 1_000
 SINGLE = 10
 UNSATISFIABLE = 500
-IDLE_SECONDS = CALM_SECONDS
+IDLE_SECONDS = REST_SECONDS
 """So that everything is looked at once."""
 STEPS = ("singles", "burst", "beside_unsatisfiable", "settled")
 ON_A_NODE = 100

@@ -1,6 +1,13 @@
-"""Classes of Slurm's reasons of a pending job: few enough for a metric. Pure."""
+"""What pods wait for, by classes of Slurm's reasons: few enough for a metric. Pure."""
 
+from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
+
+from sidecars.contract import bridge
+from sidecars.policy.bridge import pods
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.records import Job, Phase, Why
 
 
 class Cause(StrEnum):
@@ -54,3 +61,19 @@ def cause_of(reason: str) -> Cause:
     if found is not None:
         return found
     return next((cause for start, cause in _BEGINNINGS.items() if reason.startswith(start)), Cause.OTHER)
+
+
+def waiting(concerned: Iterable[Pod], jobs: Iterable[Job]) -> Counter[tuple[str, str]]:
+    """The pods that wait, by the reason of their condition and the class of Slurm's reason."""
+    found = Counter({(why.value, ""): 0 for why in Why if why not in (Why.RELEASED, Why.WAITING)})
+    by_id = {job_id: job for job in jobs for job_id in job.ids}
+    for pod in concerned:
+        gated = any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
+        if not gated or pod.finished or pod.metadata.deletion_timestamp is not None:
+            continue
+        shown = pod.status.condition(bridge.CONDITION)
+        reason = shown.reason if shown is not None else Why.WAITING.value
+        job = by_id.get(pods.job_id_of(pod) or 0)
+        pending = reason == Why.WAITING.value and job is not None and job.phase is Phase.PENDING
+        found[reason, cause_of(job.reason).value if pending and job is not None else ""] += 1
+    return found

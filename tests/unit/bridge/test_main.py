@@ -6,14 +6,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sidecars.bridge import main
+from sidecars.bridge import main, passes
 from sidecars.bridge.effects import BY_JOB
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import RESOURCES
 from sidecars.bridge.passes import Passes
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS
+from sidecars.policy.bridge.decide import decide
 from sidecars.policy.bridge.groups import SourceKind
+from sidecars.policy.bridge.records import Action, View
 from sidecars.simulate.records import Fault
 from sidecars.slurm.states import is_drain
 from tests.support.bridge import live, node, pod
@@ -248,6 +250,35 @@ async def test_the_next_pod_waits_for_a_pod_whose_job_a_slurmctld_that_was_kille
         world.slurm.job_run(live(world.slurm)[-1].job_id, {"k1": 1})
         await world.until("the reason", lambda: world.condition("next").get("reason") == "NodeNotFree")
         assert not world.released("next")
+
+
+async def test_while_no_pod_waits_nothing_is_decided_until_slurmctld_has_started_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views: list[View] = []
+
+    def counted(view: View) -> tuple[Action, ...]:
+        views.append(view)
+        return decide(view)
+
+    monkeypatch.setattr(passes, "decide", counted)
+    world.kube.put(NODES, node("k2"))
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the release", world.released)
+        world.bind()
+        await world.until("the pod to be seen bound", lambda: views[-1].pods[0].bound)
+        asked = len(world.slurm.requests("GET", "conf"))
+        await world.until("one period", lambda: len(world.slurm.requests("GET", "conf")) > asked + 1)
+        asked, seen = len(world.slurm.requests("GET", "conf")), len(views)
+        await world.until("three periods", lambda: len(world.slurm.requests("GET", "conf")) >= asked + 3)
+        assert len(views) == seen
+        job.allocation["k2"] = job.allocation.pop("k1")
+        world.slurm.started_at += 1
+        await world.until("a look", lambda: any(it.slots == (("k2", 1),) for it in views[-1].jobs.values()))
 
 
 async def test_a_pod_whose_annotations_became_wrong_gets_no_more_than_its_job_has(world: World) -> None:

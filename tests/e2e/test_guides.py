@@ -1,4 +1,4 @@
-"""What the guides in docs/ describe, on a Slurm cluster of its own: topology, a backup, and both ways to restore it.
+"""What the guides in docs/ describe, on a Slurm cluster of its own: topology, job logs, a backup, ways to restore it.
 
 Files and values are those of the pages.
 """
@@ -22,6 +22,11 @@ pytestmark = pytest.mark.timeout(300)
 NAMESPACE, RESTORED = "guided", "restored"
 ANNOTATION = "topology.slinky.slurm.net/spec"
 BLOCK = "nvidia.com/gpu.clique"
+POD = "slurm-worker-slinky-0"
+USER = "daemon"
+"""A user that all images have."""
+CHECK = "#!/bin/sh\ntest ! -e /data/fault || { echo no scratch space; exit 1; }\n"
+HEALTH = "exec $(scontrol show config | sed -n 's/^HealthCheckProgram *= *//p')"
 LABELS = (
     "topology.kubernetes.io/zone",
     "network.topology.nvidia.com/tier-1",
@@ -43,7 +48,7 @@ def guided(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     found = Slurm(kubernetes, NAMESPACE)
     kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}=rails:leaf1")
     try:
-        install(found, {})
+        install(found, job_logs())
         found.until_idle(1)
         yield found
     finally:
@@ -62,6 +67,28 @@ def install(slurm: Slurm, values: dict[str, Any]) -> None:
         *("--set", "nodesets.slinky.replicas=1", "--set", "nodesets.slinky.oversubscribeNode=true"),
         stdin=yaml.safe_dump(topology | values),
     )
+
+
+def job_logs() -> dict[str, Any]:
+    """Job logs as on their page, with private files and scripts; a volume for output, and a check that can fail."""
+    (logs,) = on_page("job-logs.md", "privateFiles").documents
+    (scripts,) = on_page("job-logs.md", "prologScripts").documents
+    logs["nodesets"]["slinky"] |= {
+        "slurmd": {"volumeMounts": [{"name": "data", "mountPath": "/data"}]},
+        "podSpec": {"volumes": [{"name": "data", "emptyDir": {}}]},
+        "health": {"enabled": True, "checks": {"site": CHECK}},
+    }
+    return dict(logs | scripts)
+
+
+def until_printed(slurm: Slurm, **wanted: object) -> None:
+    """Wait until the log of the worker's pod has a line with these fields."""
+
+    def look() -> bool:
+        lines = slurm.kubernetes.kubectl("-n", NAMESPACE, "logs", POD, "-c", "logs").splitlines()
+        return any(wanted.items() <= json.loads(line).items() for line in lines)
+
+    until(f"the log of {POD} to have {wanted}", look, 60)
 
 
 def kubectl_bytes(kubernetes: Kubernetes, *words: str, stdin: bytes | None = None, namespace: str = NAMESPACE) -> bytes:
@@ -90,6 +117,27 @@ def test_workers_register_at_the_switch_of_their_kubernetes_node(guided: Slurm) 
         60,
     )
     assert guided.login("srun", "--switches=1", "hostname").strip() == "slinky-0"
+
+
+def test_prolog_epilog_and_a_private_file_of_a_job_are_printed(guided: Slurm) -> None:
+    private = ("runuser", "-u", USER, "--", "sh", "-c", 'umask 077 && exec "$@"', "sh")
+    submit = ("sbatch", "--parsable", "--chdir=/data", "--output=/data/%j.out")
+    job = int(guided.login(*private, *submit, stdin="#!/bin/sh\necho for me alone\n"))
+    until_printed(guided, job=job, user=USER, stream="stdout", message="for me alone")
+    until_printed(guided, job=job, stream="prolog", message="preparing the scratch folder")
+    until_printed(guided, job=job, stream="epilog", message="cleaning the scratch folder")
+    assert guided.worker(POD, "stat", "--format=%a", f"/data/{job}.out").strip() == "600"
+
+
+def test_a_failed_health_check_is_printed(guided: Slurm) -> None:
+    guided.worker(POD, "touch", "/data/fault")
+    guided.worker(POD, "sh", "-c", f"({HEALTH}) || true")
+    until_printed(guided, stream="health", message="slurm-node: health: site: no scratch space")
+    assert guided.nodes() == {"slinky-0": "drained"}
+    guided.worker(POD, "rm", "/data/fault")
+    guided.worker(POD, "sh", "-c", HEALTH)
+    guided.until_idle(1)
+    until_printed(guided, stream="health", message="undrained slinky-0: it is healthy again")
 
 
 def test_slurmctld_continues_from_a_backup_while_a_job_runs_on(guided: Slurm) -> None:

@@ -24,8 +24,9 @@ NODES = ("n1", "n2", "n3")
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """slurmctld and slurmrestd."""
-    with daemons(tmp_path_factory.mktemp("reservations"), ports.RESERVATIONS) as target:
+    """slurmctld with the partitions `all` and `other`, and slurmrestd."""
+    lines = "PartitionName=other Nodes=ALL\n"
+    with daemons(tmp_path_factory.mktemp("reservations"), ports.RESERVATIONS, lines) as target:
         yield target
 
 
@@ -79,6 +80,71 @@ async def test_reservations_are_created_kept_changed_and_deleted_as_declared(slu
     found = await step(slurm, wanted, "reservation/daily")
     assert texts(found) == ["change reservation fixed: nodes=n1 users=slurm minutes=30", "delete reservation daily"]
     assert texts(await step(slurm, wanted)) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "former", "now"),
+    [
+        ("startTime", 3600, 7200),
+        ("minutes", 60, 30),
+        ("minutes", 60, None),
+        ("minutes", None, 60),
+        ("nodes", ["n1"], ["n[2-3]"]),
+        ("partition", "all", "other"),
+        ("partition", None, "other"),
+        ("users", ["mail"], ["slurm"]),
+        ("flags", [], ["MAINT"]),
+    ],
+)
+async def test_each_field_can_be_declared_otherwise_before_the_start(
+    slurm: Target, field: str, former: object, now: object
+) -> None:
+    whole = {"startTime": at(3600), "nodes": ["n1"], "partition": "all", "users": ["mail"], "minutes": 60}
+    if field == "startTime":
+        former, now = at(3600), at(7200)
+    await step(slurm, declared(one=whole | {field: former}))
+    wanted = declared(one=whole | {field: now})
+    [text] = texts(await step(slurm, wanted))
+    assert text.startswith(f"change reservation one: {field}=")
+    assert texts(await step(slurm, wanted)) == []
+
+
+async def test_the_start_of_one_without_an_end_can_be_declared_otherwise(slurm: Target) -> None:
+    whole = {"nodes": ["n1"], "users": ["mail"]}
+    await step(slurm, declared(one=whole | {"startTime": at(3600)}))
+    wanted = declared(one=whole | {"startTime": at(7200)})
+    [text] = texts(await step(slurm, wanted))
+    assert text.startswith("change reservation one: startTime=")
+    assert texts(await step(slurm, wanted)) == []
+
+
+async def test_slurm_chooses_nodes_only_once_so_a_number_of_them_in_another_partition_is_reported(
+    slurm: Target,
+) -> None:
+    whole = {"startTime": at(3600), "minutes": 60, "nodeCount": 2, "users": ["mail"]}
+    await step(slurm, declared(one=whole | {"partition": "all"}))
+    wanted = declared(one=whole | {"partition": "other"})
+    found = await step(slurm, wanted)
+    assert texts(found) == []
+    [words] = found.left
+    assert words.startswith("reservation one isn't in the partition other")
+
+    await slurm.call(protocol.delete_reservation("one"))
+    assert texts(await step(slurm, wanted)) == ["add reservation one"]
+    found = await step(slurm, wanted)
+    assert (found.changes, found.left) == ((), ())
+
+
+async def test_other_times_of_a_reservation_that_has_begun_are_reported(slurm: Target) -> None:
+    whole = {"startTime": at(-1), "nodes": ["n1"], "users": ["mail"]}
+    wanted = declared(one=whole | {"minutes": 60})
+    await step(slurm, wanted)
+    assert (await step(slurm, wanted)).left == ()
+    for times in ({"minutes": 30}, {"minutes": 60, "startTime": at(7200)}):
+        found = await step(slurm, declared(one=whole | times))
+        assert texts(found) == []
+        [words] = found.left
+        assert words.startswith("reservation one has begun")
 
 
 async def test_reservations_of_others_stay_and_a_change_of_a_declared_one_is_set_back(slurm: Target) -> None:

@@ -91,6 +91,8 @@ def _list(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     backup = _usable(options, volume.DATABASE)
+    if options.chosen:
+        options.chosen.write_text(f"{options.volume / backup.name / volume.DATABASE}\n", encoding="utf-8")
     log.info("backup %s: all files are as they were saved", backup.name)
 
 
@@ -170,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--stopped", action="append", default=[], metavar="HOST:PORT", help="where nothing may answer"
         )
+    check.add_argument("--chosen", type=Path, help="file to which the path of the checked dump is written")
     back.add_argument("--state", type=Path, required=True, help="folder of slurmctld's state")
     return parser
 

@@ -102,8 +102,10 @@ def fetch(folder: Path, store: Store, name: str, pod: str) -> str | None:
     "latest" is the newest of the volume, and the newest of the store only if the volume has none. A backup that was
     damaged on the way is refused.
     """
+    if volume.described(folder, name) is not None:
+        return None
     here = [backup.name for backup in volume.backups(folder)]
-    if name in here or (name == volume.LATEST and here):
+    if name == volume.LATEST and here:
         return None
     there = complete(store)
     chosen = there[-1] if name == volume.LATEST and there else name

@@ -4,6 +4,7 @@ import errno
 import gzip
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+log = logging.getLogger(__name__)
 
 STATE: Final = "state.tar.gz"
 DUMP: Final = "database.sql"
@@ -91,6 +94,7 @@ def finish_copy(volume: Path, folder: Path, name: str) -> Backup:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         shutil.rmtree(folder)
+        return _read(volume / name)
     return backup
 
 
@@ -112,22 +116,36 @@ def finish(volume: Path, pod: str, database: bool, now: float) -> Backup:
 
 
 def backups(volume: Path) -> list[Backup]:
-    """The complete backups, oldest first. Other folders and files of the volume are left alone. Raises BackupError."""
-    folders = sorted(path for path in volume.iterdir() if _NAME.fullmatch(path.name) and (path / MANIFEST).exists())
-    return [_read(folder) for folder in folders]
+    """The complete backups, oldest first. Other folders and files of the volume are left alone.
+
+    One whose description can't be read is skipped with a warning: it neither counts nor is deleted.
+    """
+    found = []
+    for folder in sorted(path for path in volume.iterdir() if _NAME.fullmatch(path.name)):
+        if (folder / MANIFEST).exists():
+            try:
+                found.append(_read(folder))
+            except BackupError as error:
+                log.warning("the backup %s is skipped: %s", folder.name, error)
+    return found
+
+
+def described(volume: Path, name: str) -> Backup | None:
+    """The backup with this name, its files unchecked; None without one. Raises BackupError if it can't be read."""
+    return _read(volume / name) if _NAME.fullmatch(name) and (volume / name / MANIFEST).exists() else None
 
 
 def choose(volume: Path, name: str) -> Backup:
     """The backup with this name, or the newest for "latest", with its files checked. Raises BackupError and OSError."""
-    found = backups(volume)
-    chosen = [backup for backup in found if backup.name == name]
-    if name == LATEST:
-        chosen = found[-1:]
-    if not chosen:
-        there = ", ".join(backup.name for backup in found[-3:]) or "none"
-        raise BackupError(f"{volume} has no backup `{name}`. The newest there: {there}.")
-    _check(volume / chosen[0].name, chosen[0])
-    return chosen[0]
+    chosen = described(volume, name)
+    if chosen is None:
+        found = backups(volume)
+        if name != LATEST or not found:
+            there = ", ".join(backup.name for backup in found[-3:]) or "none"
+            raise BackupError(f"{volume} has no backup `{name}`. The newest there: {there}.")
+        chosen = found[-1]
+    _check(volume / chosen.name, chosen)
+    return chosen
 
 
 def delete_expired(volume: Path, keep: int) -> tuple[str, ...]:
@@ -162,7 +180,7 @@ def _read(folder: Path) -> Backup:
         content = json.loads(path.read_text(encoding="utf-8"))
         files = {name: File(int(entry["size"]), str(entry["sha256"])) for name, entry in content["files"].items()}
         return Backup(folder.name, files)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupError(f"{path} can't be read ({error}). Move the folder off the volume.") from error
 
 

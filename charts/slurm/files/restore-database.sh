@@ -1,11 +1,10 @@
-# Replaces the tables of the accounting database with those of a backup. The password is in the file PASSWORD_FILE.
+# Replaces the tables of the accounting database with those of a backup. The path of its dump, which the container `check`
+# has chosen and checked, is in the file CHOSEN_FILE. The password is in the file PASSWORD_FILE.
 set -eu
 MYSQL_PWD=$(cat "$PASSWORD_FILE")
 export MYSQL_PWD
-if [ "$BACKUP" = latest ]; then
-  for file in /backup/*/backup.json; do BACKUP=$(basename "$(dirname "$file")"); done
-fi
-gunzip --test "/backup/$BACKUP/database.sql.gz"
-gunzip --stdout "/backup/$BACKUP/database.sql.gz" |
+DUMP=$(cat "$CHOSEN_FILE")
+gunzip --test "$DUMP"
+gunzip --stdout "$DUMP" |
   mariadb --host="$DATABASE_HOST" --port="$DATABASE_PORT" --user="$DATABASE_USER" "$DATABASE_NAME"
-echo "the database is that of the backup $BACKUP"
+echo "the database is that of $DUMP"

@@ -92,7 +92,9 @@ async def _distribute(
     """Bring the files into the ConfigMap and the pods. After how many seconds to continue; None when they have them."""
     mark = combined({"": config_map_digests(wanted)})[:12]
     change = memories.get(key)
-    if effects.present(runtime, controller) != wanted and (change is None or change.mark != mark):
+    # The cache may lag behind the last write. A ConfigMap that differs later was changed or deleted by someone else.
+    awaited = change is not None and change.mark == mark and runtime.now() - change.since < SETTLE_SECONDS
+    if not awaited and effects.present(runtime, controller) != wanted:
         await effects.store(runtime, manifest, controller, wanted)
         change = memories[key] = Change(mark, runtime.now())
     if change is None:

@@ -25,7 +25,7 @@ class Plan:
 
     changes: tuple[Change, ...]
     left: tuple[str, ...]
-    """What was created from a declaration and isn't declared now, and stays: each with the reason."""
+    """What stays although the declaration differs: each with the reason."""
 
     def created(self, before: Collection[str]) -> frozenset[str]:
         """What counts as created from declarations while the plan is applied. Store it before the first change."""
@@ -52,7 +52,7 @@ def plan(declared: Declared, live: Live, created: Collection[str]) -> Plan:
     changes = [*_qos(declared, live), *_accounts(declared, live), *_users(declared, live)]
     changes += reservations.changes(declared, live, live.now)
     deletions, left = _prune(declared, live, [name for name in created if exists(name, live)])
-    return Plan((*changes, *deletions), (*left, *reservations.over(declared, live.now)))
+    return Plan((*changes, *deletions), (*left, *reservations.left(declared, live, live.now)))
 
 
 def _qos(declared: Declared, live: Live) -> Iterator[Change]:

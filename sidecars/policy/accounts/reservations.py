@@ -16,6 +16,8 @@ from sidecars.slurm.records import Reservation as Record
 PERIODS = {"HOURLY": 3600, "DAILY": 86400, "WEEKLY": 7 * 86400}
 FLAGS = frozenset({"MAINT", "IGNORE_JOBS", "FLEX", "OVERLAP", "NO_HOLD_JOBS_AFTER_END", "MAGNETIC", *PERIODS})
 _MINUTE = 60
+_YEAR = 365 * 24 * 60
+"""Minutes that slurmctld gives to a reservation without an end."""
 _LATE = 300.0
 """Seconds after which slurmctld may refuse a start for being in the past: it does after ten minutes."""
 
@@ -52,10 +54,26 @@ def faults(declared: Declared, live: Live) -> Iterator[str]:
             yield f"{place}.minutes: a reservation that recurs needs it; set it"
 
 
-def over(declared: Declared, now: float) -> list[str]:
-    """What is to be reported of those that are over."""
-    found = (name for name, it in sorted(declared.reservations.items()) if _end(it, _start(it, now)) <= now)
-    return [f"reservation {name} is over; remove it, or set a later startTime" for name in found]
+def left(declared: Declared, live: Live, now: float) -> list[str]:
+    """What is to be reported of those that are over, and of fields that Slurm can't change now."""
+    texts = []
+    for name, wanted in sorted(declared.reservations.items()):
+        start = _start(wanted, now)
+        record = live.reservations.get(name)
+        if _end(wanted, start) <= now:
+            texts.append(f"reservation {name} is over; remove it, or set a later startTime")
+        elif record is not None:
+            if _moved(wanted, record, start, now):
+                texts.append(
+                    f"reservation {name} has begun, and keeps its start and duration until its end; rename it to change"
+                    " them now"
+                )
+            if wanted.nodes is None and _partition(wanted, record) is not None:
+                texts.append(
+                    f"reservation {name} isn't in the partition {wanted.partition}, and Slurm keeps the nodes that it"
+                    " has chosen; delete it, and the operator creates it there"
+                )
+    return texts
 
 
 def changes(declared: Declared, live: Live, now: float) -> Iterator[Change]:
@@ -102,17 +120,19 @@ def _change(name: str, wanted: Reservation, record: Record, start: float, now: f
     flags = sorted(set(wanted.flags) - record.flags)
     if flags:
         texts.append(f"flags={','.join(flags)}")
+    # Of nodes that Slurm has chosen, it would keep those of the former partition.
+    partition = _partition(wanted, record) if wanted.nodes is not None else None
+    if partition is not None:
+        texts.append(f"partition={partition}")
     begun = record.start_time <= now
-    periods = [seconds for flag, seconds in PERIODS.items() if flag in wanted.flags]
-    apart = int(record.start_time - start)
-    same = apart % periods[0] == 0 if periods else abs(apart) < _MINUTE
-    moved = int(start) if not begun and not same else None
+    moved = int(start) if not begun and not _begins(wanted, record, start) else None
     if moved is not None:
         texts.append(f"startTime={wanted.start_time.isoformat()}")
-    minutes = None
-    if wanted.minutes is not None and not begun and record.end_time - record.start_time != _MINUTE * wanted.minutes:
-        minutes = wanted.minutes
-        texts.append(f"minutes={minutes}")
+    shorter_or_longer = record.end_time - record.start_time != _MINUTE * (wanted.minutes or _YEAR)
+    if not begun and shorter_or_longer:
+        texts.append(f"minutes={wanted.minutes or 'unlimited'}")
+    # With another start alone, slurmctld doesn't move the end of one without a duration.
+    minutes = (wanted.minutes or protocol.UNLIMITED) if not begun and (shorter_or_longer or moved is not None) else None
     if texts:
         request = protocol.save_reservation(
             name,
@@ -120,11 +140,35 @@ def _change(name: str, wanted: Reservation, record: Record, start: float, now: f
             minutes=minutes,
             nodes=nodes,
             node_count=count,
+            partition=partition,
             users=users,
             accounts=accounts,
             flags=flags,
         )
         yield Change(f"change reservation {name}: {' '.join(texts)}", request)
+
+
+def _begins(wanted: Reservation, record: Record, start: float) -> bool:
+    """Whether it begins as declared: one that recurs, at one of its times."""
+    apart = int(record.start_time - start)
+    for flag, seconds in PERIODS.items():
+        if flag in wanted.flags:
+            return apart % seconds == 0
+    return abs(apart) < _MINUTE
+
+
+def _moved(wanted: Reservation, record: Record, start: float, now: float) -> bool:
+    """Whether one that is on has other times than the declared ones. It may have been created after its start."""
+    if not record.start_time <= now < record.end_time:
+        return False
+    if start > now and not _begins(wanted, record, start):
+        return True
+    return wanted.minutes is not None and abs(record.end_time - _end(wanted, start)) >= 2 * _MINUTE
+
+
+def _partition(wanted: Reservation, record: Record) -> str | None:
+    """The declared partition if Slurm has another one."""
+    return wanted.partition if wanted.partition != record.partition else None
 
 
 def _differing(field: str, wanted: list[str], present: tuple[str, ...], texts: list[str]) -> list[str] | None:

@@ -37,6 +37,9 @@ def save_reservation(
     `nodes`, Slurm adds the flag SPEC_NODES. UNLIMITED minutes are a year. Raises HostlistError for a name that no node
     can have.
 
+    A change of `partition` alone, or with the same `node_count`, keeps the nodes.
+
+    - Rejected with 2000: an unknown partition.
     - NotFound: an unknown node.
     - Rejected with 2053: something is missing, or FORCE_START without recurrence.
     - Rejected with 2054: a start more than ten minutes ago.

@@ -20,6 +20,8 @@ from tests.cluster.certificates import Authority
 from tests.cluster.control_plane import free_ports
 from tests.cluster.tools import tool
 from tests.support.real.object_store import BUCKET, KEYS
+from tests.unit.backup.test_state import found as files_of
+from tests.unit.backup.test_state import statesave
 from tests.unit.backup.test_volume import NOW, made
 
 SECONDS = 30.0
@@ -127,6 +129,30 @@ def test_the_newest_backups_go_to_the_store_and_come_back_to_an_empty_volume(
     assert main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"]) == 0
     assert (empty / newest / volume.STATE).read_bytes() == large
     assert volume.choose(empty, newest) == volume.choose(disk, newest)
+
+
+def test_a_damaged_copy_is_refused_in_words_and_changes_nothing(
+    store: Gateway, disk: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = made(disk).name
+    assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]) == 0
+    statesave(tmp_path / "statesave")
+    before = files_of(tmp_path / "statesave")
+    copied = store.bucket / "clusters" / "berlin" / name / volume.STATE
+    copied.write_bytes(b"other")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"]) == 1
+    assert "state.tar.gz isn't the file that was saved" in caplog.text
+    assert volume.backups(empty) == []
+
+    caplog.clear()
+    for damaged in (volume.STATE, volume.MANIFEST):
+        (disk / name / damaged).write_bytes(b"other")
+        assert main(["backup", "restore", f"--volume={disk}", f"--state={tmp_path / 'statesave'}", name]) == 1
+    assert "state.tar.gz isn't the file that was saved" in caplog.text
+    assert "backup.json can't be read" in caplog.text
+    assert files_of(tmp_path / "statesave") == before
 
 
 def begun(gateway: Gateway, key: str, prefix: str = "clusters/berlin") -> object:

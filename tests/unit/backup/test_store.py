@@ -81,6 +81,33 @@ def test_a_backup_damaged_on_the_volume_isnt_copied_and_newer_ones_are(disk: Pat
     assert store.complete(outside) == [second]
 
 
+def test_a_backup_whose_description_cant_be_read_keeps_no_other_from_the_store(
+    disk: Path, outside: store.Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = days(disk, 2)
+    (disk / first / volume.MANIFEST).write_bytes(b"")
+    assert store.copy(disk, outside, 5) == ([second], [])
+    assert f"{first}/backup.json can't be read" in caplog.text
+    assert store.fetch(disk, outside, second, "pod") is None
+    assert store.fetch(disk, outside, volume.LATEST, "pod") is None
+
+
+@pytest.mark.parametrize("latest", [True, False])
+def test_a_copy_in_the_store_takes_no_name_of_a_folder_whose_description_cant_be_read(
+    disk: Path, outside: store.Store, *, latest: bool
+) -> None:
+    (name,) = days(disk, 1)
+    store.copy(disk, outside, 5)
+    (disk / name / volume.MANIFEST).write_bytes(b"")
+    with pytest.raises(volume.BackupError, match=rf"{name}/backup.json can't be read .* Move the folder off"):
+        store.fetch(disk, outside, volume.LATEST if latest else name, "pod")
+    assert names(disk) == [name]
+
+    (disk / name).rename(disk / f"{name}.broken")
+    assert store.fetch(disk, outside, volume.LATEST, "pod") == name
+    assert volume.choose(disk, volume.LATEST).name == name
+
+
 def test_after_the_loss_of_the_volume_the_newest_of_the_store_is_the_latest(
     disk: Path, outside: store.Store, tmp_path: Path
 ) -> None:

@@ -120,12 +120,40 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path, damage: Callable[[Pa
         volume.choose(tmp_path, "latest")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": {"a": {}}}', '{"files": []}'])
-def test_a_description_that_cant_be_read_is_named(tmp_path: Path, text: str) -> None:
+UNREADABLE = ["", "[]", "{}", '{"files": {"a": {}}}', '{"files": []}', '{"name": "2026']
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_a_backup_whose_description_cant_be_read_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     made(tmp_path)
+    made(tmp_path, NOW + 60)
     (tmp_path / NAME / volume.MANIFEST).write_text(text)
-    with pytest.raises(volume.BackupError, match=r"backup.json can't be read"):
-        volume.choose(tmp_path, "latest")
+    with pytest.raises(volume.BackupError, match=rf"{NAME}/backup.json can't be read .* Move the folder off"):
+        volume.choose(tmp_path, NAME)
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+@pytest.mark.parametrize("day", [0, 2])
+def test_a_backup_whose_description_cant_be_read_is_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, day: int
+) -> None:
+    sound = [made(tmp_path, NOW + 86400), made(tmp_path, NOW + 2 * 86400)]
+    unreadable = made(tmp_path, NOW + (day + day // 2) * 86400).name
+    (tmp_path / unreadable / volume.MANIFEST).write_text(text)
+    assert volume.choose(tmp_path, "latest") == sound[1]
+    assert f"{unreadable}/backup.json can't be read" in caplog.text
+    assert volume.choose(tmp_path, sound[0].name) == sound[0]
+    assert volume.backups(tmp_path) == sound
+    assert volume.delete_expired(tmp_path, 2) == ()
+    assert volume.delete_expired(tmp_path, 1) == (sound[0].name,)
+    assert names(tmp_path) == sorted([sound[1].name, unreadable])
+
+
+def test_a_description_that_is_a_folder_is_skipped_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sound = made(tmp_path)
+    (tmp_path / "2026-11-25T023000Z" / volume.MANIFEST).mkdir(parents=True)
+    assert volume.choose(tmp_path, "latest") == sound
+    assert "2026-11-25T023000Z/backup.json can't be read" in caplog.text
 
 
 def test_the_description_lists_sizes_and_digests(tmp_path: Path) -> None:

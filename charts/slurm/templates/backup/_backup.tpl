@@ -138,6 +138,10 @@ template:
             - key: ca.crt
               path: ca.crt
       {{- end }}
+      {{- if eq (index . 1) "restore-database" }}
+      - name: chosen
+        emptyDir: {}
+      {{- end }}
       {{- if and (ne (index . 1) "restore-database") (include "slurm.backup.state" $root) }}
       - name: statesave
         persistentVolumeClaim:

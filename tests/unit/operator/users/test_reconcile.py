@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.kube import records
+from sidecars.kube import Key, records
 from sidecars.operator.accounts.reconcile import reconcile as reconcile_accounts
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.operator.users.reconcile import SETTLE_SECONDS, Memories, reconcile
@@ -110,6 +110,21 @@ async def test_a_change_wakes_the_pass_and_a_removed_user_disappears() -> None:
     assert CONTROLLER in (await setting.parts.woken())["declared_users"]
     await setting.run()
     assert setting.applied[-1]["passwd"] == "bob:*:10002:10002::/home/bob:/bin/bash\n"
+
+
+async def test_files_that_someone_deletes_while_pods_get_them_are_applied_again() -> None:
+    setting = Setting()
+    await setting.run()
+    setting.parts.now += SETTLE_SECONDS - 1.0
+    await reconcile(setting.parts.runtime, setting.memories, CONTROLLER)
+    setting.parts.runtime.caches.own_config_maps.store.discard(Key(NAMESPACE, names.users("slurm")))
+    assert await reconcile(setting.parts.runtime, setting.memories, CONTROLLER) == 1.0
+    setting.parts.now += 1.0
+    await setting.run()
+    assert setting.condition[1] == "Distributing"
+    await setting.settle()
+    assert setting.applied[1:] == setting.applied[:1]
+    assert setting.condition[1] == "Applied"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from sidecars.policy.accounts.declared import Declared
 from sidecars.policy.accounts.live import Live
 from sidecars.policy.accounts.plan import plan
-from sidecars.policy.accounts.reservations import changes, faults, over
+from sidecars.policy.accounts.reservations import changes, faults, left
 from sidecars.slurm.records import Reservation
 from tests.unit.policy.accounts.test_plan import declared
 
@@ -77,10 +77,45 @@ def test_what_slurmctld_has_as_declared_is_not_written() -> None:
         ({"users": ("bob",)}, "users=alice"),
         ({"start_time": int(NOW) + 2 * HOUR, "end_time": int(NOW) + 3 * HOUR}, "startTime=2027-01-10T13:00:00+00:00"),
         ({"end_time": int(NOW) + 3 * HOUR}, "minutes=60"),
+        ({"partition": "all"}, "partition=gpu"),
     ],
 )
 def test_a_field_that_differs_is_set_back(live: dict[str, Any], text: str) -> None:
-    assert texts(one(), having(**live)) == [f"change reservation one: {text}"]
+    wanted = one(partition="gpu")
+    assert texts(wanted, having(**{"partition": "gpu"} | live)) == [f"change reservation one: {text}"]
+
+
+def test_fields_that_are_set_back_are_in_the_request() -> None:
+    wanted = one(nodes=["n3"], users=["bob"], accounts=["physics"], flags=["MAINT"], partition="gpu", minutes=30)
+    assert body(wanted, having()) == {
+        "name": "one",
+        "duration": {"set": True, "number": 30},
+        "node_list": ["n3"],
+        "partition": "gpu",
+        "users": ["bob"],
+        "accounts": ["physics"],
+        "flags": ["MAINT"],
+    }
+
+
+def test_what_is_not_declared_stays() -> None:
+    assert texts(one(), having(partition="gpu", accounts=("physics",), flags=frozenset({"MAINT", "SPEC_NODES"}))) == []
+
+
+def test_an_end_is_removed_from_one_that_is_declared_without() -> None:
+    wanted = one(minutes=None)
+    assert texts(wanted, having()) == ["change reservation one: minutes=unlimited"]
+    assert body(wanted, having())["duration"] == {"set": True, "infinite": True}
+    assert texts(wanted, having(end_time=int(NOW) + HOUR + 365 * DAY)) == []
+
+
+def test_another_partition_of_one_whose_nodes_slurm_has_chosen_is_reported_because_slurm_keeps_them() -> None:
+    wanted = one(nodes=None, nodeCount=2, partition="gpu")
+    assert texts(wanted, having(partition="all")) == []
+    [words] = plan(wanted, having(partition="all"), ()).left
+    assert words.startswith("reservation one isn't in the partition gpu, and Slurm keeps the nodes")
+    assert words.endswith("delete it, and the operator creates it there")
+    assert plan(wanted, having(partition="gpu"), ()).left == ()
 
 
 def test_a_missing_flag_is_added_and_others_stay() -> None:
@@ -95,20 +130,45 @@ def test_the_times_of_one_that_has_begun_stay() -> None:
     assert texts(one(users=["bob"]), begun) == ["change reservation one: users=bob"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "begun", "end", "reported"),
+    [
+        ({}, -HOUR // 2, HOUR // 2, True),  # moved to 13:00
+        ({"startTime": "2027-01-10T11:30:00Z"}, -HOUR // 2, HOUR // 2, False),
+        ({"startTime": "2027-01-10T11:30:00Z", "minutes": 120}, -HOUR // 2, HOUR // 2, True),
+        ({"startTime": "2027-01-10T11:30:00Z", "minutes": None}, -HOUR // 2, 365 * DAY, False),
+        # One that was created after its start, for the rest of its time.
+        ({"startTime": "2027-01-10T11:30:00Z"}, -60, HOUR // 2 - 60, False),
+        # One that recurs: on its way to its next time, and moved.
+        ({"startTime": "2027-01-09T11:00:00Z", "flags": ["DAILY"]}, -HOUR, 0, False),
+        ({"startTime": "2027-01-09T11:30:00Z", "flags": ["DAILY"]}, -HOUR // 2, HOUR // 2, False),
+        ({"startTime": "2027-01-09T13:30:00Z", "flags": ["DAILY"]}, -HOUR // 2, HOUR // 2, True),
+    ],
+)
+def test_other_times_of_one_that_has_begun_are_reported(
+    fields: dict[str, Any], begun: int, end: int, *, reported: bool
+) -> None:
+    wanted = one(**fields)
+    record = having(start_time=int(NOW) + begun, end_time=int(NOW) + end, flags=frozenset({"DAILY"}))
+    text = "reservation one has begun, and keeps its start and duration until its end; rename it to change them now"
+    assert texts(wanted, record) == []
+    assert left(wanted, record, NOW) == ([text] if reported else [])
+
+
 def test_one_that_is_on_is_created_for_the_rest_of_its_time_and_one_that_is_over_is_not() -> None:
     late = NOW + HOUR + 45 * 60
     found = body(one(), now=late)
     assert (found["start_time"]["number"], found["duration"]["number"]) == (int(late), 15)
     assert texts(one(), NOTHING, NOW + 2 * HOUR) == []
-    assert over(one(), NOW + 2 * HOUR) == ["reservation one is over; remove it, or set a later startTime"]
-    assert over(one(), late) == []
+    assert left(one(), NOTHING, NOW + 2 * HOUR) == ["reservation one is over; remove it, or set a later startTime"]
+    assert left(one(), NOTHING, late) == []
 
 
 def test_one_without_an_end_is_never_over_and_one_that_recurs_begins_at_its_next_time() -> None:
     later = NOW + 10 * DAY
     assert body(one(minutes=None), now=later)["duration"] == {"set": True, "infinite": True}
     daily = one(flags=["DAILY"])
-    assert over(daily, later) == []
+    assert left(daily, NOTHING, later) == []
     assert body(daily, now=later)["start_time"]["number"] == int(later) + HOUR
     assert texts(daily, having(flags=frozenset({"DAILY"}), start_time=int(NOW) + HOUR + DAY), NOW) == [
         "change reservation one: minutes=60"

@@ -27,6 +27,9 @@ FAILED: Final = 125
 
 OWN: Final = "self"
 
+STEP: Final = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_START_TIME", "SLURM_STEP_ID")
+"""Variables that together differ between all job steps."""
+
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ASK_SECONDS: Final = 20.0
 _GIB: Final = 1 << 30
@@ -186,8 +189,7 @@ def _registry(options: argparse.Namespace, job: Mapping[str, str]) -> Registry:
 
 def _step(job: Mapping[str, str]) -> str:
     """The job step of this task, which is another one on another cluster and after a requeue. "": unknown."""
-    names = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_START_TIME", "SLURM_STEP_ID")
-    found = [job.get(name, "") for name in names]
+    found = [job.get(name, "") for name in STEP]
     return " ".join(found) if all(found) else ""
 
 

@@ -141,7 +141,9 @@ def _last(error: str) -> str:
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     found = lines[-1] if lines else "no reason given"
     _, mark, message = found.partition("msg=")
-    return (message if mark else found).strip('"')[:500]
+    if mark:
+        found = message.removeprefix('"').removesuffix('"').replace('\\"', '"')
+    return found[:500]
 
 
 def _space(error: str) -> str:

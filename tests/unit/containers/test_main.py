@@ -148,7 +148,7 @@ def test_the_tasks_of_a_step_fail_with_the_first_one_and_a_step_of_another_job_a
     programs.mkdir()
     program(programs, "skopeo", "echo 'manifest unknown' >&2; exit 1")
     monkeypatch.setattr(main, "_PATH", f"{programs}:/usr/bin:/bin")
-    step = {"SLURM_CLUSTER_NAME": "slurm", "SLURM_JOB_ID": "7", "SLURM_JOB_START_TIME": "1", "SLURM_STEP_ID": "0"}
+    step = dict.fromkeys(main.STEP, "1")
     # Another step, the job after a requeue, another job, one of another cluster, and one that Slurm has not described.
     other = [{**step, name: "9"} for name in step]
     for job in (step, step, *other, {}, {}):

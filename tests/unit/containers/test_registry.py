@@ -162,6 +162,7 @@ def test_an_answer_without_a_digest_is_refused(programs: Path) -> None:
         ("http: server gave HTTP response to HTTPS client", "containers.insecureRegistries"),
         ("x509: certificate signed by unknown authority", "the certificate of the registry isn't trusted on "),
         ("write /x: no space left on device", "an administrator must enlarge the volume of the image cache"),
+        (r"manifest unknown: \"docker://x\"", 'its tag (manifest unknown: "docker://x")'),
         ("something else", "registry.example:5000/team/box:1: something else"),
         ("", "no reason given"),
     ],

@@ -14,7 +14,6 @@ unpacked can't be trusted, and one from a private registry isn't for everyone. L
 Locks are flock(2), which NFS and most cluster file systems pass on to all nodes, and which end with their process.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -24,18 +23,18 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sidecars.containers.errors import ContainerError
+from sidecars.containers.locks import UNKNOWN, Attempt, Locks, failed
 
 _ROOTFS: Final = "rootfs"
 _CONFIG: Final = "config.json"
-_PAUSE: Final = 0.1
-"""Seconds between two attempts to get a lock."""
+_NAMED: Final = "name_"
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONTAINER: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
@@ -71,18 +70,26 @@ class Unpacked:
 class Cache:
     """The user's part of the cache in the folder `root`."""
 
-    def __init__(self, root: Path, limits: Limits, wait_seconds: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        root: Path,
+        limits: Limits,
+        wait_seconds: float,
+        clock: Callable[[], float] = time.time,
+        attempt: Attempt = UNKNOWN,
+    ) -> None:
         """`wait_seconds`: the longest time that another task's import may take. Raises ContainerError."""
         self._root = root
         self._limits = limits
         self._wait = wait_seconds
         self._clock = clock
         self._own = root / str(os.geteuid())
+        self._locks = Locks(self._own / "locks", wait_seconds, attempt)
         try:
             for folder in (self._own, *(self._own / name for name in ("images", "tags", "locks"))):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise _failed(self._own, error) from None
+            raise failed(self._own, error) from None
         found = self._own.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise ContainerError(
@@ -91,27 +98,36 @@ class Cache:
             )
 
     def digest(self, name: str, seconds: float, resolve: Callable[[], str]) -> str:
-        """The digest of an image's tag: the known one for `seconds`, else what `resolve` returns. One task asks."""
+        """The digest of an image's tag: the known one for `seconds`, else what `resolve` returns. One task asks.
+
+        Raises ContainerError, also that of another task that asked (see Attempt).
+        """
         key = hashlib.sha256(name.encode()).hexdigest()
         file = self._own / "tags" / key
-        with self._locked(f"{key}.tag", "the digest of the tag"):
-            with suppress(OSError):
+
+        def known() -> str | None:
+            with suppress(OSError, ValueError):
                 age = self._clock() - file.stat().st_mtime
-                known = file.read_text()
+                found = file.read_text()
                 # The nodes' clocks may differ a little.
-                if abs(age) < seconds and known.startswith("sha256:"):
-                    return known
+                if abs(age) < seconds and found.startswith("sha256:"):
+                    return found
+            return None
+
+        def ask() -> str:
             digest = resolve()
             try:
                 _replace(file, digest)
                 os.utime(file, (self._clock(), self._clock()))
             except OSError as error:
-                raise _failed(file, error) from None
+                raise failed(file, error) from None
             return digest
+
+        return self._locks.once(f"{key}.tag", "the digest of the tag", known, ask)
 
     def get(self, digest: str, fetch: Callable[[Path], dict[str, Any]]) -> Unpacked:
         """The image with this digest. If it doesn't exist, `fetch` unpacks it into an empty folder and returns its
-        configuration; other tasks wait for that. Raises ContainerError.
+        configuration; other tasks wait for that. Raises ContainerError, also that of another task (see Attempt).
         """
         return self._get(f"{digest.removeprefix('sha256:')}-{os.uname().machine}", fetch)
 
@@ -135,13 +151,13 @@ class Cache:
                 os.close(found.lock)
             return found.config
 
-        return self._get(f"name_{name}", fetch)
+        # Another job may name another image, or none.
+        return self._get(f"{_NAMED}{name}", fetch, jobs=False)
 
-    def _get(self, key: str, fetch: Callable[[Path], dict[str, Any]]) -> Unpacked:
+    def _get(self, key: str, fetch: Callable[[Path], dict[str, Any]], *, jobs: bool = True) -> Unpacked:
         folder = self._own / "images" / key
         while True:
-            lock = self._open(f"{key}.use")
-            fcntl.flock(lock, fcntl.LOCK_SH)
+            lock = self._locks.shared(f"{key}.use")
             try:
                 config = json.loads((folder / _CONFIG).read_text())
                 os.utime(folder, (self._clock(), self._clock()))
@@ -152,18 +168,24 @@ class Cache:
                 raise ContainerError(f"image cache: {folder}: {error}: delete this folder") from None
             else:
                 return Unpacked(folder / _ROOTFS, config, lock)
-            with self._locked(f"{key}.import", "the import of the image by another task"):
-                if not folder.exists():
-                    self._import(key, folder, fetch)
-            self.collect(keep=key)
+            self._locks.once(
+                f"{key}.import",
+                "the import of the image by another task",
+                lambda: folder if folder.exists() else None,
+                lambda: self._import(key, folder, fetch),
+                jobs=jobs,
+            )
+            # The task doesn't depend on it.
+            with suppress(ContainerError, OSError):
+                self.collect(keep=key)
 
-    def _import(self, key: str, folder: Path, fetch: Callable[[Path], dict[str, Any]]) -> None:
+    def _import(self, key: str, folder: Path, fetch: Callable[[Path], dict[str, Any]]) -> Path:
         """Unpack under another name, so that a folder with the right name is complete. The caller holds the lock."""
         self._remove_partial(key)
         try:
             making = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=folder.parent))
         except OSError as error:
-            raise _failed(folder.parent, error) from None
+            raise failed(folder.parent, error) from None
         try:
             root = making / _ROOTFS
             root.mkdir(mode=0o755)
@@ -172,8 +194,9 @@ class Cache:
             (making / "bytes").write_text(str(size(root)))
             (making / _CONFIG).write_text(json.dumps(config))
             making.rename(folder)
+            return folder
         except OSError as error:
-            raise _failed(folder.parent, error) from None
+            raise failed(folder.parent, error) from None
         finally:
             if making.exists():
                 delete(making)
@@ -191,20 +214,21 @@ class Cache:
         for abandoned in images.glob(".*"):
             key = abandoned.name[1:].split(".")[0]
             if key != keep:
-                with self._alone(f"{key}.import") as alone:
+                with self._locks.alone(f"{key}.import") as alone:
                     if alone:
                         delete(abandoned)
         found = sorted((used, folder) for folder in images.iterdir() if (used := _used(folder)) is not None)
-        total = sum(_bytes(folder) for _, folder in found)
+        sizes = {folder: self._bytes(folder, used) if self._limits.max_bytes else 0 for used, folder in found}
+        total = sum(sizes.values())
         deleted = []
         for used, folder in found:
             old = self._limits.max_age_seconds and self._clock() - used > self._limits.max_age_seconds
             many = self._limits.max_bytes and total > self._limits.max_bytes
             if folder.name == keep or not (old or many):
                 continue
-            with self._alone(f"{folder.name}.use") as alone:
+            with self._locks.alone(f"{folder.name}.use") as alone:
                 if alone:
-                    total -= _bytes(folder)
+                    total -= sizes[folder]
                     gone = folder.with_name(f".{folder.name}.deleted")
                     with suppress(OSError):
                         folder.rename(gone)
@@ -212,37 +236,21 @@ class Cache:
                         deleted.append(folder.name)
         return deleted
 
-    def _open(self, name: str) -> int:
-        try:
-            return os.open(self._own / "locks" / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise _failed(self._own / "locks" / name, error) from None
-
-    @contextmanager
-    def _locked(self, name: str, what: str) -> Iterator[None]:
-        """Hold a lock alone, within the time that a wait may take."""
-        lock = self._open(name)
-        try:
-            deadline = time.monotonic() + self._wait
-            while not _try_lock(lock):
-                if time.monotonic() >= deadline:
-                    raise ContainerError(
-                        f"waited {self._wait:g} s for {what}, which has not ended: see which process has "
-                        f"{self._own / 'locks' / name} open, or raise containers.importSeconds"
-                    )
-                time.sleep(_PAUSE)
-            yield
-        finally:
-            os.close(lock)
-
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[bool]:
-        """Whether no other task has the lock. If so, it is locked in the block."""
-        lock = self._open(name)
-        try:
-            yield _try_lock(lock)
-        finally:
-            os.close(lock)
+    def _bytes(self, folder: Path, used: float) -> int:
+        """The size of an image, or that of a container with a name, measured after its last use."""
+        file = folder / "bytes"
+        with suppress(OSError, ValueError):
+            known, *measured = file.read_text().split()
+            if not folder.name.startswith(_NAMED) or measured == [repr(used)]:
+                return int(known)
+        with self._locks.alone(f"{folder.name}.use") as alone:
+            unused = alone
+        # Without the lock, for which tasks would wait.
+        found = size(folder / _ROOTFS)
+        if unused and _used(folder) == used:
+            with suppress(OSError):
+                file.write_text(f"{found} {used!r}")
+        return found
 
 
 def complete(root: Path) -> None:
@@ -295,14 +303,6 @@ def _copy(source: Path, target: Path, seconds: float) -> None:
         raise ContainerError(f"{source} can't be copied: {first[:500]}")
 
 
-def _try_lock(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _replace(file: Path, text: str) -> None:
     new = file.with_name(f".{file.name}.{os.getpid()}.{os.uname().nodename}")
     new.write_text(text)
@@ -315,14 +315,3 @@ def _used(folder: Path) -> float | None:
     with suppress(OSError):
         return folder.stat().st_mtime
     return None
-
-
-def _bytes(folder: Path) -> int:
-    try:
-        return int((folder / "bytes").read_text())
-    except (OSError, ValueError):
-        return 0
-
-
-def _failed(place: Path, error: OSError) -> ContainerError:
-    return ContainerError(f"image cache: {place}: {error.strerror or error}: an administrator must look at this volume")

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from sidecars.containers import cache
 from sidecars.containers.errors import ContainerError
+from sidecars.containers.locks import flock
 from sidecars.containers.mounts import SCRATCH
 
 ALWAYS: Final = (
@@ -61,7 +62,7 @@ class Volume:
         """Alone in the block: other processes wait. What killed ones left is deleted."""
         lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            flock(lock, fcntl.LOCK_EX, self._folder / ".lock")
             # A volume of Kubernetes may be writable for all. The plugin refuses such a jail.
             # Outside of a jail, nobody but root may reach the set-user-ID programs of its image.
             for place, mode in ((self._folder, 0o755), (self._versions, 0o700)):

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 from sidecars.containers import command, environment, mounts, nvidia, references
 from sidecars.containers.cache import Cache, Limits, Unpacked
 from sidecars.containers.errors import ContainerError
+from sidecars.containers.locks import Attempt
 from sidecars.containers.registry import Registry
 
 CACHE: Final = "/var/cache/slurm-containers"
@@ -25,6 +26,9 @@ FAILED: Final = 125
 """Exit code of a task whose container could not start, like that of other container tools."""
 
 OWN: Final = "self"
+
+STEP: Final = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_JOB_START_TIME", "SLURM_STEP_ID")
+"""Variables that together differ between all job steps."""
 
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ASK_SECONDS: Final = 20.0
@@ -75,8 +79,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         start(options)
     except ContainerError as error:
-        print(f"slurm-oci-run: error: {error}", file=sys.stderr, flush=True)
-        return FAILED
+        reason = str(error)
+    except OSError as error:
+        # What a file system or the kernel refuses, and nothing above expects.
+        place = os.uname().nodename if error.filename is None else f"{error.filename!r} on {os.uname().nodename}"
+        reason = f"{place}: {error.strerror or error}"
+    print(f"slurm-oci-run: error: {reason}", file=sys.stderr, flush=True)
+    return FAILED
 
 
 def start(options: argparse.Namespace) -> NoReturn:
@@ -126,10 +135,11 @@ def _root(options: argparse.Namespace, job: Mapping[str, str]) -> Root:
             raise ContainerError("--container-name needs an image of a registry: --container-image names a folder")
         return _folder(named.path)
     limits = Limits(int(options.max_gib * _GIB), options.max_days * _DAY)
-    cache = Cache(Path(options.cache), limits, options.import_seconds)
+    registry = _registry(options, job)
+    attempt = Attempt(_step(job), registry.credentials())
+    cache = Cache(Path(options.cache), limits, options.import_seconds, attempt=attempt)
 
     def unpacked(image: references.Image) -> Unpacked:
-        registry = _registry(options, job)
         digest = image.digest or cache.digest(image.name, options.tag_seconds, lambda: registry.digest(image))
         return cache.get(digest, lambda root: registry.unpack(image, digest, root))
 
@@ -175,6 +185,12 @@ def _registry(options: argparse.Namespace, job: Mapping[str, str]) -> Registry:
         if job.get(name, "").startswith("/"):
             own[name] = job[name]
     return Registry(frozenset(options.insecure_registry), own, _ASK_SECONDS, options.import_seconds)
+
+
+def _step(job: Mapping[str, str]) -> str:
+    """The job step of this task, which is another one on another cluster and after a requeue. "": unknown."""
+    found = [job.get(name, "") for name in STEP]
+    return " ".join(found) if all(found) else ""
 
 
 def _folder(path: str) -> Root:

@@ -32,6 +32,13 @@ class Registry:
     keep_owners: bool = False
     """Whether files belong to the users that the image names, which needs root. Otherwise to this process's user."""
 
+    def credentials(self) -> str:
+        """The state of the files in which skopeo looks for credentials, for comparison with another one."""
+        home = self.environment.get("HOME", "/")
+        docker = self.environment.get("DOCKER_CONFIG", f"{home}/.docker")
+        files = [f"{home}/.config/containers/auth.json", f"{docker}/config.json"]
+        return " ".join(map(_state, [self.environment.get("REGISTRY_AUTH_FILE", ""), *files]))
+
     def digest(self, image: Image) -> str:
         """The digest of the image's tag at the moment."""
         out = self._skopeo(image, self.ask_seconds, "inspect", "--no-tags", "--format={{.Digest}}", self._source(image))
@@ -93,8 +100,19 @@ class Registry:
             raise ContainerError(
                 f"{command[0]} isn't in the image of slurmd: use this project's image, or install it"
             ) from None
+        except OSError as error:
+            raise ContainerError(f"{image.name}: {command[0]} can't be started: {error.strerror}") from None
         except subprocess.TimeoutExpired:
             raise ContainerError(f"{image.name}: {command[0]} has not ended after {seconds:g} s") from None
+
+
+def _state(file: str) -> str:
+    try:
+        found = os.stat(file)  # noqa: PTH116 (`file` may be empty)
+    except OSError:
+        return "-"
+    # No numbers of the file system: nodes have others.
+    return f"{file}:{found.st_mtime_ns}:{found.st_size}"
 
 
 def explain(image: Image, error: str, home: str) -> str:
@@ -123,7 +141,9 @@ def _last(error: str) -> str:
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     found = lines[-1] if lines else "no reason given"
     _, mark, message = found.partition("msg=")
-    return (message if mark else found).strip('"')[:500]
+    if mark:
+        found = message.removeprefix('"').removesuffix('"').replace('\\"', '"')
+    return found[:500]
 
 
 def _space(error: str) -> str:
@@ -135,7 +155,7 @@ def _config(copy: Path) -> dict[str, Any]:
     try:
         manifest = _blob(copy, json.loads((copy / "index.json").read_text())["manifests"][0]["digest"])
         return dict(_blob(copy, manifest["config"]["digest"]).get("config") or {})
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise ContainerError(f"{copy}: not an OCI image: {error!r}") from None
 
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from sidecars.containers.main import STEP
+from tests.cluster import debian
 from tests.support.real import contained as running
-from tests.support.real import registry
+from tests.support.real import hostile, registry
 from tests.support.real.contained import BOX, USERS, WORKERS, run_as, worker
 from tests.support.real.harness import CommandError, Kubernetes, Slurm, until, until_equal
 from tests.support.real.registry import DOWN, LOCKED, OPEN, Registry
@@ -114,6 +116,79 @@ def test_mounts_and_folder_of_the_user_are_those_of_the_container(contained: Slu
 )
 def test_a_job_whose_image_can_not_be_had_fails_with_the_reason(contained: Slurm, image: str, reason: str) -> None:
     assert reason in fails(contained, image)
+
+
+def test_many_tasks_whose_image_does_not_exist_fail_with_one_request_and_the_same_error(
+    contained: Slurm, images: Registry
+) -> None:
+    described = {line.split("=")[0] for line in run_as(contained, "alice", "srun", "env").splitlines()}
+    assert described >= set(STEP)
+    start = time.monotonic()
+    with pytest.raises(CommandError) as caught:
+        run_as(contained, "alice", "srun", "-N3", "-n32", "--overcommit", f"--container={OPEN}/team/absent:1", "true")
+    assert time.monotonic() - start < 45
+    errors = Counter(line for line in str(caught.value).splitlines() if "slurm-oci-run: error: " in line)
+    assert list(errors.values()) == [32]
+    assert images.requests("team/absent") == 1
+    assert "the registry has no such image" in fails(contained, f"{OPEN}/team/absent:1")
+    assert images.requests("team/absent") == 2
+
+
+@pytest.mark.parametrize("size", ["500k", "1800k"])
+def test_a_full_volume_fails_the_task_with_the_remedy_and_keeps_nothing(contained: Slurm, size: str) -> None:
+    # The first has no space for the compressed image, the second for the unpacked one beside it.
+    become = f"setpriv --reuid={USERS['alice']} --regid={USERS['alice']} --clear-groups"
+    script = (
+        f"mount -t tmpfs -o size={size},mode=1777 tmpfs /mnt; {become} slurm-oci-run --cache=/mnt --image={BOX} "
+        f"--insecure-registry={OPEN} --environment=self -- true 2>&1; echo $?; ls -A /mnt/{USERS['alice']}/images"
+    )
+    error, *rest = contained.worker(worker(0), "unshare", "--mount", "sh", "-c", script).splitlines()
+    assert rest == ["125"]
+    assert error.startswith(f"slurm-oci-run: error: {BOX}: ")
+    assert error.endswith("no space left on device: an administrator must enlarge the volume of the image cache")
+
+
+def test_a_hostile_image_changes_nothing_outside_of_its_folder(contained: Slurm) -> None:
+    victim = "rm -rf /tmp/victim; install -d -m 777 /tmp/victim; echo own >/tmp/victim/file; chmod 666 /tmp/victim/file"
+    contained.worker(worker(0), "sh", "-c", victim)
+    shell = debian.program("busybox", "busybox-static").read_bytes()
+    names = ("contained", "refused", "parent")
+    for name in names:
+        running.push(contained, f"hostile/{name}:1", hostile.layer(name, shell, "/tmp/victim"))  # noqa: S108
+    srun = ("srun", "-w", "slinky-0", f"--container={OPEN}/hostile/contained:1", "/bin/busybox")
+    assert run_as(contained, "alice", *srun, "cat", "/bin/escaped", "/outside/escaped", "/file") == "hostile\n" * 3
+    for name in names[1:]:
+        with pytest.raises(CommandError, match=f"hostile/{name}:1: can't be unpacked: "):
+            run_as(contained, "alice", "srun", "-w", "slinky-0", f"--container={OPEN}/hostile/{name}:1", "true")
+    assert contained.worker(worker(0), "sh", "-c", "cd /tmp/victim; echo *; cat file") == "file\nown\n"
+    cache = "/var/cache/slurm-containers"
+    for look in (
+        "find / -xdev -name escaped",
+        f"find {cache} -name escaped -not -path '*/rootfs/*' -o -type b -o -type c",
+        f"ls -A {cache}/{USERS['alice']}/images | grep '^[.]' || true",
+    ):
+        assert contained.worker(worker(0), "sh", "-c", look) == ""
+
+
+def test_a_job_with_a_gpu_has_its_number_and_the_files_of_the_driver_and_another_job_has_none(
+    contained: Slurm,
+) -> None:
+    driver = (
+        "install -d /usr/local/nvidia/lib64; cd /usr/local/nvidia/lib64; echo driver >libcuda.so.570; "
+        "ln -s libcuda.so.570 libcuda.so.1; echo other >libother.so.1; "
+        "printf '#!/bin/sh\\necho smi of the node\\n' >/usr/bin/nvidia-smi; chmod 755 /usr/bin/nvidia-smi"
+    )
+    contained.worker(worker(0), "sh", "-c", driver)
+    look = (
+        "echo GPU=$CUDA_VISIBLE_DEVICES; cat /usr/local/nvidia/lib64/* 2>/dev/null; nvidia-smi 2>/dev/null; "
+        "echo ${LD_LIBRARY_PATH-none}"
+    )
+    srun = ("srun", "-w", "slinky-0", f"--container={BOX}")
+    found = [run_as(contained, "alice", *srun, f"--gres=gpu:{number}", "sh", "-c", look) for number in (1, 2)]
+    files = "driver\ndriver\nsmi of the node\n/usr/local/nvidia/lib64\n"
+    assert found[0] in (f"GPU=0\n{files}", f"GPU=1\n{files}")
+    assert found[1] == f"GPU=0,1\n{files}"
+    assert run_as(contained, "alice", *srun, "sh", "-c", look) == "GPU=\nnone\n"
 
 
 def test_a_private_image_is_for_those_with_its_password(contained: Slurm) -> None:

@@ -22,6 +22,9 @@ USERS = {"alice": 2001, "bob": 2002}
 BOX = f"{OPEN}/team/box:1"
 """Tag 2 names the same image."""
 
+GRES_CONF = "Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n"
+"""Two GPUs on each worker. Their files are those of devices that every container has."""
+
 _PUSH = f"""
 set -eu
 mkdir -p /tmp/box/bin && cd /tmp/box
@@ -42,6 +45,17 @@ skopeo copy --quiet --dest-tls-verify=false --dest-creds={registry.USER}:{regist
 """
 
 
+_PUSH_LAYER = f"""
+set -eu
+cd "$(mktemp -d)"
+base64 -d >layer
+umoci init --layout layout
+umoci new --image layout:box
+umoci raw add-layer --image layout:box layer
+skopeo copy --quiet --dest-tls-verify=false oci:layout:box docker://{OPEN}/$1
+"""
+
+
 def worker(number: int) -> str:
     """The name of a worker's pod."""
     return f"slurm-worker-slinky-{number}"
@@ -54,7 +68,8 @@ def running(kubernetes: Kubernetes, folder: Path) -> Iterator[Slurm]:
     The operator must run and watch NAMESPACE, and `registry.running` must be around this block. `folder` must be empty.
     """
     values = {
-        "nodesets": {"slinky": {"replicas": WORKERS, "oversubscribeNode": True}},
+        "nodesets": {"slinky": {"replicas": WORKERS, "oversubscribeNode": True, "extraConfMap": {"Gres": "gpu:2"}}},
+        "configFiles": {"gres.conf": GRES_CONF},
         "containers": {
             "enabled": True,
             "cache": {"hostPath": str(folder / "images")},
@@ -90,6 +105,15 @@ def run_as(slurm: Slurm, user: str, *words: str, stdin: str | None = None) -> st
     become = ("setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups")
     home = ("env", f"--chdir=/home/{user}", f"HOME=/home/{user}", f"USER={user}")
     return slurm.login(*become, *home, *words, timeout=120, stdin=stdin)
+
+
+def push(slurm: Slurm, image: str, layer: bytes) -> None:
+    """Push an image with this tar file as its only layer into the open registry, as `team/name:tag`."""
+    slurm.kubernetes.kubectl(
+        *("-n", slurm.namespace, "exec", "-i", worker(0), "-c", "slurmd", "--"),
+        *("sh", "-c", _PUSH_LAYER, "push", image),
+        stdin=base64.b64encode(layer).decode(),
+    )
 
 
 def layers(slurm: Slurm) -> list[str]:

@@ -35,6 +35,11 @@ class Registry:
         log = self.kubernetes.kubectl("-n", NAMESPACE, "logs", "deploy/registry", "-c", container)
         return re.findall(r'"GET /v2/\S+/blobs/(sha256:[0-9a-f]{64})\S* HTTP/1\.1" 200 ', log)
 
+    def requests(self, image: str, container: str = "open") -> int:
+        """How often clients have asked for a tag or a digest of an image."""
+        log = self.kubernetes.kubectl("-n", NAMESPACE, "logs", "deploy/registry", "-c", container)
+        return len(re.findall(rf'"(?:GET|HEAD) /v2/{image}/manifests/\S+ HTTP', log))
+
 
 @contextmanager
 def running(kubernetes: Kubernetes) -> Iterator[Registry]:

@@ -201,6 +201,45 @@ def test_the_least_recently_used_images_are_deleted_when_there_are_too_many(tmp_
     assert images(tmp_path) == {"a", "c"}
 
 
+def test_a_container_counts_with_what_its_tasks_have_written(tmp_path: Path) -> None:
+    clock = Clock()
+    cache = Cache(tmp_path, Limits(300_000, 0), 60, clock)
+    running = cache.container("own", lambda: cache.get(FIRST, image(1000)))
+    clock.now += 1
+    (running.root / "new").write_bytes(b"x" * 500_000)
+    use(cache, SECOND)
+    assert images(tmp_path) == {"b", "n"}
+    os.close(running.lock)
+    clock.now += 1
+    use(cache, THIRD)
+    assert images(tmp_path) == {"b", "c"}
+
+
+def test_a_container_that_was_not_used_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[Path] = []
+
+    def size(root: Path) -> int:
+        measured.append(root)
+        return 1000
+
+    clock = Clock()
+    cache = Cache(tmp_path, Limits(300_000, 0), 60, clock)
+    os.close(cache.container("own", lambda: cache.get(FIRST, image())).lock)
+    monkeypatch.setattr(cache_module, "size", size)
+    for _ in range(3):
+        cache.collect()
+    assert len(measured) == 1
+    clock.now += 1
+    running = cache.container("own", None)
+    cache.collect()
+    cache.collect()
+    assert len(measured) == 3
+    os.close(running.lock)
+    for _ in range(3):
+        cache.collect()
+    assert len(measured) == 4
+
+
 def test_an_image_larger_than_the_limit_is_used_and_deleted_by_the_next_import(tmp_path: Path) -> None:
     cache = Cache(tmp_path, Limits(1000, 0), 5)
     use(cache, FIRST, 50_000)

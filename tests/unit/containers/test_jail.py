@@ -1,5 +1,7 @@
 """The volume with the shared roots of jobs: a version is complete or doesn't exist, and jobs see the chosen one."""
 
+import errno
+import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -48,6 +50,20 @@ def folder(volume: Volume) -> Path:
 
 def versions(volume: Volume) -> list[str]:
     return sorted(item.name for item in (folder(volume) / "versions").iterdir())
+
+
+def test_a_volume_without_locks_is_named_with_the_remedy(
+    volume: Volume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(lock: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with (
+        pytest.raises(ContainerError, match=rf"^{tmp_path}.*/\.lock: the file system has no locks .*flock"),
+        volume.locked(),
+    ):
+        pass
 
 
 def test_a_version_is_filled_once_and_only_root_can_write_to_it(volume: Volume) -> None:

@@ -1,5 +1,7 @@
 """The command line of oci.conf, and what becomes of a task. ch-run itself is replaced."""
 
+import errno
+import fcntl
 import os
 import re
 from collections.abc import Callable
@@ -10,6 +12,7 @@ import pytest
 
 from sidecars.containers import main, mounts
 from sidecars.containers.cache import Cache, Limits, Unpacked
+from tests.unit.containers.test_registry import program
 
 Start = Callable[..., "list[str] | None"]
 
@@ -120,6 +123,38 @@ def test_a_task_whose_image_is_none_fails_with_one_error(
 ) -> None:
     assert start(image, "/x") is None
     assert capsys.readouterr().err.startswith("slurm-oci-run: error: --container: ")
+
+
+def test_an_error_of_the_file_system_is_one_line_with_the_path_and_the_node(
+    start: Start, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = f"on {os.uname().nodename}: "
+    assert start(str(folder), "/x", CONTAINER_MOUNTS=f"{tmp_path}:/{'y' * 300}") is None
+    assert capsys.readouterr().err == f"slurm-oci-run: error: '{folder}/{'y' * 300}' {where}File name too long\n"
+
+    def refused(lock: int, operation: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    assert start("box@sha256:" + "a" * 64, "/x", options=(f"--cache={tmp_path}",)) is None
+    place = f"{tmp_path}/{os.geteuid()}/locks/{'a' * 64}-{os.uname().machine}.use"
+    assert capsys.readouterr().err == f"slurm-oci-run: error: '{place}' {where}Input/output error\n"
+
+
+def test_the_tasks_of_a_step_fail_with_the_first_one_and_a_step_of_another_job_asks_again(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    program(programs, "skopeo", "echo 'manifest unknown' >&2; exit 1")
+    monkeypatch.setattr(main, "_PATH", f"{programs}:/usr/bin:/bin")
+    step = dict.fromkeys(main.STEP, "1")
+    # Another step, the job after a requeue, another job, one of another cluster, and one that Slurm has not described.
+    other = [{**step, name: "9"} for name in step]
+    for job in (step, step, *other, {}, {}):
+        assert start("x/y:1", "/x", options=(f"--cache={tmp_path}",), **job) is None
+        assert "the registry has no such image" in capsys.readouterr().err
+    assert (tmp_path / "asked").read_text().count("inspect") == 7
 
 
 def test_without_ch_run_the_error_names_the_remedy(

@@ -119,6 +119,25 @@ def test_a_missing_program_is_named(programs: Path) -> None:
         Registry(frozenset(), {"PATH": str(programs)}, 5, 5).digest(image())
 
 
+def test_a_program_that_can_not_be_executed_is_named(programs: Path) -> None:
+    (programs / "skopeo").touch()
+    with pytest.raises(ContainerError, match="team/box:1: skopeo can't be started: Permission denied"):
+        Registry(frozenset(), {"PATH": str(programs)}, 5, 5).digest(image())
+
+
+def test_a_changed_file_of_credentials_is_noticed(programs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "auth.json"
+    found = registry(programs, REGISTRY_AUTH_FILE=str(file), HOME=str(tmp_path))
+    states = {found.credentials()}
+    for place in (file, tmp_path / ".docker/config.json", tmp_path / ".config/containers/auth.json"):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        for text in ("first", "second one"):
+            place.write_text(text)
+            states.add(found.credentials())
+            assert found.credentials() in states
+    assert len(states) == 7
+
+
 def test_an_answer_without_a_digest_is_refused(programs: Path) -> None:
     program(programs, "skopeo", "echo hello")
     with pytest.raises(ContainerError, match="returned no digest, but 'hello'"):
@@ -143,6 +162,7 @@ def test_an_answer_without_a_digest_is_refused(programs: Path) -> None:
         ("http: server gave HTTP response to HTTPS client", "containers.insecureRegistries"),
         ("x509: certificate signed by unknown authority", "the certificate of the registry isn't trusted on "),
         ("write /x: no space left on device", "an administrator must enlarge the volume of the image cache"),
+        (r"manifest unknown: \"docker://x\"", 'its tag (manifest unknown: "docker://x")'),
         ("something else", "registry.example:5000/team/box:1: something else"),
         ("", "no reason given"),
     ],

@@ -13,7 +13,7 @@ import msgspec
 
 from sidecars.bridge import metrics
 from sidecars.bridge.devices import Devices
-from sidecars.bridge.memory import Memory
+from sidecars.bridge.memory import Memory, Submission
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
 from sidecars.kube import PODS, Client, EventRecorder, Invalid, KubeError, Malformed, NotFound, Store
@@ -24,6 +24,7 @@ from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.placeholder import requests_of
 from sidecars.policy.bridge.records import (
     Action,
+    Allow,
     Cancel,
     Deallocate,
     DeletePod,
@@ -37,6 +38,7 @@ from sidecars.policy.bridge.records import (
 )
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.reasons.bridge import BridgeEvent
+from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected, SlurmError
 from sidecars.slurm.external import STATES_ENDED
 
@@ -185,6 +187,8 @@ class Effects:
                     await self._label(action)
                 case Start():
                     await self._start(action)
+                case Allow():
+                    await self._allow(action)
                 case Grant() | Deallocate():
                     await self._claim(action)
                 case Release():
@@ -203,12 +207,13 @@ class Effects:
 
     def _submit(self, action: Submit) -> None:
         # Before anything is awaited: the next pass must not submit the group again.
-        self._memory.submitted[action.key] = self._now()
-        task = asyncio.create_task(self._submitted(action), name=f"submit {action.key.namespace}/{action.key.group}")
+        key = action.key
+        submission = self._memory.submitted[key] = Submission(action.user, self._now())
+        task = asyncio.create_task(self._submitted(action, submission), name=f"submit {key.namespace}/{key.group}")
         self._submissions.add(task)
         task.add_done_callback(self._submissions.discard)
 
-    async def _submitted(self, action: Submit) -> None:
+    async def _submitted(self, action: Submit, submission: Submission) -> None:
         names = self.guard_nodes if action.guard else self.slurm_nodes
         excluded = tuple(names[node] for node in action.excluded if node in names)
         if len(excluded) >= len(names):
@@ -225,6 +230,7 @@ class Effects:
                 self._memory.submitted.pop(key, None)
             await self._report_all(action.pods, Why.REFUSED, f"Slurm refuses the job: {error}")
         else:
+            submission.job_id = job_id
             log.info("job %d was submitted for %s/%s as %s", job_id, key.namespace, key.group, action.user)
             self._wake()
 
@@ -263,6 +269,17 @@ class Effects:
                 raise
             # The component that no node fits shows Slurm's reason, and is tried again.
             log.debug("start of job %d: %s", job.job_id, error)
+        self._wake()
+
+    async def _allow(self, action: Allow) -> None:
+        job = action.job
+        if not self._memory.may_ask("allow", job.job_id, self._now()):
+            return
+        names = self.guard_nodes if job.guard else self.slurm_nodes
+        self._book.stale(job.job_id)
+        excluded = [names[node] for node in action.excluded if node in names]
+        await self._slurm.call(protocol.allow_nodes(job.job_id, excluded))
+        log.info("job %d may run on nodes again that it was to avoid", job.job_id)
         self._wake()
 
     async def _claim(self, action: Grant | Deallocate) -> None:

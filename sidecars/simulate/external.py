@@ -4,6 +4,7 @@ The caller runs them. A guard that has run is COMPLETING after its end, until th
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from sidecars.simulate import answers
 from sidecars.simulate.answers import (
@@ -13,6 +14,7 @@ from sidecars.simulate.answers import (
     BAD_USER,
     DENIED,
     JOB_ENDED,
+    NOT_PENDING,
     UNKNOWN_JOB,
     UNKNOWN_NODE,
     listing,
@@ -29,6 +31,10 @@ class ExternalJobs(PowerSaving):
 
     users: frozenset[str] | None = None
     """The users whom slurmctld can resolve; None for any."""
+    names: Mapping[str, str] = MappingProxyType({})
+    """The names that slurmrestd finds for the uids of users, where a token has another one: "root" for uid 0, "" for a
+    uid that it can't find.
+    """
 
     def job_run(self, job_id: int, slots: Mapping[str, int], gres: Mapping[str, str] | None = None) -> None:
         """A pending external job starts, with that many tasks on each of these nodes. One that runs gets more nodes.
@@ -98,7 +104,7 @@ class ExternalJobs(PowerSaving):
         components = several if isinstance(several, list) else [content.get("job")]
         if not components or not all(isinstance(it, dict) and (_external(it) or _guard(it)) for it in components):
             return refusal(400, BAD_DATA)
-        if self.users is not None and user not in self.users:
+        if self.users is not None and user not in self.users | self.names.keys():
             return refusal(500, BAD_USER)
         first = 0
         for offset, wanted in enumerate(components):
@@ -119,7 +125,8 @@ class ExternalJobs(PowerSaving):
             return refusal(422, UNKNOWN_NODE)
         minutes = wanted.get("time_limit", {}).get("number")
         tasks, cpus = int(wanted.get("tasks", 1)), int(wanted.get("cpus_per_task", 1))
-        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, user=user, submit_time=int(self.clock()))
+        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, submit_time=int(self.clock()))
+        job.user = self.names.get(user, user)
         job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
         job.external, job.guard = _external(wanted), _guard(wanted)
         job.blocked, job.tasks, job.requeue = bool(wanted.get("hold")), tasks, False
@@ -127,6 +134,7 @@ class ExternalJobs(PowerSaving):
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
         job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
         job.tres = wanted.get("tres_per_node", "") or wanted.get("tres_per_task", "")
+        job.excluded = list(wanted.get("excluded_nodes", ()))
         self._add_job(job)
         return job
 
@@ -143,7 +151,9 @@ class ExternalJobs(PowerSaving):
         return ok({"jobs": [{"job_id": _listed_id(it), "state": sorted(it.states)} for it in self.jobs.values()]})
 
     def update_job(self, name: str, content: Json, *, trusted: bool) -> Reply:
-        """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job."""
+        """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job, or other
+        nodes to exclude.
+        """
         job = self.jobs.get(int(name)) if name.isdigit() else None
         if not name.isdigit():
             return refusal(422, BAD_QUERY)
@@ -153,6 +163,11 @@ class ExternalJobs(PowerSaving):
             return refusal(422, DENIED)
         job.admin_comment = content.get("admin_comment", job.admin_comment)
         job.blocked = content.get("hold", job.blocked)
+        # An empty list changes nothing.
+        if content.get("excluded_nodes", []) != []:
+            if "PENDING" not in job.states:
+                return refusal(422, NOT_PENDING)
+            job.excluded = [it for it in content["excluded_nodes"].split(",") if it]
         self._touch_job(job)
         return ok({"results": None})
 

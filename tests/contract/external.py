@@ -26,6 +26,9 @@ class Run(Protocol):
     async def scontrol(self, *words: str) -> bool:
         """Run scontrol as an administrator: whether Slurm does it."""
 
+    async def alias(self, name: str, user: str) -> None:
+        """From now on the name is another one of that user, after it in the directory."""
+
 
 Placeholder = Callable[[Target, Run], Awaitable[None]]
 
@@ -294,6 +297,38 @@ async def states(slurm: Target, *job_ids: int) -> list[frozenset[str]]:
     """Of these jobs."""
     found = await slurm.call(protocol.get_job_states())
     return [found[it] for it in job_ids]
+
+
+@scenario
+async def a_job_has_the_name_that_the_directory_finds_for_its_uid(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    for name, user, uid_0 in (("Mail", USER, False), ("toor", "root", True)):
+        await run.alias(name, user)
+        found = await job(slurm, await slurm.call(protocol.submit_external(ONE), user=name))
+        assert (found.user_name, found.user_id == 0) == (user, uid_0)
+
+
+@scenario
+async def a_job_that_waits_can_have_the_nodes_again_that_it_was_to_avoid(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    await exists(slurm, slurm.nodes[1])
+    request = dataclasses.replace(ONE, excluded_nodes=slurm.nodes)
+    job_id = await slurm.call(protocol.submit_external(request), user=USER)
+    assert (await job(slurm, job_id)).excluded_nodes == slurm.nodes
+    await slurm.call(protocol.allow_nodes(job_id, slurm.nodes[1:]))
+    found = await job(slurm, job_id)
+    assert (found.excluded_nodes, found.blocked) == (slurm.nodes[1:], True)
+    await slurm.call(protocol.allow_nodes(job_id, slurm.nodes))
+    await slurm.call(protocol.start_external(job_id, "ours"))
+    await slurm.call(protocol.allow_nodes(job_id, ()))
+    assert (await job(slurm, job_id)).excluded_nodes == ()
+    await run(job_id, 1)
+
+    async def look() -> bool:
+        return await states(slurm, job_id) == [{"RUNNING"}]
+
+    await slurm.until("the job to run", look)
+    assert 2073 in await slurm.refused(Rejected, protocol.allow_nodes(job_id, slurm.nodes[:1]))
 
 
 @scenario

@@ -86,7 +86,8 @@ def comment_of(record: ExternalJob) -> Comment | None:
         return None
     found = bridge.decode(record.admin_comment) or bridge.decode(record.comment)
     if record.guard:
-        return found or NOBODY
+        # The bridge submits no array.
+        return NOBODY if found is None or record.array else found
     return found or bridge.decode_by_user(record.comment)
 
 
@@ -142,6 +143,7 @@ def job_of(
         cpus=tuple((names.get(it.node, f"of Slurm node {it.node}"), it.cpus) for it in record.allocations),
         own=own_of(record, names),
         asked=asked_of(record),
+        excluded=tuple(names.get(name, f"of Slurm node {name}") for name in record.excluded_nodes),
     )
 
 

@@ -2,6 +2,9 @@
 
 Observed with Slurm 26.05:
 - `GET jobs/state/` has the ids as texts. It is much cheaper than `GET jobs/`, and has nothing but the states.
+- A task of a job array is in that list as `8_3`: 8 is the id of its own record, and not that of the array, once the
+  task has begun or was changed alone. All other tasks have one record together, with the id of the array, which the
+  last of them retains. `GET job/8` has the records of all tasks if 8 is the id of the array, else that of one.
 - The components of a heterogeneous job have the ids N, N+1, …; the list of states names them by id and place,
   `7+0` and `8+1`. `GET job/N` has the records of all components, `GET job/N+1` that of one.
 - A heterogeneous job starts when no component is a held job; each is started alone. The end of the first component ends
@@ -25,15 +28,19 @@ Observed with Slurm 26.05:
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalJob, ExternalRequest, Gres
+from sidecars.slurm.hostlists import HostlistError, expand
 from sidecars.slurm.protocol.fields import Fields, WrongField
 from sidecars.slurm.protocol.request import Request, nothing
 
 _GUARD = "#!/bin/sh\nexec sleep infinity\n"
 """The script of a guard. It ends at the first signal."""
+
+_OWN_ID = re.compile(r"[0-9]+(?=$|[+_])")
+"""The id of the record in `7`, in `7+0` of a component, and in `8_3` of a task of an array."""
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
 """The GPUs in a detail such as `gpu(CNT:2)` or `gpu:h100:2(IDX:0,3)`."""
@@ -43,7 +50,7 @@ _DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:(\d+)\)|:(\d+)\(IDX:([0
 
 
 def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
-    """The states of all jobs by id. Tasks of arrays that have no id of their own yet are left out."""
+    """The states of all jobs by id. The tasks of an array that wait together are one."""
     return Request("GET", "jobs/state/", read=_states)
 
 
@@ -75,12 +82,21 @@ def cancel_job(job_id: int) -> Request[None]:
     return Request("DELETE", f"job/{job_id}", read=nothing)
 
 
+def allow_nodes(job_id: int, excluded: Sequence[str]) -> Request[None]:
+    """Let a job that waits have all nodes but these; of a heterogeneous job this component alone.
+
+    A held job with the reason BadConstraints is none afterwards. Rejected with 2073 when the job has begun.
+    """
+    # Slurm ignores an empty list.
+    return Request("POST", f"job/{job_id}", body={"excluded_nodes": ",".join(excluded)}, read=nothing)
+
+
 def _states(answer: Fields) -> Mapping[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
     for job in answer.items("jobs"):
-        text = job.text("job_id", required=True).partition("+")[0]
-        if text.isdecimal():
-            found[int(text)] = job.states("state")
+        number = _OWN_ID.match(job.text("job_id", required=True))
+        if number is not None:
+            found[int(number[0])] = job.states("state")
     return found
 
 
@@ -117,7 +133,16 @@ def _job(job: Fields) -> ExternalJob:
         gres_per_task=job.text("tres_per_node") if job.number("tasks") <= 1 else job.text("tres_per_task"),
         shared="AVAILABLE" in nodes.words("select_type"),
         whole=nodes.flag("whole", optional=True),
+        excluded_nodes=_names(job.text("excluded_nodes")),
+        array=job.number("array_job_id") != 0,
     )
+
+
+def _names(hostlist: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(hostlist))
+    except HostlistError:
+        return (hostlist,)
 
 
 def _memory_per_task(job: Fields) -> int:

@@ -8,12 +8,13 @@ import pytest
 
 from sidecars.bridge import main, passes
 from sidecars.bridge.effects import BY_JOB
+from sidecars.bridge.memory import AVOID_SECONDS, Memory
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import RESOURCES
 from sidecars.bridge.passes import Passes
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS
-from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge import decide
 from sidecars.policy.bridge.groups import SourceKind
 from sidecars.policy.bridge.records import Action, View
 from sidecars.simulate.records import Fault
@@ -259,7 +260,7 @@ async def test_while_no_pod_waits_nothing_is_decided_until_slurmctld_has_started
 
     def counted(view: View) -> tuple[Action, ...]:
         views.append(view)
-        return decide(view)
+        return decide.decide(view)
 
     monkeypatch.setattr(passes, "decide", counted)
     world.kube.put(NODES, node("k2"))
@@ -326,11 +327,15 @@ async def test_pods_that_can_have_no_job_show_the_reason(world: World) -> None:
     assert "Refused" in world.reasons()
 
 
-async def test_a_user_with_uid_0_gets_nothing_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sidecars.simulate import answers
+async def passes(world: World, count: int) -> None:
+    """Some more."""
+    asked = len(world.slurm.requests("GET", "jobs/state/"))
+    await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) > asked + count)
 
-    honest = answers.job
-    monkeypatch.setattr(answers, "job", lambda it: honest(it) | ({"user_id": 0} if it.user == "toor" else {}))
+
+async def test_a_user_with_uid_0_gets_nothing_started(world: World) -> None:
+    """slurmrestd shows root, whatever the name of the user."""
+    world.slurm.names = {"toor": "root"}
     world.kube.put(PODS, pod("rooted", "p"))
 
     def message() -> str:
@@ -339,8 +344,62 @@ async def test_a_user_with_uid_0_gets_nothing_started(world: World, monkeypatch:
 
     async with world.bridge():
         await world.until("the refusal", lambda: "uid 0" in message())
-        await world.until("the job's end", lambda: not live(world.slurm))
+        await world.until("the job's end", lambda: bool(world.slurm.jobs) and not live(world.slurm))
+        await passes(world, 5)
     assert [job.blocked for job in world.slurm.jobs.values()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"), [("Ada", ("user Ada", "user ada", "maps namespace team")), ("", ("no user", "user ada", "uid"))]
+)
+async def test_a_user_whom_slurm_shows_by_another_name_gets_one_job_which_is_cancelled(
+    world: World, shown: str, words: tuple[str, ...]
+) -> None:
+    world.slurm.names = {"ada": shown}
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        await world.until("the refusal", lambda: world.condition().get("reason") == "Refused")
+        assert all(word in world.condition()["message"] for word in words)
+        await world.until("the job's end", lambda: bool(world.slurm.jobs) and not live(world.slurm))
+        await passes(world, 5)
+        assert len(world.slurm.jobs) == 1
+    assert {"Refused"} <= world.reasons()
+
+
+async def test_the_next_job_avoids_a_node_only_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = 0.0
+    avoided = Memory.avoided
+    monkeypatch.setattr(Memory, "avoided", lambda memory, now: avoided(memory, now + later))
+    monkeypatch.setattr(decide, "BIND_SECONDS", 0.2)
+    world.kube.put(NODES, node("k2"))
+    world.kube.put(PODS, pod("team", "p", group=("g", 1)))
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        world.slurm.job_run((await world.job()).job_id, {"k1": 1})
+        await world.until("the release", world.released)
+        item = world.pod()
+        unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no volume"}
+        world.kube.put(PODS, {**item, "status": {**item["status"], "conditions": [unbound]}})
+        await world.until("the job's end", lambda: not live(world.slurm))
+        world.kube.remove(PODS, "team", "p")
+        world.kube.put(PODS, pod("team", "p", group=("g", 1)))
+        following = await world.job()
+        await passes(world, 5)
+        assert following.excluded == ["k1"]
+        later = AVOID_SECONDS
+        await world.until("the node to be allowed again", lambda: following.excluded == [])
+    assert following.states == {"PENDING"}
+
+
+async def test_a_job_of_a_stranger_with_a_copied_comment_has_no_effect(world: World) -> None:
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        job = await world.job()
+        content = {"flags": ["EXTERNAL_JOB"], "partition": "slurm-bridge", "comment": job.comment, "hold": True}
+        world.slurm.submit_job({"job": content}, "eve")
+        await passes(world, 5)
+    assert [it.user for it in live(world.slurm)] == ["ada", "eve"]
+    assert [it.blocked for it in live(world.slurm)] == [False, True]
 
 
 async def test_the_records_of_nodes_follow_the_nodes(world: World) -> None:

@@ -313,13 +313,15 @@ class Passes:
             kinds=self._guards.kinds,
             holders=self._devices.holders(),
             places=len(records.slurm_nodes) or None,
+            paused=memory.paused_jobs(jobs, records.sizes(), now),
             avoided=memory.avoided(now),
             cpus=records.cpus() | self._guards.cpus,
             gres=self._guards.gres,
         )
         actions = decide(view)
         # What waits for time to pass is looked at in each pass.
-        self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
+        due_later = view.submitting or view.paused or memory.unbound or memory.missing
+        self._busy = bool(actions or due_later or self._owners.waiting)
         whole = await self._effects.apply(actions)
         self._busy = await self._guards.apply(view) or self._busy
         if not whole:

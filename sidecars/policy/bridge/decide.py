@@ -45,7 +45,7 @@ from sidecars.policy.bridge.records import (
 )
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.twice import given_twice
-from sidecars.policy.bridge.waiting import waiting_words
+from sidecars.policy.bridge.waiting import NO_NODE_FITS, waiting_words
 
 MOST_PARTS = 32
 """Components of a heterogeneous job."""
@@ -294,9 +294,12 @@ def _with_job(
     if job.phase is Phase.RUNNING:
         yield from _running(job, members, used, view, blockers)
         return
+    stuck = next((it for it in job.components if it.phase is Phase.PENDING and it.reason == NO_NODE_FITS), None)
+    if stuck is not None and job.confirmed and job.job_id not in view.paused:
+        yield Start(job)
     for pod in members:
         if pod.gated:
-            yield Report(pod, Why.WAITING, waiting_words(job))
+            yield Report(pod, Why.WAITING, waiting_words(stuck or job))
 
 
 def _is_for(component: Job, pod: Pod, known: AbstractSet[tuple[int | None, Shape | None]]) -> bool:

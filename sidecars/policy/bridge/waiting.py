@@ -4,6 +4,12 @@ from sidecars.policy.bridge.records import Job, Phase
 from sidecars.policy.conditions import timestamp
 from sidecars.policy.explain.words import UNKNOWN, words
 
+NO_NODE_FITS = "BadConstraints"
+"""Slurm's reason of a job that it has blocked, because no node fitted it, and that it doesn't look at again.
+
+A job that someone has blocked by hand has other reasons.
+"""
+
 START_ROUNDING = 600
 """Seconds to which the expected start of a job is rounded."""
 

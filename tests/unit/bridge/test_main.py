@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sidecars.bridge import main
+from sidecars.bridge import main, memory
 from sidecars.bridge.effects import BY_JOB
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import RESOURCES
@@ -310,6 +310,39 @@ async def test_a_user_with_uid_0_gets_nothing_started(world: World, monkeypatch:
         await world.until("the refusal", lambda: "uid 0" in message())
         await world.until("the job's end", lambda: not live(world.slurm))
     assert [job.blocked for job in world.slurm.jobs.values()] == [True]
+
+
+async def test_a_job_that_no_node_fitted_for_a_while_starts_when_a_record_comes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "REPEAT_AFTER", 0.1)
+    monkeypatch.setattr(memory, "_FIRST_RETRY", 60.0)
+    async with world.bridge():
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.kube.remove(NODES, "", "k1")
+        await world.until("the record to be gone", lambda: "k1" not in world.slurm.nodes)
+        world.slurm.job_block(job.job_id, True, "BadConstraints")
+        await world.until("another start", lambda: not job.blocked)
+        # As slurmctld does after each start while no node fits.
+        world.slurm.job_block(job.job_id, True, "BadConstraints")
+        await world.until("the condition", lambda: "BadConstraints" in world.condition().get("message", ""))
+        world.kube.put(NODES, node("k1"))
+        await world.until("the record", lambda: "k1" in world.slurm.nodes)
+        await world.until("another start", lambda: not job.blocked)
+
+
+async def test_a_job_that_an_administrator_holds_stays_held(world: World) -> None:
+    async with world.bridge():
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.slurm.job_block(job.job_id, True, "JobHeldAdmin")
+        await world.until("the condition", lambda: "JobHeldAdmin" in world.condition().get("message", ""))
+        world.kube.put(NODES, node("k2"))
+        await world.until("the record", lambda: "k2" in world.slurm.nodes)
+        asked = len(world.slurm.requests("GET", "jobs/state/"))
+        await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) > asked + 3)
+        assert job.blocked
 
 
 async def test_the_records_of_nodes_follow_the_nodes(world: World) -> None:

@@ -358,7 +358,7 @@ class Passes:
         if cached is None or cached[0] != version:
             group = groups.group_of(pod, facts)
             rules = self._devices.rules
-            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name, rules, claims)
+            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group, rules, claims)
             cached = self._shapes[meta.uid] = version, (group, *found)
         return cached[1]
 

@@ -257,6 +257,11 @@ class Effects:
         if not self._memory.may_ask("start", job.job_id, self._now()):
             return
         comment = bridge.encode(job.comment)
+        if job.confirmed:
+            self._memory.pause(job.job_id, self._now())
+            for job_id in job.ids:
+                await self._slurm.start_again(job_id, comment)
+            return
         try:
             # The first component comes last: while it is a held job, Slurm keeps no node free for a job with a
             # component that no node fits.

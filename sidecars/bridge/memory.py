@@ -1,6 +1,6 @@
 """What the bridge remembers from pass to pass. A restart loses it, and costs no more than a second look."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -76,16 +76,27 @@ class Memory:
     """When a request of that kind was last sent about a job."""
     root: set[str] = field(default_factory=set)
     """Slurm users that turned out to have uid 0."""
+    paused: dict[int, Refusal] = field(default_factory=dict)
+    """The jobs that were started again, because Slurm had blocked them."""
+    nodes: object = None
+    """What decides whether a node fits a job, of all nodes."""
     _avoided: dict[str, dict[str, float]] = field(default_factory=dict)
     _start: int | None = None
     """When slurmctld started."""
 
     def refuse(self, key: GroupKey, message: str, now: float) -> None:
         """A submission failed, or its job lacks something: it is repeated after a while, each time later."""
-        former = self.refusals.get(key)
-        tries = former.tries + 1 if former is not None else 0
-        pause = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(tries, 10))
-        self.refusals[key] = Refusal(message, tries, now + pause)
+        self.refusals[key] = _later(self.refusals.get(key), message, now)
+
+    def pause(self, job_id: int, now: float) -> None:
+        """A job was started again: it is the next time after a while, each time later."""
+        self.paused[job_id] = _later(self.paused.get(job_id), "", now)
+
+    def paused_jobs(self, jobs: Container[int], nodes: object, now: float) -> frozenset[int]:
+        """The jobs that are not started again now: none when `nodes` differ from those of the last call."""
+        changed, self.nodes = nodes != self.nodes, nodes
+        self.paused = {} if changed else {job_id: it for job_id, it in self.paused.items() if job_id in jobs}
+        return frozenset(job_id for job_id, it in self.paused.items() if now < it.again_at)
 
     def open_groups(self, now: float) -> frozenset[GroupKey]:
         """The groups of which nothing is submitted now."""
@@ -161,3 +172,8 @@ class Memory:
         self.unbound = {uid: since for uid, since in self.unbound.items() if uid in pods}
         self.refusals = {key: it for key, it in self.refusals.items() if key in keys}
         self.asked = {key: at for key, at in self.asked.items() if now - at < REPEAT_AFTER}
+
+
+def _later(former: Refusal | None, message: str, now: float) -> Refusal:
+    tries = former.tries + 1 if former is not None else 0
+    return Refusal(message, tries, now + min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(tries, 10)))

@@ -68,6 +68,12 @@ class NodeRecords:
         known = self._poller.nodes
         return {kube_node: known[name].cpus for kube_node, name in self.slurm_nodes.items() if name in known}
 
+    def sizes(self) -> object:
+        """What decides whether a node can ever fit a job, of all records. Equal as long as none of it changes."""
+        return {
+            name: (it.cpus, it.real_memory, it.gres, it.features, it.extra) for name, it in self._poller.nodes.items()
+        }
+
     def states(self) -> Counter[str]:
         """How many Kubernetes nodes have a record in service, a drained one, none yet, or can't have one."""
         found = Counter({"in_service": 0, "drained": 0, "missing": 0, "refused": 0})

@@ -313,6 +313,7 @@ class Passes:
             kinds=self._guards.kinds,
             holders=self._devices.holders(),
             places=len(records.slurm_nodes) or None,
+            paused=memory.paused_jobs(jobs, records.sizes(), now),
             avoided=memory.avoided(now),
             cpus=records.cpus() | self._guards.cpus,
             gres=self._guards.gres,
@@ -320,7 +321,8 @@ class Passes:
         actions = decide(view)
         self._waits = any(pod.gated for pod in seen)
         # What waits for time to pass is looked at in each pass.
-        self._busy = bool(actions or view.submitting or memory.unbound or memory.missing or self._owners.waiting)
+        due_later = view.submitting or view.paused or memory.unbound or memory.missing
+        self._busy = bool(actions or due_later or self._owners.waiting)
         whole = await self._effects.apply(actions)
         self._busy = await self._guards.apply(view) or self._busy
         if not whole:
@@ -357,7 +359,7 @@ class Passes:
         if cached is None or cached[0] != version:
             group = groups.group_of(pod, facts)
             rules = self._devices.rules
-            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name, rules, claims)
+            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group, rules, claims)
             cached = self._shapes[meta.uid] = version, (group, *found)
         return cached[1]
 

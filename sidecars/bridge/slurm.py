@@ -81,6 +81,11 @@ class Slurm:
             return True
         return False
 
+    async def start_again(self, job_id: int, admin_comment: str) -> None:
+        """Have Slurm look again at a job that no node fitted. If none does now, or it is gone, it is no error."""
+        with contextlib.suppress(NotFound, Rejected):
+            await self.call(protocol.start_again(job_id, admin_comment))
+
     async def cancel(self, job_id: int) -> None:
         """Cancel a job. One that has ended, or that Slurm doesn't know, is no error."""
         try:

@@ -7,10 +7,10 @@ status after it. Nothing of the user's input is part of the script: it is passed
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sidecars.policy.explain.records import Ending, Missing, Slurm, Waiting
+from sidecars.policy.explain.records import Ending, Missing, Qos, Slurm, Waiting
 from sidecars.slurm.errors import NotFound, SlurmError
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.details import get_job_details, get_partition_details
@@ -60,6 +60,7 @@ fi
 _QUEUE = r"""
 run licenses scontrol show licenses --json
 run queue squeue -h -t PD,R,CG,S --sort=-p -o '%t|%Q|%i|%u|%r|%e|%N'
+run qos sacctmgr -n -P show qos format=name,preemptmode,gracetime
 """
 
 
@@ -113,11 +114,12 @@ def read(found: dict[str, Section], subject: str) -> tuple[Slurm, tuple[Missing,
     )
     if subject not in ("job", "queue"):
         return slurm, tuple(reader.missing)
-    queue = found.get("queue")
+    queue, qos = found.get("queue"), found.get("qos")
     rows = None if queue is None or queue.status else [it.split("|") for it in queue.out.splitlines()]
     slurm = replace(
         slurm,
         licenses=reader.decoded("licenses", get_licenses()),
+        qos=None if qos is None or qos.status else _qos(qos.out),
         waiting=None if rows is None else _waiting(rows),
         running=None if rows is None else _running(rows),
     )
@@ -166,6 +168,11 @@ class _Reader:
 def _config(text: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {key.strip().lower(): value.strip() for key, _, value in pairs}
+
+
+def _qos(text: str) -> tuple[Qos, ...]:
+    rows = (line.split("|") for line in text.splitlines())
+    return tuple(Qos(*row) for row in rows if len(row) == len(fields(Qos)))
 
 
 def _waiting(rows: Sequence[Sequence[str]]) -> tuple[Waiting, ...]:

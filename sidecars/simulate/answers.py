@@ -209,7 +209,7 @@ def _external(job: SimJob) -> Json:
         "flags": [] if job.guard else ["EXTERNAL_JOB"],
         "standard_output": GUARD_OUTPUT if job.guard else "",
         "priority": number(0 if job.blocked else 100),
-        "state_reason": "JobHeldUser" if job.blocked else "Resources" if "PENDING" in job.states else "None",
+        "state_reason": job.block_reason if job.blocked else "Resources" if "PENDING" in job.states else "None",
         "cpus_per_task": number(job.cpus),
         "tasks": number(job.tasks),
         "memory_per_cpu": _UNSET if job.tasks == 1 else number(-(-job.memory // job.cpus)),

@@ -59,9 +59,12 @@ class ExternalJobs(PowerSaving):
         super().job_resume(job_id)
         self._send_to_slurmd(job_id, self.jobs[job_id].nodes)
 
-    def job_block(self, job_id: int, blocked: bool) -> None:
-        """From now on it is a held job, or it is released. One that runs continues."""
-        self.jobs[job_id].blocked = blocked
+    def job_block(self, job_id: int, blocked: bool, reason: str = "JobHeldUser") -> None:
+        """From now on it is a held job with this reason, or it is released. One that runs continues.
+
+        slurmctld itself blocks a job that no node fits, as `BadConstraints`.
+        """
+        self.jobs[job_id].blocked, self.jobs[job_id].block_reason = blocked, reason
         self._touch_job(self.jobs[job_id])
 
     def job_requeue(self, job_id: int) -> bool:
@@ -153,6 +156,8 @@ class ExternalJobs(PowerSaving):
     def update_job(self, name: str, content: Json, *, trusted: bool) -> Reply:
         """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job, or other
         nodes to exclude.
+
+        Any change has slurmctld look again at a job that no node fitted.
         """
         job = self.jobs.get(int(name)) if name.isdigit() else None
         if not name.isdigit():
@@ -162,7 +167,7 @@ class ExternalJobs(PowerSaving):
         if "admin_comment" in content and not trusted:
             return refusal(422, DENIED)
         job.admin_comment = content.get("admin_comment", job.admin_comment)
-        job.blocked = content.get("hold", job.blocked)
+        job.blocked = content.get("hold", job.blocked and job.block_reason != "BadConstraints")
         # An empty list changes nothing.
         if content.get("excluded_nodes", []) != []:
             if "PENDING" not in job.states:

@@ -127,6 +127,8 @@ class SimJob:
     """Whether it is an external job. `cpus` are then those of each of its tasks."""
     blocked: bool = False
     """Whether it is a held job."""
+    block_reason: str = "JobHeldUser"
+    """Slurm's reason of a held job."""
     tasks: int = 1
     memory: int = 0
     """MiB of each task of an external job."""

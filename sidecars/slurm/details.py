@@ -51,3 +51,5 @@ class PartitionDetail(Partition):
     """Seconds."""
     suspend_time: int | None = None
     """Seconds; None for that of the whole cluster."""
+    preempt_modes: frozenset[str] = frozenset()
+    """PreemptMode, as `SUSPEND`; CLUSTER_GLOBAL or none for that of the whole cluster."""

@@ -6,6 +6,7 @@ They need a Slurm of their own without node records, whose partition `all` has a
 What makes a node of a real Slurm NOT_RESPONDING for good comes last.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -22,6 +23,9 @@ class Run(Protocol):
 
     async def __call__(self, job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
         """Until it does. `gres`: what it gets of the node's GRES, as a real Slurm writes it."""
+
+    async def misfit(self, job_id: int) -> None:
+        """Have Slurm notice that no node fits the started job. A real one does so automatically."""
 
     async def scontrol(self, *words: str) -> bool:
         """Run scontrol as an administrator: whether Slurm does it."""
@@ -472,6 +476,54 @@ async def a_hold_keeps_a_job_that_waits_and_changes_nothing_of_one_that_runs(slu
     assert (now.blocked, now.admin_comment) == (True, "ours")
     assert await run.scontrol("release", str(waiting))
     assert not (await job(slurm, waiting)).blocked
+
+
+async def held_without_a_node(slurm: Target, run: Run) -> int:
+    """A started job that Slurm holds, because the only node that fitted it is gone."""
+    await all_end(slurm)
+    # A partition with too few CPUs would be its reason, and no hold.
+    size = "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=100"
+    await slurm.call(protocol.create_nodes(f"NodeName={slurm.nodes[1]} NodeAddr=127.0.0.1 {size} State=External"))
+    job_id = await slurm.call(protocol.submit_external(LARGE), user=USER)
+    with contextlib.suppress(Rejected):
+        await slurm.call(protocol.start_external(job_id, "ours"))
+    await run.misfit(job_id)
+
+    async def look() -> bool:
+        now = await job(slurm, job_id)
+        return now.blocked and now.reason == "BadConstraints"
+
+    await slurm.until("the job to be held", look)
+    assert (await job(slurm, job_id)).admin_comment == "ours"
+    return job_id
+
+
+@scenario
+async def a_job_that_no_node_fits_is_held_until_it_is_started_again(slurm: Target, run: Run) -> None:
+    job_id = await held_without_a_node(slurm, run)
+    await exists(slurm, slurm.nodes[0])
+    assert (await job(slurm, job_id)).reason == "BadConstraints"
+    await slurm.call(protocol.start_again(job_id, "ours"))
+    assert not (await job(slurm, job_id)).blocked
+    await run(job_id, 1)
+
+    async def look() -> bool:
+        return await states(slurm, job_id) == [{"RUNNING"}]
+
+    await slurm.until("the job to run", look)
+    await all_end(slurm)
+
+
+@scenario
+async def a_start_again_ends_no_hold_by_hand(slurm: Target, run: Run) -> None:
+    for command, reason in (("hold", "JobHeldAdmin"), ("uhold", "JobHeldUser")):
+        job_id = await held_without_a_node(slurm, run)
+        await exists(slurm, slurm.nodes[0])
+        assert await run.scontrol(command, str(job_id))
+        await slurm.call(protocol.start_again(job_id, "ours"))
+        now = await job(slurm, job_id)
+        assert (now.blocked, now.reason) == (True, reason)
+    await all_end(slurm)
 
 
 LARGE = ExternalRequest("large", "all", "mine", cpus_per_task=8, memory_per_task=500, minutes=5)

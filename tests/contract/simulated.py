@@ -40,6 +40,10 @@ class ModelRun:
         name = self._nodes[node]
         self._model.job_run(job_id, {name: tasks}, {name: gres} if gres else None)
 
+    async def misfit(self, job_id: int) -> None:
+        """As `Run.misfit`."""
+        self._model.job_block(job_id, True, "BadConstraints")
+
     async def scontrol(self, *words: str) -> bool:
         """As `Run.scontrol`."""
         command, job, *more = words
@@ -49,8 +53,9 @@ class ModelRun:
                 self._model.job_suspend(job_id)
             case ["resume"]:
                 self._model.job_resume(job_id)
-            case ["hold" | "release"]:
-                self._model.job_block(job_id, command == "hold")
+            case ["hold" | "uhold" | "release"]:
+                reason = "JobHeldAdmin" if command == "hold" else "JobHeldUser"
+                self._model.job_block(job_id, command != "release", reason)
             case ["requeue" | "requeuehold"]:
                 return self._model.job_requeue(job_id)
             case ["update", change]:

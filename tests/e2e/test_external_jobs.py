@@ -84,6 +84,9 @@ class Scontrol:
     async def __call__(self, job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
         """Nothing."""
 
+    async def misfit(self, job_id: int) -> None:
+        """Nothing."""
+
     async def scontrol(self, *words: str) -> bool:
         """As `Run.scontrol`."""
         return not (await asyncio.to_thread(self._slurm.scontrol, *words)).returncode

@@ -1,10 +1,14 @@
 """Pods, nodes and tenants for tests of the bridge, and a Slurm in which users submit external jobs."""
 
+from pathlib import Path
 from typing import Any
 
 from sidecars.contract import bridge
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimJob, SimPartition
+from tests.charts.examples import examples
+
+ROOT = Path(__file__).parents[2]
 
 KEY = b"0123456789abcdef0123456789abcdef"
 
@@ -50,6 +54,18 @@ def tenants(namespace: str, **entries: str) -> dict[str, Any]:
     """The ConfigMap, in that namespace."""
     metadata = {"namespace": namespace, "name": "slurm-bridge-tenants"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": entries}
+
+
+def gate_steps(namespace: str) -> list[dict[str, Any]]:
+    """The steps of slurm-postrender in docs/bridge.md, for this namespace."""
+    page = (
+        (ROOT / "docs" / "bridge.md")
+        .read_text(encoding="utf-8")
+        .replace("namespace: physics", f"namespace: {namespace}")
+    )
+    [found] = [it for it in examples("docs/bridge.md", page) if it.title == "postrender.yaml"]
+    steps: list[dict[str, Any]] = found.documents[0]["steps"]
+    return steps
 
 
 def live(model: SlurmModel) -> list[SimJob]:

@@ -45,7 +45,7 @@ from sidecars.policy.bridge.records import (
 )
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.twice import given_twice
-from sidecars.policy.bridge.waiting import waiting_words
+from sidecars.policy.bridge.waiting import NO_NODE_FITS, NOT_STARTED, waiting_words
 
 MOST_PARTS = 32
 """Components of a heterogeneous job."""
@@ -277,7 +277,7 @@ def _with_job(
         if len(members) >= size and not view.started.get(job.key):
             yield Start(job)
             stuck = next((it for it in job.rest if it.confirmed and it.phase is Phase.PENDING), None)
-            if stuck is not None and stuck.reason not in _NO_REASON:
+            if stuck is not None and stuck.reason not in NOT_STARTED:
                 for pod in members:
                     yield Report(pod, Why.WAITING, waiting_words(stuck))
             return
@@ -295,9 +295,12 @@ def _with_job(
         return
     if job.phase is Phase.PENDING and not job.comment.by_user:
         yield from adoption.allow(job, members, view)
+    stuck = next((it for it in job.components if it.phase is Phase.PENDING and it.reason == NO_NODE_FITS), None)
+    if stuck is not None and job.confirmed and job.job_id not in view.paused:
+        yield Start(job)
     for pod in members:
         if pod.gated:
-            yield Report(pod, Why.WAITING, waiting_words(job))
+            yield Report(pod, Why.WAITING, waiting_words(stuck or job))
 
 
 def _is_for(component: Job, pod: Pod, known: AbstractSet[tuple[int | None, Shape | None]]) -> bool:
@@ -310,9 +313,6 @@ def _is_for(component: Job, pod: Pod, known: AbstractSet[tuple[int | None, Shape
     if pod.shape is None:
         return False
     return (component.job_id, pod.shape) in known or component.digest == pod.shape.digest
-
-
-_NO_REASON = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})
 
 
 def _running(

@@ -8,7 +8,7 @@ while the others wait. With the label of the group's size alone, all pods of the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -67,6 +67,8 @@ class Facts:
     problem: str = ""
     refused: bool = False
     """Whether the problem remains until an administrator or the user changes something."""
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """The object's annotations about the job."""
 
     def __hash__(self) -> int:
         return hash((frozenset((self.sizes or {}).items()), self.problem, self.refused))
@@ -91,6 +93,8 @@ class Group:
     """Why the size isn't known. "" while it is being read."""
     refused: bool = False
     """Whether the problem remains until someone changes something."""
+    wishes: Mapping[str, str] = field(default_factory=dict)
+    """The annotations of its object about the job. Those of the pod come first."""
 
 
 def source_of(pod: Pod) -> Source | None:
@@ -113,7 +117,8 @@ def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
     """The group that the pod starts with. `found`: what is known of the objects of `source_of`."""
     source = source_of(pod)
     if source is not None:
-        return _of_source(pod, source, found.get(source, UNREAD))
+        facts = found.get(source, UNREAD)
+        return replace(_of_source(pod, source, facts), wishes=facts.wishes)
     meta = pod.metadata
     name = meta.labels.get(bridge.GROUP_LABEL, "")
     if name:
@@ -137,9 +142,21 @@ def read(source: Source, manifest: Mapping[str, Any]) -> Facts:
     """The sizes in the object."""
     spec = manifest.get("spec")
     try:
-        return Facts(_SIZES[source.kind](spec if isinstance(spec, Mapping) else {}))
+        return Facts(_SIZES[source.kind](spec if isinstance(spec, Mapping) else {}), wishes=_wishes(manifest))
     except (ValueError, TypeError, AttributeError, KeyError):
         return Facts(problem=f"{source.kind.kind} {source.name} has no size that can be read", refused=True)
+
+
+def _wishes(manifest: Mapping[str, Any]) -> dict[str, str]:
+    metadata = manifest.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return {
+        key: value
+        for key, value in (annotations.items() if isinstance(annotations, Mapping) else ())
+        # Who submits the job is a property of each pod.
+        if isinstance(key, str) and key.startswith(bridge.WISHES) and key != bridge.NO_SUBMISSION
+        if isinstance(value, str)
+    }
 
 
 def missing(source: Source) -> Facts:

@@ -37,14 +37,11 @@ def shape_or_problem(
     tenants: Mapping[str, Tenant],
     problems: Mapping[str, str],
     refused: Mapping[str, str],
-    group: str = "",
+    group: Group | None = None,
     rules: Rules = NO_RULES,
     claims: PodClaims = NONE,
 ) -> tuple[Shape | None, str]:
-    """What its job requests, or why it can't have one. `refused`: why Slurm users can't be used, by name.
-
-    `group`: the name of the pod's group, if it has one.
-    """
+    """What its job requests, or why it can't have one. `refused`: why Slurm users can't be used, by name."""
     namespace = pod.metadata.namespace
     tenant = tenants.get(namespace)
     if tenant is None:
@@ -55,7 +52,8 @@ def shape_or_problem(
     if claims.claims is None:
         return None, claims.problem
     try:
-        return shape_of(pod, tenant, group, rules.extended, claims.gres), ""
+        name, wishes = (group.name, group.wishes) if group is not None else ("", {})
+        return shape_of(pod, tenant, name, rules.extended, claims.gres, wishes), ""
     except ShapeError as error:
         return None, str(error)
 

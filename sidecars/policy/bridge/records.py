@@ -63,8 +63,7 @@ class Pod:
     node: str = ""
     """Where it is bound, or else where it was released to.
 
-    Also from the moment on when a release was sent, while a cache still shows the pod gated: otherwise another pod of
-    the group would get its place.
+    Also once a release was sent, while a cache still shows the pod gated: no other pod of the group gets its place.
     """
     bound: bool = False
     deleting: bool = False
@@ -213,6 +212,8 @@ class View:
     """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
     submitting: AbstractSet[GroupKey] = frozenset()
     """Groups of which a submission was sent whose job is not in `jobs` yet, or may not be."""
+    paused: AbstractSet[int] = frozenset()
+    """Jobs that were started again a moment ago, because Slurm had blocked them."""
     avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes to avoid, by `avoid_key`."""
     kinds: Mapping[str, Kind] | None = field(default_factory=dict)

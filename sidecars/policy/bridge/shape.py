@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from types import MappingProxyType
 
 from sidecars.contract import bridge
 from sidecars.policy.bridge.devices import BUILT_IN, VENDORS
@@ -98,13 +99,15 @@ def shape_of(
     group: str = "",
     extended: Mapping[str, str] = BUILT_IN,
     claimed: Iterable[tuple[str, int]] = (),
+    wishes: Mapping[str, str] = MappingProxyType({}),
 ) -> Shape:
     """What a job requests for the pod. `group`: the name of its group, if it has one. Raises ShapeError.
 
-    `extended`: the GRES of each extended resource; `claimed`: the GRES that the pod's claims request.
+    `extended`: the GRES of each extended resource; `claimed`: the GRES that the pod's claims request; `wishes`: what
+    annotations of its group's object request where the pod's own don't.
     """
     _supported(pod, extended)
-    wishes = _wishes(pod)
+    wishes = _wishes({**wishes, **pod.metadata.annotations})
     try:
         cpus, memory, counts = _resources(pod, extended)
         if "cpu-per-task" in wishes:
@@ -250,11 +253,9 @@ def _supported(pod: Pod, extended: Mapping[str, str]) -> None:
             raise ShapeError("a required node affinity needs matchExpressions alone: Slurm knows no other fields")
 
 
-def _wishes(pod: Pod) -> dict[str, str]:
+def _wishes(annotations: Mapping[str, str]) -> dict[str, str]:
     found = {
-        key.removeprefix(bridge.WISHES): value
-        for key, value in pod.metadata.annotations.items()
-        if key.startswith(bridge.WISHES)
+        key.removeprefix(bridge.WISHES): value for key, value in annotations.items() if key.startswith(bridge.WISHES)
     }
     for key, value in found.items():
         if key in _REFUSED:

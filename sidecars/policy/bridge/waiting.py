@@ -4,6 +4,15 @@ from sidecars.policy.bridge.records import Job, Phase
 from sidecars.policy.conditions import timestamp
 from sidecars.policy.explain.words import UNKNOWN, words
 
+NO_NODE_FITS = "BadConstraints"
+"""Slurm's reason of a job that it has blocked, because no node fitted it, and that it doesn't look at again.
+
+A job that someone has blocked by hand has other reasons.
+"""
+
+NOT_STARTED = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})
+"""Slurm's reasons of a job that is still held, or that it has not looked at since its start."""
+
 START_ROUNDING = 600
 """Seconds to which the expected start of a job is rounded."""
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from sidecars.contract import bridge
 from sidecars.policy.explain import node as of_node
 from sidecars.policy.explain import nodeset, nodesets, objects, resources
 from sidecars.policy.explain.records import Answer, Finding, Level, ranked
@@ -158,6 +159,46 @@ def _external(seen: Seen) -> list[Finding]:
                 )
             )
     return found
+
+
+def _suspending(seen: Seen) -> list[Finding]:
+    """Where a preemption would suspend the job of a pod, or where a QOS would send it a signal."""
+    config = seen.slurm.config or {}
+    guarded = {
+        objects.slurm_node(it)
+        for it in seen.kube.pods or ()
+        if objects.is_worker(it) and objects.annotation(it, bridge.GUARD)
+    }
+    of_pods = [it for it in seen.slurm.nodes or () if "EXTERNAL" in it.states or it.name in guarded]
+    if not of_pods:
+        return []
+    of_cluster = frozenset(config.get("preemptmode", "").upper().split(","))
+    by_qos = "qos" in config.get("preempttype", "")
+    found = []
+    for partition in seen.slurm.partitions or ():
+        own = partition.preempt_modes - {"CLUSTER_GLOBAL"} if not by_qos else frozenset()
+        if any(partition.name in it.partitions for it in of_pods) and "SUSPEND" in (own or of_cluster):
+            command = seen.command(f"scontrol update partitionname={partition.name} preemptmode=cancel")
+            found.append(_suspends(f"partition {partition.name}", "the partition", command))
+    for qos in (seen.slurm.qos or ()) if by_qos else ():
+        if "SUSPEND" in qos.preempt_mode.upper():
+            command = seen.command(f"sacctmgr -i modify qos {qos.name} set preemptmode=cancel")
+            found.append(_suspends(f"QOS {qos.name}", "the QOS", command))
+        if qos.grace_time.strip("0:") and any("EXTERNAL" in it.states for it in of_pods):
+            command = seen.command(f"sacctmgr -i modify qos {qos.name} set gracetime=0")
+            text = "It has a GraceTime: a preemption sends a signal, and external nodes don't respond to it."
+            remedy = "Set GraceTime=0 for the QOS of jobs of the Slurm Bridge, and where it is declared."
+            found.append(Finding("GraceTimeOfExternalNodes", Level.WARNS, f"QOS {qos.name}", text, remedy, (command,)))
+    return found
+
+
+def _suspends(about: str, place: str, command: str) -> Finding:
+    text = (
+        "PreemptMode=SUSPEND: a preemption suspends jobs of the Slurm Bridge, too. Slurm gives their cores to others, "
+        "and their pods run on."
+    )
+    remedy = f"Set PreemptMode=CANCEL for {place}, and where it is declared."
+    return Finding("PreemptionSuspends", Level.WARNS, about, text, remedy, (command,))
 
 
 def _power_saving(seen: Seen) -> list[Finding]:
@@ -318,6 +359,7 @@ CHECKS: tuple[Callable[[Seen], list[Finding]], ...] = (
     _kube_nodes,
     _drains,
     _external,
+    _suspending,
     _power_saving,
     _configuration,
     _gpus,

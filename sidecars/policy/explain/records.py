@@ -119,6 +119,17 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Qos:
+    """How jobs of a QOS are preempted."""
+
+    name: str
+    preempt_mode: str
+    """As `suspend`; `cluster` for that of the whole cluster."""
+    grace_time: str
+    """As `00:00:30`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Slurm:
     """What Slurm reported. None: it was not read, see `Seen.missing`."""
 
@@ -132,6 +143,8 @@ class Slurm:
     """`scontrol show config`, by lower-case key."""
     limits: str | None = None
     """`scontrol -o show assoc_mgr`."""
+    qos: tuple[Qos, ...] | None = None
+    """None also without slurmdbd."""
     waiting: tuple[Waiting, ...] | None = None
     """Pending jobs of the partitions that matter, in the order of their priority; the last ones may lack."""
     running: tuple[Ending, ...] | None = None

@@ -25,6 +25,7 @@ from sidecars.slurm.protocol.external import (
     cancel_job,
     get_external_job,
     get_job_states,
+    start_again,
     start_external,
     submit_external,
 )
@@ -109,6 +110,7 @@ __all__ = [
     "save_reservation",
     "select_type_parameters",
     "slurmctld_start",
+    "start_again",
     "start_external",
     "start_now",
     "submit_check",

@@ -57,6 +57,7 @@ def _partition(partition: Fields) -> PartitionDetail:
         qos=qos.text("assigned"),
         grace_time=partition.number("grace_time"),
         suspend_time=partition.number_or_none("suspend_time"),
+        preempt_modes=frozenset(partition.words("preempt_mode")),
     )
 
 

@@ -77,6 +77,14 @@ def start_external(job_id: int, admin_comment: str) -> Request[None]:
     return Request("POST", f"job/{job_id}", body={"hold": False, "admin_comment": admin_comment}, read=nothing)
 
 
+def start_again(job_id: int, admin_comment: str) -> Request[None]:
+    """Write the admin comment again: slurmctld looks again at a job that it has blocked, because no node fitted it.
+
+    Such a job (BadConstraints) waits until something of it is changed. A job that was blocked by hand stays so.
+    """
+    return Request("POST", f"job/{job_id}", body={"admin_comment": admin_comment}, read=nothing)
+
+
 def cancel_job(job_id: int) -> Request[None]:
     """Cancel a job. Use SlurmUser's token alone: another user's blocks slurmctld (observed with 26.05.5)."""
     return Request("DELETE", f"job/{job_id}", read=nothing)

@@ -15,8 +15,9 @@ from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.install import helm_environment
 from tests.cluster.tools import tool
+from tests.support import streams
 from tests.support.apiserver import until
-from tests.support.bridge import pod
+from tests.support.bridge import gate_steps, pod
 from tests.support.bridge_world import CHART, World, another_namespace, install, without_gate
 
 GATE = [{"name": bridge.GATE}]
@@ -36,6 +37,18 @@ async def test_a_pod_gets_the_gate_beside_its_own_gates_and_nothing_else(world: 
     assert sorted(it["name"] for it in gated["spec"].pop("schedulingGates")) == ["example.com/quota", bridge.GATE]
     assert plain["spec"].pop("schedulingGates") == GATE
     assert gated["spec"] == plain["spec"]
+
+
+async def test_slurm_postrender_adds_the_gate_that_the_policy_adds(world: World, tenant: Client) -> None:
+    for number, gates in enumerate(([], [{"name": "example.com/quota"}], GATE)):
+        # Without a volume for a token, whose name is generated.
+        mine = without_gate(world.namespace, f"p{number}", automountServiceAccountToken=False, schedulingGates=gates)
+        [rendered] = streams.objects(streams.applied(streams.stream(mine), *gate_steps(world.namespace)))
+        rendered["metadata"]["name"] = f"q{number}"
+        by_policy, by_postrender = [(await tenant.create(PODS, it))["spec"] for it in (mine, rendered)]
+        names = [sorted(it["name"] for it in spec.pop("schedulingGates")) for spec in (by_policy, by_postrender)]
+        assert names[0] == names[1] == sorted(it["name"] for it in rendered["spec"]["schedulingGates"])
+        assert by_policy == by_postrender
 
 
 @pytest.mark.parametrize(

@@ -78,12 +78,16 @@ async def test_nobody_of_one_namespace_can_say_that_a_pod_has_ended(
     await attacker.delete(PODS, world.namespace, "p", grace_period_seconds=0)
 
 
-async def test_the_garbage_collector_may_say_that_a_pod_has_ended(
+async def test_the_garbage_collector_removes_the_pod_of_a_node_that_is_out_of_service(
     world: World, attacker: Client, plane: ControlPlane
 ) -> None:
+    """As for any pod that ends on a node that isn't ready and has the taint `out-of-service`."""
+    await attacker.delete(PODS, world.namespace, "p")
     async with Client.connect(load_credentials(plane.client("collector", COLLECTOR))) as client:
         ended = {"status": {"phase": "Failed"}}
         await client.merge_patch(PODS, world.namespace, "p", ended, subresource="status")
+        await client.delete(PODS, world.namespace, "p", grace_period_seconds=0)
+    assert await world.pod() is None
 
 
 async def test_nobody_of_one_namespace_can_delete_a_pod_before_its_containers_have_ended(

@@ -211,3 +211,27 @@ async def test_the_pods_of_a_workload_start_together_if_it_asks_for_that(world: 
         assert set(found) == {1, 2}
         labels = {name: ((await world.pod(name)) or {})["metadata"]["labels"][bridge.JOB_LABEL] for name in "abc"}
         assert labels == {"a": found[2], "b": found[2], "c": found[1]}
+
+
+async def test_the_annotations_of_a_workload_are_those_of_its_pods_unless_they_have_their_own(world: World) -> None:
+    limit = f"{bridge.WISHES}timelimit"
+    workload = {
+        "apiVersion": WORKLOADS.api_version,
+        "kind": WORKLOADS.kind,
+        "metadata": {"namespace": world.namespace, "name": "w", "annotations": {limit: "7"}},
+        "spec": {"podGroups": [{"name": "all", "policy": {"basic": {}}}]},
+    }
+    await world.admin.create(WORKLOADS, workload)
+    async with world.bridge():
+        await world.records()
+        for name, annotations in (("plain", {}), ("own", {limit: "9"})):
+            item = pod(world.namespace, name)
+            item["metadata"]["annotations"] = annotations
+            item["spec"]["workloadRef"] = {"name": "w", "podGroup": "all"}
+            await world.admin.create(PODS, item)
+
+        async def both() -> bool:
+            return len([job for job in live(world.slurm) if not job.blocked]) == 2
+
+        await world.until("two jobs that may start", both)
+        assert {job.name: job.time_limit for job in live(world.slurm)} == {"plain": 7, "own": 9}

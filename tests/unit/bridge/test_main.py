@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sidecars.bridge import main, passes
+from sidecars.bridge import main, memory
 from sidecars.bridge.effects import BY_JOB
 from sidecars.bridge.memory import AVOID_SECONDS, Memory
 from sidecars.bridge.node_records import NodeRecords
@@ -262,7 +262,7 @@ async def test_while_no_pod_waits_nothing_is_decided_until_slurmctld_has_started
         views.append(view)
         return decide.decide(view)
 
-    monkeypatch.setattr(passes, "decide", counted)
+    monkeypatch.setattr("sidecars.bridge.passes.decide", counted)
     world.kube.put(NODES, node("k2"))
     world.kube.put(PODS, pod("team", "p"))
     async with world.bridge():
@@ -400,6 +400,39 @@ async def test_a_job_of_a_stranger_with_a_copied_comment_has_no_effect(world: Wo
         await passes(world, 5)
     assert [it.user for it in live(world.slurm)] == ["ada", "eve"]
     assert [it.blocked for it in live(world.slurm)] == [False, True]
+
+
+async def test_a_job_that_no_node_fitted_for_a_while_starts_when_a_record_comes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "REPEAT_AFTER", 0.1)
+    monkeypatch.setattr(memory, "_FIRST_RETRY", 60.0)
+    async with world.bridge():
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.kube.remove(NODES, "", "k1")
+        await world.until("the record to be gone", lambda: "k1" not in world.slurm.nodes)
+        world.slurm.job_block(job.job_id, True, "BadConstraints")
+        await world.until("another start", lambda: not job.blocked)
+        # As slurmctld does after each start while no node fits.
+        world.slurm.job_block(job.job_id, True, "BadConstraints")
+        await world.until("the condition", lambda: "BadConstraints" in world.condition().get("message", ""))
+        world.kube.put(NODES, node("k1"))
+        await world.until("the record", lambda: "k1" in world.slurm.nodes)
+        await world.until("another start", lambda: not job.blocked)
+
+
+async def test_a_job_that_an_administrator_holds_stays_held(world: World) -> None:
+    async with world.bridge():
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.slurm.job_block(job.job_id, True, "JobHeldAdmin")
+        await world.until("the condition", lambda: "JobHeldAdmin" in world.condition().get("message", ""))
+        world.kube.put(NODES, node("k2"))
+        await world.until("the record", lambda: "k2" in world.slurm.nodes)
+        asked = len(world.slurm.requests("GET", "jobs/state/"))
+        await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) > asked + 3)
+        assert job.blocked
 
 
 async def test_the_records_of_nodes_follow_the_nodes(world: World) -> None:

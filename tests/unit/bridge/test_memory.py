@@ -98,6 +98,24 @@ def test_a_request_about_a_job_of_which_nothing_else_is_known_is_not_repeated_at
     assert memory.asked == {}
 
 
+def test_a_job_that_no_node_fits_is_started_again_later_each_time_and_at_once_when_nodes_change() -> None:
+    memory, now, pauses = Memory(), 0.0, []
+    assert memory.paused_jobs({7}, "small", now) == frozenset()
+    for _ in range(7):
+        memory.pause(7, now)
+        pauses.append(memory.paused[7].again_at - now)
+        assert memory.paused_jobs({7}, "small", now) == {7}
+        now = memory.paused[7].again_at
+        assert memory.paused_jobs({7}, "small", now) == frozenset()
+    assert pauses == [5, 10, 20, 40, 80, 120, 120]
+    memory.pause(7, now)
+    assert memory.paused_jobs({7}, "large", now) == frozenset()
+    memory.pause(7, now)
+    assert memory.paused_jobs({7}, "large", now) == {7}
+    assert memory.paused_jobs({8}, "large", now) == frozenset()
+    assert memory.paused == {}
+
+
 def test_nodes_are_avoided_for_a_while_and_not_too_many() -> None:
     memory = Memory()
     for index in range(7):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sidecars.explain import commands
-from sidecars.policy.explain.records import Ending, Missing, Slurm, Waiting
-from tests.unit.explain.printed import output, section
+from sidecars.policy.explain.records import Ending, Missing, Qos, Slurm, Waiting
+from tests.unit.explain.printed import output, recorded, section
 
 
 def read(out: str, err: str = "", subject: str = "job") -> tuple[Slurm, tuple[Missing, ...]]:
@@ -32,6 +32,23 @@ def test_an_unknown_job_is_no_job_and_not_a_missing_part() -> None:
     slurm, missing = read(output(job=None) + found, "\x1ejob\nslurm_load_jobs error: Invalid job id specified\n")
     assert slurm.jobs == ()
     assert missing == ()
+
+
+def test_the_qos_of_slurmdbd_are_read_and_without_one_nothing_is_missing() -> None:
+    text = "normal|cluster|00:00:00\nlow|suspend|00:00:30\n"
+    slurm, missing = read(output(qos=text), subject="queue")
+    assert slurm.qos == (Qos("normal", "cluster", "00:00:00"), Qos("low", "suspend", "00:00:30"))
+    without, still = read(output() + section("qos", "", 1), subject="queue")
+    assert without.qos is None
+    assert missing == still == ()
+
+
+def test_the_preempt_mode_of_a_partition_is_read() -> None:
+    [record] = recorded("partitions")["partitions"]
+    suspends = {"partitions": [record | {"preempt_mode": ["SUSPEND"]}], "errors": []}
+    for answer, modes in ((suspends, {"SUSPEND"}), (recorded("partitions"), set())):
+        [partition] = read(output(partitions=answer))[0].partitions or ()
+        assert partition.preempt_modes == modes
 
 
 def test_a_slurmctld_that_is_down_leaves_everything_unknown() -> None:

@@ -507,6 +507,44 @@ def test_a_waiting_pod_shows_slurms_reason() -> None:
     assert act(LABELLED, jobs=(pending,)) == (Report(LABELLED, Why.WAITING, message),)
 
 
+STUCK = dataclasses.replace(JOB, phase=Phase.PENDING, confirmed=True, reason="BadConstraints")
+
+
+def test_a_job_that_slurm_holds_because_no_node_fits_is_started_again_after_a_pause() -> None:
+    start, report = act(LABELLED, jobs=(STUCK,))
+    assert start == Start(STUCK)
+    assert isinstance(report, Report)
+    assert report.message.startswith("Slurm job 7 waits: BadConstraints. ")
+    assert act(LABELLED, jobs=(STUCK,), paused=frozenset({7})) == (report,)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("JobHeldAdmin", "An administrator has set the job's priority to 0"),
+        ("JobHeldUser", "The job was submitted or set to wait for its release"),
+    ],
+)
+def test_a_job_that_is_held_by_hand_stays_held_and_its_pods_say_so(reason: str, words: str) -> None:
+    [report] = act(LABELLED, jobs=(dataclasses.replace(STUCK, reason=reason),))
+    assert isinstance(report, Report)
+    assert report.message.startswith(f"Slurm job 7 waits: {reason}. {words}")
+
+
+def test_a_job_of_a_user_is_started_again_by_its_user_alone() -> None:
+    its = dataclasses.replace(STUCK, comment=Comment("team", "u", by_user=True), confirmed=False)
+    assert [type(it) for it in act(dataclasses.replace(LABELLED, submit=False), jobs=(its,))] == [Report]
+
+
+def test_a_heterogeneous_job_is_started_again_when_no_node_fits_one_of_its_components() -> None:
+    first, *rest = mixed(Phase.PENDING).components
+    stuck = dataclasses.replace(rest[0], reason="BadConstraints", confirmed=True)
+    whole = together([dataclasses.replace(first, rest=(), confirmed=True, reason="Resources"), stuck])
+    start, *reports = act(*labelled(), jobs=(whole,))
+    assert start == Start(whole)
+    assert all(isinstance(it, Report) and "BadConstraints" in it.message for it in reports)
+
+
 def test_a_group_with_too_many_kinds_of_pods_is_refused() -> None:
     size = decide_module.MOST_PARTS + 1
     pods = [dataclasses.replace(it, shape=dataclasses.replace(SHAPE, cpus=i + 1)) for i, it in enumerate(group(size))]

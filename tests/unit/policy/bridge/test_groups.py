@@ -42,6 +42,38 @@ def known(item: Pod, spec: dict[str, Any]) -> Group:
     return groups.group_of(item, {source: groups.read(source, {"spec": spec})})
 
 
+JOB_SET_OBJECT: dict[str, Any] = {
+    "metadata": {
+        "annotations": {
+            f"{bridge.WISHES}qos": "high",
+            bridge.NO_SUBMISSION: "false",
+            "example.com/other": "x",
+        }
+    },
+    "spec": {"replicatedJobs": [{"name": "workers", "template": {"spec": {"parallelism": 2}}}]},
+}
+
+
+def test_the_annotations_of_an_object_about_the_job_are_those_of_its_pods() -> None:
+    item = pod(JOB_SET)
+    source = groups.source_of(item)
+    assert source is not None
+    found = groups.group_of(item, {source: groups.read(source, JOB_SET_OBJECT)})
+    assert found.wishes == {f"{bridge.WISHES}qos": "high"}
+    assert found.size == 2
+    without_gang = Source(SourceKind.POD_GROUP, "team", "pg")
+    alone = pod(schedulingGroup={"podGroupName": "pg"})
+    read = groups.read(without_gang, {"metadata": JOB_SET_OBJECT["metadata"], "spec": {}})
+    assert groups.group_of(alone, {without_gang: read}).wishes == found.wishes
+
+
+@pytest.mark.parametrize("metadata", [None, 5, {"annotations": None}, {"annotations": [1]}, {"annotations": {"a": 1}}])
+def test_an_object_without_annotations_has_a_size_all_the_same(metadata: Any) -> None:
+    source = Source(SourceKind.JOB_SET, "team", "js")
+    found = groups.read(source, JOB_SET_OBJECT | {"metadata": metadata})
+    assert (found.sizes, found.wishes) == ({"": 2}, {})
+
+
 def replicated(name: str, replicas: int | None = None, **fields: Any) -> dict[str, Any]:
     job = {key: fields.pop(key) for key in ("parallelism", "completions") if key in fields}
     found = {"name": name, "template": {"spec": job}, **fields}

@@ -28,6 +28,15 @@ def container(limits: dict[str, str] | None = None, **requests: str) -> dict[str
     return {"resources": {"requests": requests, "limits": limits or {}}}
 
 
+def test_the_annotations_of_the_object_count_where_the_pod_has_none_with_the_same_limits() -> None:
+    given = {f"{bridge.WISHES}qos": "high", f"{bridge.WISHES}partition": "gpu", f"{bridge.WISHES}timelimit": "7"}
+    found = shape.shape_of(pod(partition="cpu"), TENANT, wishes=given)
+    assert (found.partition, found.qos, found.minutes) == ("cpu", "high", 7)
+    for key, value, words in (("partition", "secret", "may use"), ("user-id", "0", "refused"), ("x", "1", "exist")):
+        with pytest.raises(shape.ShapeError, match=words):
+            shape.shape_of(pod(), TENANT, wishes={bridge.WISHES + key: value})
+
+
 def test_a_job_requests_what_the_containers_do_together_rounded_up() -> None:
     found = shape.shape_of(pod({"containers": [container(cpu="1500m", memory="1Gi"), container(cpu="1")]}), TENANT)
     assert (found.cpus, found.memory) == (3, 1024)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract import bridge
 from sidecars.policy.explain import doctor as subject
-from sidecars.policy.explain.records import Level, Missing, Seen, Waiting
+from sidecars.policy.explain.records import Level, Missing, Qos, Seen, Waiting
 from tests.unit.policy.explain.building import (
     NODESET,
     condition,
@@ -42,6 +43,19 @@ class Case:
 
 def of(slurm: dict[str, Any] | None = None, **kube: Any) -> Seen:
     return seen(slurm, kube, exec_in=EXEC)
+
+
+QOS = (
+    Qos("normal", "cluster", "00:00:00"),
+    Qos("low", "suspend", "00:00:00"),
+    Qos("slow", "cancel", "00:00:30"),
+)
+
+
+def guarding(name: str) -> Any:
+    """A worker on which Slurm schedules pods."""
+    found = pod(name)
+    return found | {"metadata": found["metadata"] | {"annotations": {bridge.GUARD: bridge.GUARD_VERSION}}}
 
 
 def with_config(**config: str) -> dict[str, Any]:
@@ -138,6 +152,49 @@ CASES = [
             }
         ),
         {("GraceTimeOfExternalNodes", "partition ext")},
+    ),
+    Case(
+        "partitions of pods, and another one, in which a preemption suspends jobs",
+        of(
+            {
+                "nodes": (node("cpu-0"), node("cpu-1", partitions=("other",)), EXTERNAL),
+                "partitions": tuple(
+                    partition(name, preempt_modes=frozenset({"SUSPEND"})) for name in ("cpu", "other", "ext")
+                ),
+            },
+            pods=(guarding("cpu-0"), pod("cpu-1"), daemon()),
+        ),
+        {("PreemptionSuspends", "partition cpu"), ("PreemptionSuspends", "partition ext")},
+    ),
+    Case(
+        "a preemption suspends jobs in each partition without a mode of its own",
+        of(
+            {
+                "nodes": (node("cpu-0"), node("cpu-1"), EXTERNAL, replace(EXTERNAL, name="own-0", partitions=("own",))),
+                "partitions": (
+                    partition("ext", preempt_modes=frozenset({"CLUSTER_GLOBAL"})),
+                    partition("own", preempt_modes=frozenset({"CANCEL"})),
+                    partition(),
+                ),
+            }
+            | with_config(preemptmode="GANG,SUSPEND"),
+        ),
+        {("PreemptionSuspends", "partition ext")},
+    ),
+    Case(
+        "a preemption suspends the jobs of one QOS, and one has a GraceTime",
+        of({"nodes": (node("cpu-0"), node("cpu-1"), EXTERNAL), "qos": QOS} | with_config(preempttype="preempt/qos")),
+        {("PreemptionSuspends", "QOS low"), ("GraceTimeOfExternalNodes", "QOS slow")},
+    ),
+    Case(
+        "a preemption suspends jobs, and none of a pod",
+        of({"qos": QOS} | with_config(preempttype="preempt/qos", preemptmode="GANG,SUSPEND")),
+        set(),
+    ),
+    Case(
+        "a QOS decides nothing",
+        of({"nodes": (node("cpu-0"), node("cpu-1"), EXTERNAL), "qos": QOS}),
+        set(),
     ),
     Case(
         "power saving of a partition alone",

@@ -118,8 +118,9 @@ async def lead(
     *,
     seconds_left: Callable[[], float] = lambda: float("inf"),
     started: Callable[[Passes], None] = lambda _: None,
+    now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Schedule until cancelled. Writes to Slurm are sent while `seconds_left` is positive."""
+    """Schedule until cancelled. Writes to Slurm are sent while `seconds_left` is positive. `now`: monotonic seconds."""
 
     def connect(user: str, lifetime: int = _SUBMITTER_SECONDS) -> SlurmClient:
         key = settings.key_file.read_bytes
@@ -146,20 +147,20 @@ async def lead(
             tasks.create_task(Certificates(client, settings.namespace, settings.webhook, time.time).run())
         await asyncio.gather(*(it.wait_synced(SYNC_SECONDS) for it in read))
         stores = devices.Stores(claims.store, slices.store, classes.store) if settings.devices.claims else None
-        known = devices.Devices(settings.devices, stores, client, time.monotonic)
+        known = devices.Devices(settings.devices, stores, client, now)
         if not tenants.store:
             log.warning("ConfigMap %s/%s is missing: no pod gets a job", settings.namespace, settings.tenants)
-        poller = Poller(carrier, time.monotonic)
+        poller = Poller(carrier, now)
         slurm = Slurm(carrier, connect, seconds_left)
         effects = Effects(
             *(client, slurm, pods.store, events, memory, book, known),
-            now=time.monotonic,
+            now=now,
             wall=time.time,
             wake=wake,
         )
         records = NodeRecords(slurm, poller, nodes.store, usage, events, known)
         guards = Guards(client, slurm, poller, pods.store)
-        owners = Owners(client, time.monotonic, wake)
+        owners = Owners(client, now, wake)
         passes = Passes(
             *(
                 slurm,
@@ -176,7 +177,7 @@ async def lead(
                 known,
             ),
             partition=settings.partition,
-            now=time.monotonic,
+            now=now,
         )
         poller.subscribe(lambda changed, removed: wake())
         tasks.create_task(poller.run())

@@ -7,12 +7,7 @@ import pytest
 import pytest_asyncio
 
 from sidecars.bridge import metrics, passes
-from sidecars.bridge.settings import Settings
-from sidecars.kube import CONFIG_MAPS, NODES
-from sidecars.simulate import serve
-from tests.support.bridge import KEY, node, slurm, tenants
-from tests.support.kube_double import KubeDouble
-from tests.unit.bridge.world import World
+from tests.unit.bridge.world import World, a_world
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +23,5 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(passes, "INTERVAL", 0.2)
     monkeypatch.setattr(passes, "CALM_SECONDS", 1.0)
     monkeypatch.setattr(passes, "OTHERS_SECONDS", 0.5)
-    (tmp_path / "jwt.key").write_bytes(KEY)
-    model = slurm()
-    async with KubeDouble() as kube, serve(model) as url:
-        kube.put(NODES, node("k1"))
-        kube.put(CONFIG_MAPS, tenants("slurm", team='{"user": "ada"}', rooted='{"user": "toor"}'))
-        yield World(kube, model, Settings(url, "slurm", key_file=tmp_path / "jwt.key", health_port=0))
+    async with a_world(tmp_path) as found:
+        yield found

@@ -1,5 +1,6 @@
 """The whole role, against doubles of Kubernetes and of Slurm."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from sidecars.policy.bridge.records import Action, View
 from sidecars.simulate.records import Fault
 from sidecars.slurm.states import is_drain
 from tests.support.bridge import live, node, pod
-from tests.unit.bridge.world import World
+from tests.support.virtual_time import run_with_sockets
+from tests.unit.bridge.world import World, a_world
 
 
 async def test_a_pod_goes_through_the_whole_protocol(world: World) -> None:
@@ -151,6 +153,41 @@ async def test_no_pod_is_deleted_and_nothing_submitted_while_slurm_is_unknown(wo
         world.slurm.heal()
         await world.until("the other pod's job", lambda: len(live(world.slurm)) == 2)
     assert ("team", "p") in world.kube.objects(PODS)
+
+
+@pytest.mark.timeout(120)
+def test_ten_minutes_without_slurm_end_no_pod_and_no_pass_and_the_next_pod_gets_its_job(tmp_path: Path) -> None:
+    """In virtual time: nodes count as lost, empty lists are believed and passes count as stuck after a minute."""
+
+    async def outage() -> None:
+        loop = asyncio.get_running_loop()
+        async with a_world(tmp_path) as world, world.bridge() as passes:
+            await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+            world.kube.put(PODS, pod("team", "p"))
+            job = await world.job()
+            world.slurm.job_run(job.job_id, {"k1": 1})
+            await world.until("the release", world.released)
+            world.bind()
+            world.slurm.fail(Fault.NO_SLURMCTLD)
+            world.kube.put(PODS, pod("team", "other"))
+            begun, before = loop.time(), len(world.slurm.requests("GET", "jobs/state/"))
+            while loop.time() < begun + 600:
+                await asyncio.sleep(20)
+                assert loop.time() - passes[-1].last_pass < main.STUCK_SECONDS
+            assert len(world.slurm.requests("GET", "jobs/state/")) > before + 100
+            assert not [call for call in world.kube.calls if call.method == "DELETE"]
+            assert len(world.slurm.requests("POST", "job/submit")) == 1
+            world.slurm.heal()
+            await world.until("the other pod's job", lambda: [it.blocked for it in live(world.slurm)] == [False, False])
+            world.slurm.job_run(live(world.slurm)[-1].job_id, {"k1": 1})
+            await world.until("the release", lambda: world.released("other"))
+            assert ("team", "p") in world.kube.objects(PODS)
+            world.slurm.job_end(job.job_id)
+            await world.until(
+                "the pod of the ended job to be gone", lambda: ("team", "p") not in world.kube.objects(PODS)
+            )
+
+    run_with_sockets(outage())
 
 
 async def test_a_bridge_that_starts_again_adopts_the_job_that_was_submitted(world: World) -> None:

@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from sidecars.bridge import main
+from sidecars.bridge.passes import Passes
 from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
-from sidecars.kube import EVENTS, PODS, Client
-from sidecars.simulate import SlurmModel
+from sidecars.kube import CONFIG_MAPS, EVENTS, NODES, PODS, Client
+from sidecars.simulate import SlurmModel, serve
 from sidecars.simulate.records import SimJob
 from tests.support.apiserver import until
-from tests.support.bridge import live
+from tests.support.bridge import KEY, live, node, slurm, tenants
 from tests.support.kube_double import KubeDouble
 
 
@@ -26,12 +28,14 @@ class World:
     settings: Settings
 
     @contextlib.asynccontextmanager
-    async def bridge(self) -> AsyncIterator[None]:
-        """One that leads."""
+    async def bridge(self) -> AsyncIterator[list[Passes]]:
+        """One that leads. Its time is that of the event loop."""
+        passes: list[Passes] = []
+        now = asyncio.get_running_loop().time
         async with Client.connect(self.kube.credentials) as client:
-            work = asyncio.create_task(main.lead(client, self.settings))
+            work = asyncio.create_task(main.lead(client, self.settings, started=passes.append, now=now))
             try:
-                yield
+                yield passes
             finally:
                 assert not work.done(), work.exception()
                 work.cancel()
@@ -71,3 +75,14 @@ class World:
 
     async def until(self, what: str, look: Callable[[], bool]) -> None:
         await until(what, self.when(look), 8)
+
+
+@contextlib.asynccontextmanager
+async def a_world(folder: Path) -> AsyncIterator[World]:
+    """With a tenant and a node."""
+    (folder / "jwt.key").write_bytes(KEY)
+    model = slurm()
+    async with KubeDouble() as kube, serve(model) as url:
+        kube.put(NODES, node("k1"))
+        kube.put(CONFIG_MAPS, tenants("slurm", team='{"user": "ada"}', rooted='{"user": "toor"}'))
+        yield World(kube, model, Settings(url, "slurm", key_file=folder / "jwt.key", health_port=0))

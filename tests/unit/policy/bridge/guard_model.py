@@ -1,24 +1,41 @@
 """The small Slurm and Kubernetes of `model` whose nodes have a slurmd: guards, Epilogs, and Slurm's own jobs.
 
-Slurm gives what an ended guard has on a node to others when the Epilog there has ended, or when slurmd is lost.
+Slurm gives what an ended guard has on a node to others when the Epilog there has ended, or when slurmd is lost. It
+gives the cores of a suspended guard to others, and what a guard had whose start a killed slurmctld has forgotten: until
+the bridge has drained the node, its own jobs may get that, as docs/bridge.md describes.
+
+Pods get devices from a device plugin, which knows nothing of Slurm's own jobs.
 """
 
 import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from sidecars.contract import bridge
 from sidecars.policy.bridge import guards
+from sidecars.policy.bridge.alone import Own
 from sidecars.policy.bridge.guards import GUARD, Gone, Worker
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import Job, Phase, View
-from sidecars.policy.bridge.shape import Shape
+from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.records import Node
-from tests.unit.policy.bridge.model import CPUS, SimJob, World
+from tests.unit.policy.bridge.model import CPUS, MEMORY, SimJob, SimPod, World
+from tests.unit.policy.bridge.model_claims import GPUS
+
+
+class Native(NamedTuple):
+    """One of Slurm's own jobs on one node."""
+
+    node: str
+    cpus: int
+    memory: int
+    gpus: int
+    excused: bool
+    """Whether it may have got what a pod still uses."""
 
 
 @dataclass
@@ -30,31 +47,70 @@ class GuardWorld(World):
     annotations: dict[str, str] = field(default_factory=dict)
     shown: dict[str, str] = field(default_factory=dict)
     """What the Epilogs see of them."""
-    native: list[tuple[str, int]] = field(default_factory=list)
-    """Node and CPUs of Slurm's own jobs."""
+    native: list[Native] = field(default_factory=list)
     lost: dict[str, bool] = field(default_factory=dict)
     """The nodes whose slurmd is lost, and whether the bridge has looked at them since."""
     drained: dict[str, str] = field(default_factory=dict)
     waited: int = 0
     """How often an Epilog has waited for a pod."""
+    suspended: set[int] = field(default_factory=set)
+    """The guards that were suspended at some time."""
+    unguarded: set[str] = field(default_factory=set)
+    """The pods whose guard was suspended, or has started for nothing, while they had a node."""
+    met: set[str] = field(default_factory=set)
+    """What has happened to pods beside Slurm's own jobs."""
+
+    # --- users
+
+    def claimed(self, shape: Shape) -> int:
+        """No claims: pods with them are refused."""
+        return 0
 
     # --- Slurm
 
+    def suspend(self, job: SimJob) -> None:
+        """As an administrator can."""
+        job.phase = Phase.STOPPED
+        self.suspended.add(job.job_id)
+        self._lose_guard(job)
+
+    def roll_back(self, job: SimJob) -> None:
+        """As without guards."""
+        self._lose_guard(job)
+        super().roll_back(job)
+
+    def _lose_guard(self, job: SimJob) -> None:
+        its = {uid for uid, it in self.pods.items() if it.pod.job == job.job_id and it.pod.node}
+        self.unguarded |= its
+
     def end(self, job: SimJob) -> None:
         """Its Epilogs begin."""
-        if job.phase in (Phase.RUNNING, Phase.STARTING):
+        if job.phase in (Phase.RUNNING, Phase.STARTING, Phase.STOPPED):
             self.completing[job.job_id] = set(job.slots) - self.lost.keys()
         super().end(job)
 
     def used(self, node: str) -> int:
         """As for any node. A drained one, and one without its slurmd, has no place."""
-        if node in self.lost or node in self.drained:
+        retained = self._retained(node)
+        # What a suspended guard had may be another job's: only the state COMPLETING keeps others from the node.
+        if node in self.lost or node in self.drained or any(it.job_id in self.suspended for it in retained):
             return CPUS
-        return super().used(node) + self._retained(node) + sum(cpus for it, cpus in self.native if it == node)
+        its = sum(job.cpus(node) for job in retained)
+        return super().used(node) + its + sum(it.cpus for it in self.native if it.node == node)
 
-    def _retained(self, node: str) -> int:
-        jobs = [self.jobs[job_id] for job_id, nodes in self.completing.items() if node in nodes]
-        return sum(job.slots[node] * job.shape.cpus for job in jobs)
+    def used_memory(self, node: str) -> int:
+        """As `used`."""
+        its = sum(job.memory(node) for job in self._retained(node))
+        return super().used_memory(node) + its + sum(it.memory for it in self.native if it.node == node)
+
+    def free_gpus(self, node: str) -> list[int]:
+        """As `used`."""
+        retained = {index for job in self._retained(node) for index in job.indices.get(node, ())}
+        free = [index for index in super().free_gpus(node) if index not in retained]
+        return free[sum(it.gpus for it in self.native if it.node == node) :]
+
+    def _retained(self, node: str) -> list[SimJob]:
+        return [self.jobs[job_id] for job_id, nodes in self.completing.items() if node in nodes]
 
     def schedule(self) -> None:
         """As without guards, and Slurm's own jobs, too."""
@@ -65,18 +121,29 @@ class GuardWorld(World):
                 del self.completing[job_id]
         super().schedule()
         for node in self.nodes:
-            cpus = self.rng.randrange(1, CPUS + 1)
-            if self.rng.random() < 0.3 and self.used(node) + cpus <= CPUS:
-                self.native.append((node, cpus))
+            cpus, memory = self.rng.randrange(1, CPUS + 1), self.rng.choice((1, 2, MEMORY))
+            gpus = self.rng.choice((0, 0, 1))
+            fits = self.used(node) + cpus <= CPUS and self.used_memory(node) + memory <= MEMORY
+            if self.rng.random() < 0.3 and fits and len(self.free_gpus(node)) >= gpus:
+                suspended = any(node in self.jobs[it].slots for it in self.suspended if it in self.jobs)
+                self.native.append(Native(node, cpus, memory, gpus, suspended or bool(self._excuses(node))))
+
+    def _excuses(self, node: str) -> list[str]:
+        """The pods there whose cores Slurm has given away, or may have."""
+        return [
+            uid
+            for uid, it in self.pods.items()
+            if it.pod.node == node and it.pod.present and (uid in self.unguarded or it.pod.job in self.suspended)
+        ]
 
     def lose_slurmd(self, node: str) -> None:
         """Slurm considers what was on the node as ended. The pods run on."""
         self.lost[node] = False
         for nodes in self.completing.values():
             nodes.discard(node)
-        self.native = [it for it in self.native if it[0] != node]
+        self.native = [it for it in self.native if it.node != node]
         for job in self.jobs.values():
-            if node in job.slots and job.phase in (Phase.RUNNING, Phase.STARTING):
+            if node in job.slots and job.phase in (Phase.RUNNING, Phase.STARTING, Phase.STOPPED):
                 self.end(job)
 
     def lose_node(self, node: str) -> None:
@@ -84,7 +151,7 @@ class GuardWorld(World):
         super().lose_node(node)
         for nodes in self.completing.values():
             nodes.discard(node)
-        self.native = [it for it in self.native if it[0] != node]
+        self.native = [it for it in self.native if it.node != node]
         self.lost.pop(node, None)
         self.drained.pop(node, None)
 
@@ -107,11 +174,18 @@ class GuardWorld(World):
 
     def _job(self, it: SimJob, shapes: Collection[Shape]) -> Job:  # type: ignore[override]
         found = super()._job(it, shapes)
-        return dataclasses.replace(found, guard=True, completing=bool(self.completing.get(it.job_id)))
+        gres = tuple((node, (("gpu", len(indices)),)) for node, indices in it.indices.items() if indices)
+        own = Own(whole=it.shape.exclusive, gres=gres)
+        return dataclasses.replace(found, guard=True, own=own, completing=bool(self.completing.get(it.job_id)))
 
     def view(self) -> View:
         """Each partition has nodes with a slurmd."""
-        return dataclasses.replace(super().view(), kinds={"p": GUARD})
+        gres = {node: {"gpu": GPUS} for node in self.nodes}
+        return dataclasses.replace(super().view(), kinds={"p": GUARD}, gres=gres)
+
+    def may_delete(self, job: SimJob) -> bool:
+        """As without guards, or when the guard was queued again."""
+        return super().may_delete(job) or job.phase is Phase.PENDING
 
     def run_bridge(self, *, kill: bool = False) -> list[Any]:
         """One pass, in which the workers come last."""
@@ -142,9 +216,26 @@ class GuardWorld(World):
         return Node(node, frozenset(states), reason=self.drained.get(node, silent))
 
     def check(self) -> None:
-        """No CPU of a pod is one of another job's of Slurm."""
+        """Nothing of a pod is another job's of Slurm."""
         super().check()
         for node in self.nodes:
-            pods = sum(it.cpus for it in self.pods.values() if it.pod.bound and it.pod.node == node and it.pod.present)
-            native = sum(cpus for it, cpus in self.native if it == node)
-            assert pods + native <= CPUS, f"step {self.step}: {node} has {pods} CPUs of pods and {native} of other jobs"
+            pods = [it for it in self.pods.values() if it.pod.bound and it.pod.node == node and it.pod.present]
+            excused = self._excuses(node)
+            native = [it for it in self.native if it.node == node and not (excused and it.excused)]
+            self._check_beside(node, pods, native)
+            self.met |= {"suspended" if self.pods[it].pod.job in self.suspended else "forgotten" for it in excused}
+
+    def _check_beside(self, node: str, pods: list[SimPod], native: list[Native]) -> None:
+        for what, most, its, others in (
+            ("CPUs", CPUS, sum(it.cpus for it in pods), sum(it.cpus for it in native)),
+            ("MiB", MEMORY, sum(it.memory for it in pods), sum(it.memory for it in native)),
+        ):
+            text = f"step {self.step}: {node} has {its} {what} of pods and {others} of other jobs"
+            assert its + others <= most, text
+        devices = sum(gpus_of(it.pod.shape.gres) for it in pods if it.pod.shape is not None)
+        # The device plugin may give any of them to the pods.
+        its = sum(it.gpus for it in native) if devices else 0
+        text = f"step {self.step}: {node} has {devices} devices of pods and {its} of other jobs"
+        assert devices <= GPUS, text
+        assert not its, text
+        self.met |= {"devices"} if devices else set()

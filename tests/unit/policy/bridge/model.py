@@ -1,8 +1,8 @@
 """A small Slurm and a small Kubernetes around `decide`, with everything that can go wrong between its steps.
 
 The scheduler of this Kubernetes binds a released pod whatever else is on the node: only the bridge prevents that two
-pods use the same CPU or device. Every reader sees pods late, each by itself, as in a cache; Slurm's states are read
-after its details, as the bridge does.
+pods use the same CPU, MiB or device. Every reader sees pods late, each by itself, as in a cache; Slurm's states are
+read after its details, as the bridge does.
 """
 
 import dataclasses
@@ -38,6 +38,8 @@ from tests.support.owners import Claim, Component, leaked, overbooked, rivals
 from tests.unit.policy.bridge.model_claims import GPUS, GRES, SimClaims, gpu
 
 CPUS = 4
+MEMORY = 8
+"""MiB of each node."""
 NAMESPACE, USER = "team", "ada"
 TERMINATION = 3
 """Steps that a deleted pod still uses its node."""
@@ -45,9 +47,22 @@ FORGET = 6
 """Steps after which Slurm forgets an ended job."""
 
 
-def _allocation(node: str, cpus: int, indices: tuple[int, ...]) -> Allocation:
-    gres = (Gres(GRES, len(indices), frozenset(indices)),) if indices else ()
-    return Allocation(node, cpus, gpus=len(indices), gres=gres)
+@dataclass
+class Room:
+    """What Slurm can give away of a node."""
+
+    cpus: int
+    memory: int
+    indices: list[int]
+    """Of its GPUs."""
+
+    def fits(self, shape: Shape, most: int) -> int:
+        """How many pods of the job, at most."""
+        gpus = gpus_of(shape.gres)
+        if shape.exclusive and (self.cpus, self.memory, len(self.indices)) != (CPUS, MEMORY, GPUS):
+            return 0
+        by_memory = self.memory // shape.memory if shape.memory else most
+        return min(most, self.cpus // shape.cpus, by_memory, len(self.indices) // gpus if gpus else most)
 
 
 @dataclass
@@ -73,12 +88,29 @@ class SimJob:
     later: int = 0
     """Until then other jobs start before it."""
 
+    def cpus(self, node: str) -> int:
+        """What Slurm has given to it there."""
+        return CPUS if self.shape.exclusive and node in self.slots else self.slots.get(node, 0) * self.shape.cpus
+
+    def memory(self, node: str) -> int:
+        """As `cpus`, in MiB."""
+        return MEMORY if self.shape.exclusive and node in self.slots else self.slots.get(node, 0) * self.shape.memory
+
+    def allocation(self, node: str) -> Allocation:
+        """As Slurm's record has it."""
+        indices = self.indices.get(node, ())
+        gres = (Gres(GRES, len(indices), frozenset(indices)),) if indices else ()
+        return Allocation(node, self.cpus(node), self.memory(node), len(indices), gres)
+
 
 @dataclass
 class SimPod:
     pod: Pod
     cpus: int
+    memory: int = 0
+    """MiB."""
     gpus: int = 0
+    """By a claim."""
     unbindable: bool = False
     released: int = 0
     terminating: int = 0
@@ -112,12 +144,21 @@ class World:
 
     # --- users
 
-    def create(self, *cpus: int, owner: str = "", unbindable: bool = False, gpus: int = 0) -> None:
+    def create(
+        self,
+        *cpus: int,
+        memory: int = 1,
+        owner: str = "",
+        unbindable: bool = False,
+        gpus: int = 0,
+        exclusive: bool = False,
+    ) -> None:
         """A group of pods that wait: what each requests, and GPUs by a claim."""
         self.serial += 1
         group = f"group/g{self.serial}" if len(cpus) > 1 else ""
+        gres = f"gres/{GRES}:{gpus}" if gpus else ""
         for each in cpus:
-            shape = Shape(user=USER, partition="p", cpus=each, gres=f"gres/{GRES}:{gpus}" if gpus else "")
+            shape = Shape(user=USER, partition="p", cpus=each, memory=memory, gres=gres, exclusive=exclusive)
             self._pod(group, shape, owner, len(cpus), unbindable=unbindable)
 
     def _pod(self, group: str, shape: Shape, owner: str, size: int, *, unbindable: bool = False) -> None:
@@ -125,10 +166,14 @@ class World:
         uid = f"u{self.serial}"
         key = GroupKey(NAMESPACE, group or uid)
         pod = Pod(uid, NAMESPACE, uid, key, gated=True, owner=owner, shape=shape, size=size)
-        gpus = gpus_of(shape.gres)
-        self.pods[uid] = SimPod(pod, shape.cpus, gpus, unbindable)
+        gpus = self.claimed(shape)
+        self.pods[uid] = SimPod(pod, shape.cpus, shape.memory, gpus, unbindable)
         if gpus:
             self.claims.create(uid, gpus)
+
+    def claimed(self, shape: Shape) -> int:
+        """How many GPUs the claims of such a pod request."""
+        return gpus_of(shape.gres)
 
     def change(self, uid: str, **values: object) -> None:
         found = self.pods.get(uid)
@@ -174,7 +219,12 @@ class World:
     def used(self, node: str) -> int:
         """CPUs that Slurm has given away."""
         on = (Phase.RUNNING, Phase.STARTING)
-        return sum(job.slots.get(node, 0) * job.shape.cpus for job in self.jobs.values() if job.phase in on)
+        return sum(job.cpus(node) for job in self.jobs.values() if job.phase in on)
+
+    def used_memory(self, node: str) -> int:
+        """MiB that Slurm has given away. A suspended job keeps them."""
+        on = (Phase.RUNNING, Phase.STARTING, Phase.STOPPED)
+        return sum(job.memory(node) for job in self.jobs.values() if job.phase in on)
 
     def free_gpus(self, node: str) -> list[int]:
         """A suspended job keeps them."""
@@ -213,28 +263,32 @@ class World:
         """All of them start, or none does."""
         if any(it.phase is not Phase.PENDING for it in components):
             return
-        free = {node: cpus - self.used(node) for node, cpus in self.nodes.items()}
-        gpus = {node: self.free_gpus(node) for node in self.nodes}
+        rooms = {
+            node: Room(cpus - self.used(node), MEMORY - self.used_memory(node), self.free_gpus(node))
+            for node, cpus in self.nodes.items()
+        }
         found: list[tuple[dict[str, int], dict[str, tuple[int, ...]]]] = []
         for job in components:
             slots: dict[str, int] = {}
             indices: dict[str, tuple[int, ...]] = {}
-            left, each = job.pods, gpus_of(job.shape.gres)
-            for node in free:
+            left = job.pods
+            for node, room in rooms.items():
                 if node in job.excluded and set(self.nodes) - set(job.excluded):
                     continue
-                fit = min(left, free[node] // job.shape.cpus, len(gpus[node]) // each if each else left)
+                fit = room.fits(job.shape, left)
                 if fit > 0:
                     slots[node] = fit
                     left -= fit
-                    free[node] -= fit * job.shape.cpus
-                    indices[node] = tuple(sorted(self.rng.sample(gpus[node], fit * each)))
-                    gpus[node] = [index for index in gpus[node] if index not in indices[node]]
+                    its = len(room.indices) if job.shape.exclusive else fit * gpus_of(job.shape.gres)
+                    indices[node] = tuple(sorted(self.rng.sample(room.indices, its)))
+                    room.cpus -= room.cpus if job.shape.exclusive else fit * job.shape.cpus
+                    room.memory -= room.memory if job.shape.exclusive else fit * job.shape.memory
+                    room.indices = [index for index in room.indices if index not in indices[node]]
             if left:
                 return
             found.append((slots, indices))
-        for job, its in zip(components, found, strict=True):
-            (job.slots, job.indices), job.phase = its, self.rng.choice((Phase.STARTING, Phase.RUNNING))
+        for job, given in zip(components, found, strict=True):
+            (job.slots, job.indices), job.phase = given, self.rng.choice((Phase.STARTING, Phase.RUNNING))
 
     def lose_node(self, node: str) -> None:
         """The Kubernetes node and its record are gone: so are its pods."""
@@ -320,16 +374,13 @@ class World:
     def _job(it: SimJob, shapes: Collection[Shape]) -> Job:
         """As the bridge makes it of Slurm's record, with places for the largest of the pods with its label."""
         record = ExternalJob(it.job_id, cpus_per_task=it.shape.cpus)
-        slots = {
-            node: slots_of(_allocation(node, count * it.shape.cpus, it.indices.get(node, ())), shapes, record)
-            for node, count in it.slots.items()
-        }
+        slots = {node: slots_of(it.allocation(node), shapes, record) for node in it.slots}
         return Job(
             *(it.job_id, it.phase, USER, it.comment, tuple(slots.items())),
             confirmed=it.confirmed,
             state="X",
             offset=it.job_id - it.lead,
-            cpus=tuple((node, count * it.shape.cpus) for node, count in it.slots.items()),
+            cpus=tuple((node, it.cpus(node)) for node in it.slots),
             devices=tuple(
                 (node, GRES, tuple(gpu(node, index) for index in indices))
                 for node, indices in it.indices.items()
@@ -402,12 +453,12 @@ class World:
             case DeletePod():
                 found = self.pods.get(action.pod.uid)
                 job = self.jobs.get(found.pod.job or 0) if found is not None else None
-                if found is not None and job is not None and not self.partly_ended(job):
+                if found is not None and job is not None and not self.may_delete(job):
                     raise AssertionError(f"{action} while job {job} runs")
                 self.delete(action.pod.uid)
 
-    def partly_ended(self, job: SimJob) -> bool:
-        """Whether a component has ended."""
+    def may_delete(self, job: SimJob) -> bool:
+        """Whether the pods of the job may be deleted: a component has ended."""
         return any(it.phase is Phase.ENDED for it in self.components(job))
 
     # --- time
@@ -430,11 +481,12 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """No CPU and no device has two owners, each device is the job's, and no group has two jobs that may run."""
+        """No CPU, MiB or device has two owners, each device is the job's, and no group has two jobs that may run."""
         using = [(uid, it) for uid, it in self.pods.items() if it.pod.bound and not it.pod.finished]
-        claims = [Claim(uid, it.pod.node, {"cpus": it.cpus}) for uid, it in using]
+        claims = [Claim(uid, it.pod.node, {"cpus": it.cpus, "MiB": it.memory}) for uid, it in using]
         started = [(job.key, job.lead) for job in self.jobs.values() if job.phase not in (Phase.SUBMITTED, Phase.ENDED)]
-        wrong = overbooked({node: {"cpus": CPUS} for node in self.nodes}, claims) + rivals(started)
+        capacity = {node: {"cpus": CPUS, "MiB": MEMORY} for node in self.nodes}
+        wrong = overbooked(capacity, claims) + rivals(started)
         assert not wrong, f"step {self.step}: {wrong}"
         owners: dict[Device, str] = {}
         for _, it in using:

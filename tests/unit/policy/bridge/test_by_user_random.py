@@ -1,6 +1,7 @@
 """Random runs with jobs that users submit for their pods, beside everything else that can happen."""
 
 import collections
+import dataclasses
 import random
 
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge import decide
+from sidecars.policy.bridge import decide, placeholder
 from sidecars.policy.bridge.records import GroupKey, Phase
 from sidecars.policy.bridge.shape import Shape
-from tests.unit.policy.bridge.model import CPUS, NAMESPACE, USER, SimJob, World
+from sidecars.slurm.external import Allocation
+from tests.unit.policy.bridge.model import CPUS, MEMORY, NAMESPACE, USER, SimJob, World
 from tests.unit.policy.bridge.test_random import STEPS, disturb, settled
 
 
@@ -34,7 +36,8 @@ class UserWorld(World):
             case 0:
                 self.serial += 1
                 group, size = f"group/s{self.serial}", self.rng.choice((1, 2, 3))
-                shape = Shape(user=USER, partition="p", cpus=self.rng.randrange(1, CPUS + 1))
+                cpus, memory = self.rng.randrange(1, CPUS + 1), self.rng.choice((1, 2, MEMORY))
+                shape = Shape(user=USER, partition="p", cpus=cpus, memory=memory)
                 self.groups[group] = shape, size
                 owner = self.rng.choice(("", group))
                 for _ in range(size):
@@ -51,10 +54,11 @@ class UserWorld(World):
             return
         wanted, size = self.groups[group]
         cpus = self.rng.choice((wanted.cpus, wanted.cpus, self.rng.randrange(1, CPUS + 1)))
+        memory = self.rng.choice((wanted.memory, wanted.memory, self.rng.randrange(1, MEMORY + 1)))
         pods = self.rng.choice((size, size, self.rng.randrange(1, 4)))
         job_id = max([*self.jobs, *self.forgotten, 0]) + 1
         comment = Comment(NAMESPACE, group, by_user=True)
-        shape = Shape(user=USER, partition="p", cpus=cpus)
+        shape = Shape(user=USER, partition="p", cpus=cpus, memory=memory)
         self.jobs[job_id] = SimJob(job_id, key, shape, pods, comment, job_id, phase=Phase.PENDING)
 
     def count(self) -> None:
@@ -86,7 +90,7 @@ def run(seed: int) -> UserWorld:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_jobs_of_users_give_no_cpu_two_owners_and_leave_nothing_behind(seed: int) -> None:
+def test_jobs_of_users_give_no_cpu_or_mib_two_owners_and_leave_nothing_behind(seed: int) -> None:
     settled(run(seed))
 
 
@@ -97,4 +101,15 @@ def test_the_runs_reach_groups_that_run_with_a_job_of_their_user() -> None:
 def test_the_model_finds_pods_of_users_beside_those_of_ended_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "_blockers", lambda view: {})
     with pytest.raises(AssertionError, match="are in use by"):
+        collections.deque(map(run, range(300)), maxlen=0)
+
+
+def test_the_model_finds_pods_of_users_with_more_memory_than_their_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = placeholder._fits
+
+    def ignores(it: Allocation, shape: Shape) -> int:
+        return fits(dataclasses.replace(it, memory=0), shape)
+
+    monkeypatch.setattr(placeholder, "_fits", ignores)
+    with pytest.raises(AssertionError, match="MiB are in use by"):
         collections.deque(map(run, range(300)), maxlen=0)

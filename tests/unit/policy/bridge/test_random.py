@@ -1,4 +1,7 @@
-"""Random runs: pods, jobs, deletions, scancel, time limits, preemption, lost nodes, outages, kills of the bridge."""
+"""Random runs: pods, jobs, deletions, scancel, time limits, preemption, lost nodes, outages, kills of the bridge.
+
+And suspended jobs, and a slurmctld that is killed and has forgotten the last seconds.
+"""
 
 import dataclasses
 import random
@@ -14,24 +17,28 @@ from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import Job, Phase, Report, Start, View
 from tests.unit.policy.bridge import model, model_claims
-from tests.unit.policy.bridge.model import CPUS, World
+from tests.unit.policy.bridge.model import CPUS, MEMORY, World
 
 STEPS = 40
 
 
-def disturb(world: World) -> None:
-    """One thing that users, Slurm or hardware do."""
+CREATE, SUSPEND, ROLL_BACK = 0, 8, 10
+
+
+def disturb(world: World, what: int | None = None) -> None:
+    """One thing that users, Slurm or hardware do, a random one by default."""
     rng = world.rng
     jobs = [job for job in world.jobs.values() if job.phase is not Phase.ENDED]
-    match rng.randrange(11):
-        case 0 | 1:
+    match rng.randrange(11) if what is None else what:
+        case 0 | 1:  # CREATE
             size = rng.choice((1, 1, 1, 2, 3))
             cpus = [rng.randrange(1, CPUS + 1)] * size
             if rng.random() < 0.5:
                 # Unequal pods: a heterogeneous job.
                 cpus = [rng.randrange(1, CPUS + 1) for _ in range(size)]
             owner = rng.choice(("", f"owner{world.serial}"))
-            world.create(*cpus, owner=owner, unbindable=rng.random() < 0.1, gpus=rng.choice((0, 0, 1, 1, 2)))
+            memory, gpus = rng.choice((1, 1, 1, 2, MEMORY)), rng.choice((0, 0, 1, 1, 2))
+            world.create(*cpus, memory=memory, owner=owner, unbindable=rng.random() < 0.1, gpus=gpus)
         case 2 if world.pods:
             world.delete(rng.choice(sorted(world.pods)))
         case 3 | 4 if jobs:
@@ -50,23 +57,25 @@ def disturb(world: World) -> None:
             uid = rng.choice(sorted(world.pods))
             if world.pods[uid].pod.gated:
                 world.claims.forge(uid, rng.choice(sorted(world.nodes)), rng.randrange(model_claims.GPUS))
-        case 8 if jobs:
+        case 8 if jobs:  # SUSPEND
             job = rng.choice(jobs)
             if job.phase is Phase.RUNNING:
                 job.phase = Phase.STOPPED
             elif job.phase is Phase.STOPPED:
                 world.resume(job)
-        case 10 if jobs and rng.random() < 0.3:
+        case 10 if jobs and rng.random() < 0.3:  # ROLL_BACK
             job = rng.choice(jobs)
             if all(it.phase is Phase.RUNNING for it in world.components(job)):
                 world.roll_back(job)
 
 
-def run(seed: int) -> World:
-    """One run, checked after each step, until everything has settled."""
+def run(seed: int, often: int | None = None) -> World:
+    """One run, checked after each step, until everything has settled. `often`: what happens in each step, too."""
     world = World(random.Random(seed))  # noqa: S311 - reproducible
     for _ in range(STEPS):
         disturb(world)
+        if often is not None:
+            disturb(world, often)
         world.go_on(kill=0.15)
     for job in world.jobs.values():
         if job.phase is Phase.STOPPED:
@@ -82,14 +91,14 @@ def run(seed: int) -> World:
     return world
 
 
-def run_many(look: Callable[[World], None] = lambda _: None) -> None:
+def run_many(look: Callable[[World], None] = lambda _: None, often: int | None = None) -> None:
     """Enough runs to find a defect."""
     for seed in range(300):
-        look(run(seed))
+        look(run(seed, often))
 
 
 @given(seed=st.integers(0, 2**32))
-def test_no_cpu_and_no_device_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
+def test_no_cpu_mib_or_device_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
     settled(run(seed))
 
 
@@ -112,6 +121,13 @@ def test_the_model_finds_a_bridge_that_ignores_the_pods_of_ended_jobs(monkeypatc
         run_many()
 
 
+def test_the_model_finds_memory_with_two_owners_where_cpus_are_plenty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model, "CPUS", 100)
+    monkeypatch.setattr(decide, "_blockers", lambda view: {})
+    with pytest.raises(AssertionError, match="MiB are in use by"):
+        run_many()
+
+
 def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_jobs_share_their_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -130,7 +146,7 @@ def test_the_model_finds_a_bridge_that_releases_pods_to_cores_that_slurm_has_giv
 ) -> None:
     monkeypatch.setattr(decide, "given_twice", lambda view: {})
     with pytest.raises(AssertionError, match="are in use by"):
-        run_many()
+        run_many(often=SUSPEND)
 
 
 def test_the_model_finds_a_bridge_that_ignores_the_pods_of_jobs_whose_start_slurm_has_forgotten(
@@ -143,7 +159,7 @@ def test_the_model_finds_a_bridge_that_ignores_the_pods_of_jobs_whose_start_slur
 
     monkeypatch.setattr(decide, "_blockers", ignores)
     with pytest.raises(AssertionError, match="are in use by"):
-        run_many()
+        run_many(often=ROLL_BACK)
 
 
 def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
@@ -162,7 +178,7 @@ def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
     monkeypatch.setattr(decide, "_with_job", starts_all)
     monkeypatch.setattr(decide, "_orphans", lambda view, _: orphans(view, frozenset(view.jobs)))
     with pytest.raises(AssertionError, match=r"jobs .* of"):
-        run_many()
+        run_many(often=CREATE)
 
 
 def test_the_model_finds_a_bridge_that_looks_at_the_first_component_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""Random runs on nodes with a slurmd: pods beside Slurm's own jobs, lost slurmd, and everything of `test_random`."""
+"""Random runs on nodes with a slurmd: pods beside Slurm's own jobs, lost slurmd, and what happens in `test_random`.
+
+But groups of unequal pods and claims, which are refused there.
+"""
 
 import random
 
@@ -6,25 +9,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecars.policy.bridge import guards
+from sidecars.policy.bridge import decide, grants, guards
 from sidecars.policy.bridge.nodes import Drain
-from sidecars.policy.bridge.records import Phase
+from sidecars.policy.bridge.records import Phase, View
 from tests.unit.policy.bridge.guard_model import GuardWorld
-from tests.unit.policy.bridge.model import CPUS
+from tests.unit.policy.bridge.model import CPUS, MEMORY
+from tests.unit.policy.bridge.model_claims import GPUS
 from tests.unit.policy.bridge.test_random import STEPS, settled
 
-pytestmark = pytest.mark.timeout(120)
+SUSPEND = 8
 
 
-def disturb(world: GuardWorld) -> None:
-    """One thing that users, Slurm or hardware do."""
+def disturb(world: GuardWorld, what: int | None = None) -> None:
+    """One thing that users, Slurm or hardware do, a random one by default."""
     rng = world.rng
     jobs = [job for job in world.jobs.values() if job.phase is not Phase.ENDED]
-    match rng.randrange(8):
+    match rng.randrange(10) if what is None else what:
         case 0 | 1:
             size = rng.choice((1, 1, 2, 3))
-            owner = rng.choice(("", f"owner{world.serial}"))
-            world.create(*[rng.randrange(1, CPUS + 1)] * size, owner=owner, unbindable=rng.random() < 0.1)
+            gpus = rng.choice((0, 0, 0, 1, GPUS))
+            world.create(
+                *[rng.randrange(1, CPUS + 1)] * size,
+                memory=rng.choice((1, 1, 1, 2, MEMORY)),
+                owner=rng.choice(("", f"owner{world.serial}")),
+                unbindable=rng.random() < 0.1,
+                gpus=gpus,
+                # Without whole nodes, pods with devices get none.
+                exclusive=rng.random() < (0.8 if gpus else 0.1),
+            )
         case 2 if world.pods:
             world.delete(rng.choice(sorted(world.pods)))
         case 3 | 4 if jobs:
@@ -40,14 +52,29 @@ def disturb(world: GuardWorld) -> None:
                 world.lose_node(rng.choice(sorted(world.nodes)))
             else:
                 world.down = world.step + rng.randrange(1, 6)
+        case 8 if jobs:  # SUSPEND
+            job = rng.choice(jobs)
+            if job.phase is Phase.RUNNING:
+                world.suspend(job)
+            elif job.phase is Phase.STOPPED:
+                world.resume(job)
+        case 9 if jobs and rng.random() < 0.3:
+            job = rng.choice(jobs)
+            if job.phase is Phase.RUNNING:
+                world.roll_back(job)
 
 
-def run(seed: int) -> GuardWorld:
-    """One run, checked after each step, until everything has settled."""
+def run(seed: int, often: int | None = None) -> GuardWorld:
+    """One run, checked after each step, until everything has settled. `often`: what happens in each step, too."""
     world = GuardWorld(random.Random(seed))  # noqa: S311 - reproducible
     for _ in range(STEPS):
         disturb(world)
+        if often is not None:
+            disturb(world, often)
         world.go_on(kill=0.15)
+    for job in list(world.jobs.values()):
+        if job.phase is Phase.STOPPED:
+            world.end(job)
     for it in world.pods.values():
         it.unbindable = False
     for _ in range(60):
@@ -55,32 +82,66 @@ def run(seed: int) -> GuardWorld:
     return world
 
 
-@settings(max_examples=50)
+def without_guard(world: GuardWorld) -> set[str]:
+    """The nodes with a pod whose guard isn't there: slurmctld has forgotten its start. They stay drained."""
+    there = [it.pod for it in world.pods.values() if it.pod.bound and it.pod.present]
+    return {pod.node for pod in there if pod.job not in world.jobs or pod.node not in world.jobs[pod.job].slots}
+
+
+# A run takes a part of a second, and the profile has some or thousands.
+@pytest.mark.timeout(20 + 2 * settings().max_examples)
 @given(seed=st.integers(0, 2**32))
-def test_no_cpu_has_two_owners_and_no_epilog_waits_for_ever(seed: int) -> None:
+def test_no_cpu_mib_or_device_has_two_owners_and_no_epilog_waits_for_ever(seed: int) -> None:
     world = run(seed)
     settled(world)
     assert not any(world.completing.values())
-    assert not world.drained
+    assert world.drained.keys() <= without_guard(world)
 
 
-def test_the_runs_reach_epilogs_that_wait() -> None:
-    assert sum(run(seed).waited for seed in range(10)) > 0
+def test_the_runs_reach_epilogs_that_wait_and_pods_with_devices_of_suspended_and_of_forgotten_guards() -> None:
+    worlds = [run(seed) for seed in range(15)]
+    assert sum(world.waited for world in worlds) > 0
+    assert {it for world in worlds for it in world.met} == {"devices", "suspended", "forgotten"}
 
 
-def find(runs: int = 300) -> None:
-    for seed in range(runs):
-        run(seed)
+def find(often: int | None = None) -> None:
+    for seed in range(300):
+        run(seed, often)
 
 
+@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_ends_epilogs_with_their_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "_is_gone", lambda *_: True)
     with pytest.raises(AssertionError, match="of other jobs"):
         find()
 
 
+@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_drains_no_node_whose_slurmd_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    decide = guards.decide
-    monkeypatch.setattr(guards, "decide", lambda *of: tuple(it for it in decide(*of) if not isinstance(it, Drain)))
+    decides = guards.decide
+    monkeypatch.setattr(guards, "decide", lambda *of: tuple(it for it in decides(*of) if not isinstance(it, Drain)))
     with pytest.raises(AssertionError, match="of other jobs"):
         find()
+
+
+@pytest.mark.timeout(120)
+def test_the_model_finds_a_bridge_that_releases_pods_with_devices_beside_slurms_own_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(grants, "fault_of", lambda *_: "")
+    with pytest.raises(AssertionError, match="devices of pods"):
+        find()
+
+
+@pytest.mark.timeout(120)
+def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_guards_share_their_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blockers = decide._blockers
+
+    def ignores(view: View) -> dict[str, str]:
+        return {node: words for node, words in blockers(view).items() if "suspended" not in words}
+
+    monkeypatch.setattr(decide, "_blockers", ignores)
+    with pytest.raises(AssertionError, match="are in use by"):
+        find(SUSPEND)

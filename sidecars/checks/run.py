@@ -69,6 +69,8 @@ class Run:
         self._reacted: set[str] = set()
         self._stopping = False
         self._drains = 0
+        self._partitions: frozenset[str] = frozenset()
+        """Those in which its jobs can start."""
         self._script = batch_script(check)
 
     def stop(self) -> None:
@@ -115,14 +117,18 @@ class Run:
 
     async def _plan(self, nodes: dict[str, Node]) -> Plan:
         check = self._check
-        if check.partition and check.partition not in (known := await self._slurm.partitions()):
-            listed = ", ".join(known) or "none"
+        partitions = await self._slurm.partitions()
+        names = sorted(it.name for it in partitions)
+        if check.partition and check.partition not in names:
+            listed = ", ".join(names) or "none"
             raise CheckError(
                 f"partition {check.partition!r} of check {check.name} is unknown to Slurm, which has {listed}"
             )
-        own = {name: node for name, node in nodes.items() if rules.belongs(check, node)}
-        drained = [name for name, node in own.items() if rules.is_retestable(check, node)]
-        fresh = [name for name, node in own.items() if not _out_of_service(node)]
+        self._partitions = rules.usable(check, partitions)
+        own = [node for node in nodes.values() if rules.belongs(check, node)]
+        places = {node.name: [it for it in node.partitions if it in self._partitions] for node in own}
+        drained = {it.name: places[it.name] for it in own if rules.is_retestable(check, it)}
+        fresh = {it.name: places[it.name] for it in own if not _out_of_service(it)}
         log.info("check %s: %d nodes, and %d that it has drained", check.name, len(fresh), len(drained))
         return plan(check, fresh, drained)
 
@@ -174,9 +180,9 @@ class Run:
     async def _submit(self, work: Plan, item: Item, nodes: dict[str, Node]) -> bool:
         """Submit the job of an item; False if no other one is to follow now."""
         own = [nodes[name] for name in item.nodes]
-        partition = rules.partition_of(self._check, own)
+        partition = rules.partition_of(self._partitions, own)
         if partition is None:
-            work.ended(item, Outcome(Kind.SKIPPED, "no partition has all nodes of the test"))
+            work.ended(item, Outcome(Kind.SKIPPED, "no partition in which the check may run has all nodes of the test"))
             return True
         drained = [node.name for node in own if rules.is_own(self._check.name, node)]
         try:

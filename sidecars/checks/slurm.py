@@ -10,7 +10,7 @@ from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.checks import CheckJob, CheckRequest, WaitingJob
 from sidecars.slurm.errors import NotFound
 from sidecars.slurm.external import STATES_ENDED
-from sidecars.slurm.records import Node, Reservation
+from sidecars.slurm.records import Node, Partition, Reservation
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MOST_READS = 50
@@ -57,9 +57,9 @@ class Slurm:
             self._nodes, self._updated = {node.name: node for node in found.nodes}, found.last_update
         return dict(self._nodes)
 
-    async def partitions(self) -> list[str]:
-        """The names of all partitions."""
-        return sorted(it.name for it in await self._admin.call(protocol.get_partitions()))
+    async def partitions(self) -> tuple[Partition, ...]:
+        """All partitions."""
+        return await self._admin.call(protocol.get_partitions())
 
     async def submit(self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str) -> int:
         """Submit a job for these nodes, which must have ended after so many seconds; its id."""

@@ -1,13 +1,10 @@
-"""Runs of checks on a real slurmctld with two slurmds, outside of the Kubernetes cluster."""
+"""Runs of checks on a real slurmctld with a few slurmds, outside of the Kubernetes cluster."""
 
 import asyncio
 import contextlib
-import secrets
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,18 +16,13 @@ from sidecars.policy.checks.measures import Limit, quantity
 from sidecars.policy.checks.outcome import Kind
 from sidecars.policy.checks.plan import Verdict
 from sidecars.slurm import protocol
-from sidecars.slurm.checks import CheckRequest
-from sidecars.slurm.client import Client
-from sidecars.slurm.errors import SlurmError
-from sidecars.slurm.records import Node
-from sidecars.slurm.tokens import TokenSource
-from tests.support.real import outside, ports
+from tests.support.real import plain, ports
+from tests.support.real.plain import Cluster, read_nodes, seconds_to_start, until_idle, until_jobs
 
 pytestmark = pytest.mark.timeout(240)
 
-ADDRESS, PORT = "127.0.0.1", ports.CHECK_JOBS
-NAMES = ("c1", "c2")
-USER, OTHER = "daemon", "games"
+PORT = ports.CHECK_JOBS
+USER = "daemon"
 MARKED = """#!/bin/sh
 [ "$SLURMD_NODENAME" != "$FAULTY" ] || { echo the marker is there; exit 1; }
 echo measure room 5GiB
@@ -42,81 +34,20 @@ OWN = "slurm-node: check: marker: the marker is there"
 SCRIPTS = Path(__file__).parents[2] / "charts" / "slurm" / "files" / "checks"
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The daemons."""
-
-    url: str
-    key: bytes
-    home: Path
-    """Of their logs."""
-
-    controller: int
-    """A process in the files of slurmctld."""
-
-    def scontrol(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `scontrol` as SlurmUser."""
-        inside = ["nsenter", f"--target={self.controller}", "--mount", "--root", "--wd"]
-        user = ["setpriv", f"--reuid={outside.SLURM}", f"--regid={outside.SLURM}", "--clear-groups"]
-        return subprocess.run([*inside, *user, "scontrol", *words], capture_output=True, text=True, check=False)
-
-    def client(self, user: str = "slurm") -> Client:
-        return Client(self.url, TokenSource(lambda: self.key, clock=time.time, username=user))
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """slurmctld, slurmrestd and two slurmds."""
-    home = tmp_path_factory.mktemp("checks")
-    keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    lines = (
-        f"NodeName={NAMES[0]} NodeAddr={ADDRESS} NodeHostname={NAMES[0]} Port={PORT + 2} CPUs=2 RealMemory=200\n"
-        f"NodeName={NAMES[1]} NodeAddr={ADDRESS} NodeHostname={NAMES[1]} Port={PORT + 3} CPUs=2 RealMemory=200\n"
-        "PartitionName=other Nodes=c1\nSlurmdParameters=config_overrides\n"
-    )
-    conf = outside.conf(ADDRESS, PORT).replace("CR_Core", "CR_Core_Memory") + lines
-    files = {"slurm.conf": conf.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
-    environment = ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
-    rest = ["env", *environment, "slurmrestd", "-s", "slurmctld", f"{ADDRESS}:{PORT + 1}"]
-    with ExitStack() as stack:
-        parent = stack.enter_context(
-            outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, ["/usr/sbin/slurmctld", "-D"])
-        )
-        stack.enter_context(outside.daemon(home / "slurmrestd", "slurmrestd", outside.NOBODY, files, rest))
-        for name in NAMES:
-            # A batch job's user reads slurm.conf.
-            command = ["sh", "-c", f"chmod 755 /etc/slurm; chmod 644 /etc/slurm/*.conf; exec slurmd -D -N {name}"]
-            stack.enter_context(outside.daemon(home / name, "slurmd", 0, files, command))
-        found = Cluster(f"http://{ADDRESS}:{PORT + 1}", keys["jwt.key"], home, 0)
-        asyncio.run(until_idle(found))
-        yield replace(found, controller=daemon_of(parent.pid))
+    lines = "PartitionName=all Nodes=ALL Default=YES\nPartitionName=other Nodes=c1\n"
+    with plain.running(tmp_path_factory.mktemp("checks"), PORT, ("c1", "c2"), lines) as found:
+        yield found
 
 
-def daemon_of(pid: int) -> int:
-    """The last of the only children."""
-    while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        pid = int(children[0])
-    return pid
-
-
-async def nodes(cluster: Cluster) -> dict[str, Node]:
-    async with cluster.client() as client:
-        found = await client.call(protocol.get_nodes())
-    assert found is not None
-    return {node.name: node for node in found.nodes}
-
-
-async def until_idle(cluster: Cluster) -> None:
-    end = time.monotonic() + 90
-    found: dict[str, Node] = {}
-    while time.monotonic() < end:
-        with contextlib.suppress(SlurmError):
-            found = await nodes(cluster)
-            if found and all(node.states == {"IDLE"} for node in found.values()):
-                return
-        await asyncio.sleep(0.25)
-    logs = "\n".join((cluster.home / name / "log").read_text()[-1500:] for name in ("slurmctld", *NAMES))
-    raise AssertionError(f"the nodes are not idle: {found}\n{logs}")
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Four slurmds in two partitions that share none."""
+    lines = "PartitionName=cpu Nodes=p1\nPartitionName=gpu Nodes=p[2-4]\n"
+    with plain.running(tmp_path_factory.mktemp("parted"), ports.CHECK_PAIRS, ("p1", "p2", "p3", "p4"), lines) as found:
+        yield found
 
 
 @contextlib.asynccontextmanager
@@ -134,9 +65,10 @@ async def run(cluster: Cluster, check: Check) -> dict[str, Verdict]:
 async def until_idle_or_drained(cluster: Cluster) -> None:
     end = time.monotonic() + 60
     while any(
-        node.states & {"COMPLETING", "ALLOCATED", "MIXED", "NOT_RESPONDING"} for node in (await nodes(cluster)).values()
+        node.states & {"COMPLETING", "ALLOCATED", "MIXED", "NOT_RESPONDING"}
+        for node in (await read_nodes(cluster)).values()
     ):
-        assert time.monotonic() < end, await nodes(cluster)
+        assert time.monotonic() < end, await read_nodes(cluster)
         await asyncio.sleep(0.2)
 
 
@@ -154,16 +86,16 @@ async def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_tha
     verdicts = await run(cluster, failing)
     assert kinds(verdicts) == {"c1": Kind.FAILED, "c2": Kind.PASSED}, verdicts
     assert verdicts["c2"].measured == {"room": "5GiB"}
-    found = await nodes(cluster)
+    found = await read_nodes(cluster)
     assert found["c1"].reason == OWN
     assert "DRAIN" in found["c1"].states
     assert "DRAIN" not in found["c2"].states
     await write(cluster, "c2", "DRAIN", "of an administrator")
     # It still fails: the drain stays, and no reservation is left.
     assert kinds(await run(cluster, failing)) == {"c1": Kind.FAILED}
-    assert (await nodes(cluster))["c1"].reason == OWN
+    assert (await read_nodes(cluster))["c1"].reason == OWN
     assert kinds(await run(cluster, CHECK)) == {"c1": Kind.PASSED}
-    found = await nodes(cluster)
+    found = await read_nodes(cluster)
     assert not found["c1"].states & {"DRAIN", "RESERVED"}
     assert found["c2"].reason == "of an administrator"
     async with cluster.client() as client:
@@ -185,7 +117,7 @@ async def test_a_drained_node_that_someone_has_reserved_for_later_stays_drained_
         assert [it.name for it in await client.call(protocol.get_reservations())] == ["later"]
         await client.call(protocol.delete_reservation("later"))
     assert kinds(verdicts) == {"c1": Kind.INTERRUPTED, "c2": Kind.PASSED}, verdicts
-    found = (await nodes(cluster))["c1"]
+    found = (await read_nodes(cluster))["c1"]
     assert "DRAIN" in found.states
     assert found.reason == OWN
     await write(cluster, "c1", "UNDRAIN")
@@ -203,23 +135,10 @@ async def test_a_check_that_hangs_is_ended_and_its_nodes_are_idle_again(cluster:
 async def test_a_check_gives_way_to_a_users_job_within_seconds(array: str, cluster: Cluster) -> None:
     slow = Check("slow", "#!/bin/sh\nsleep 300\n", timeout=60, window=60, drain=False)
     await until_idle(cluster)
-    async with a_run(cluster, slow) as check, cluster.client() as admin, cluster.client(OTHER) as user:
+    async with a_run(cluster, slow) as check:
         task = asyncio.create_task(check.run())
-        await until_state(cluster, "check-slow", "RUNNING", 2)
-        request = CheckRequest("of-a-user", "#!/bin/sh\nexit 0\n", NAMES, "all", 5, int(time.time()) + 600)
-        began = time.monotonic()
-        submitted = protocol.submit_check(request)
-        assert submitted.body is not None
-        body = {"job": {**submitted.body["job"], **({"array": array} if array else {})}}
-        number = await user.call(replace(submitted, body=body))
-        waited = 0.0
-        while True:
-            job = await admin.call(protocol.get_waiting_job(number))
-            if not job.waits or (array and number not in await admin.call(protocol.get_waiting_ids())):
-                waited = time.monotonic() - began
-                break
-            assert time.monotonic() - began < 45, job
-            await asyncio.sleep(0.05)
+        await until_jobs(cluster, "check-slow", "RUNNING", 2)
+        waited = await seconds_to_start(cluster, ("c1", "c2"), array=array)
         print(f"a user's job (array: {array or 'none'}) that needs all nodes of a check started after {waited:.2f} s")
         check.stop()
         verdicts = await task
@@ -232,7 +151,7 @@ async def test_not_even_an_administrator_can_requeue_a_check(cluster: Cluster) -
     await until_idle(cluster)
     async with a_run(cluster, slow) as check:
         task = asyncio.create_task(check.run())
-        await until_state(cluster, "check-requeued", "RUNNING", 2)
+        await until_jobs(cluster, "check-requeued", "RUNNING", 2)
         async with cluster.client() as client:
             jobs = await client.call(protocol.get_jobs())
         assert jobs is not None
@@ -242,18 +161,6 @@ async def test_not_even_an_administrator_can_requeue_a_check(cluster: Cluster) -
                 assert "disabled" in done.stderr, done
         assert set(kinds(await task).values()) == {Kind.PASSED}
     await until_idle(cluster)
-
-
-async def until_state(cluster: Cluster, name: str, state: str, count: int) -> None:
-    end = time.monotonic() + 60
-    async with cluster.client() as client:
-        while True:
-            jobs = await client.call(protocol.get_jobs())
-            assert jobs is not None
-            if sum(it.name == name and state in it.states for it in jobs.jobs) == count:
-                return
-            assert time.monotonic() < end, jobs
-            await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("name", ["disk", "filesystem", "memory"])
@@ -280,3 +187,25 @@ async def test_two_nodes_measure_the_network_between_them(cluster: Cluster) -> N
 async def test_an_unknown_partition_is_named_before_any_job_is_submitted(cluster: Cluster) -> None:
     with pytest.raises(CheckError, match="'nowhere' of check marker is unknown to Slurm, which has all, other"):
         await run(cluster, replace(CHECK, partition="nowhere"))
+
+
+async def test_the_faulty_node_of_one_of_two_partitions_is_named_and_drained(parted: Cluster) -> None:
+    """p2 to p4 share a partition. p1 is in another one, alone."""
+    script = """#!/bin/sh
+srun sh -c '[ "$SLURMD_NODENAME" != "$FAULTY" ]' 2>/dev/null || { echo the marker is there; exit 1; }
+"""
+    check = Check("pairs", script, Strategy.PAIRS, timeout=30, window=120, env={"FAULTY": "p4"})
+    verdicts = await run(parted, check)
+    alone = "it shares no partition in which the check may run with another node in service"
+    assert {name: (it.kind, it.text) for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {
+        "p1": (Kind.SKIPPED, alone),
+        "p4": (Kind.FAILED, verdicts["p4"].text),
+    }, verdicts
+    assert verdicts["p4"].text.endswith(": the marker is there"), verdicts
+    found = await read_nodes(parted)
+    assert {name for name, it in found.items() if "DRAIN" in it.states} == {"p4"}
+    assert found["p4"].reason == f"slurm-node: check: pairs: {verdicts['p4'].text}"
+    # The node has been repaired. It is tested again with nodes of its partition.
+    verdicts = await run(parted, replace(check, env={"FAULTY": ""}))
+    assert {name: it.kind for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {"p1": Kind.SKIPPED}
+    assert not any("DRAIN" in it.states for it in (await read_nodes(parted)).values())

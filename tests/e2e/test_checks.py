@@ -1,13 +1,18 @@
 """Checks run as Slurm jobs on a real cluster, from the CronJobs of the chart."""
 
-import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.real.harness import CHARTS, VALUES, Slurm, until, until_equal
+from sidecars.explain import plugin
+from tests.support.real.check_runs import begin, ended, log_of, result
+from tests.support.real.harness import CHARTS, VALUES, Slurm, until_equal
 
 DECLARED: dict[str, dict[str, Any]] = {
     "marker": {
@@ -16,6 +21,11 @@ DECLARED: dict[str, dict[str, Any]] = {
     },
     "hangs": {"script": "#!/bin/sh\ntrap '' TERM\nsleep 300\n", "timeoutSeconds": 2, "drain": False},
     "network": {"env": {"CHECK_SECONDS": "1"}, "limits": {"bandwidth": {"min": "1Mbit/s"}}},
+    "slow": {
+        "script": "#!/bin/sh\necho measure rate 5MB/s\n",
+        "limits": {"rate": {"min": "6MB/s"}},
+        "drain": False,
+    },
     "lost": {"script": "#!/bin/sh\n", "partition": "nowhere"},
 }
 HERE = ("-n", "slurm")
@@ -34,30 +44,6 @@ def install(slurm: Slurm, definitions: dict[str, Any]) -> None:
     values = yaml.safe_dump({"checks": {"definitions": definitions}})
     words = ("upgrade", "slurm", str(CHARTS / "slurm"), *HERE, "-f", str(VALUES), "-f", "-")
     slurm.kubernetes.helm(*words, "--set", "nodesets.slinky.oversubscribeNode=true", stdin=values)
-
-
-def begin(slurm: Slurm, check: str, job: str) -> None:
-    slurm.kubernetes.kubectl(*HERE, "create", "job", job, f"--from=cronjob/slurm-check-{check}")
-
-
-def ended(slurm: Slurm, job: str, seconds: float = 120) -> str:
-    """The condition with which the Job ended."""
-
-    def look() -> str | None:
-        conditions = slurm.kubernetes.get(*HERE, "job", job).get("status", {}).get("conditions", [])
-        return next((it["type"] for it in conditions if it["type"] in ("Complete", "Failed")), None)
-
-    return until(f"Job {job} to end", look, seconds)
-
-
-def log_of(slurm: Slurm, job: str) -> str:
-    return slurm.kubernetes.kubectl(*HERE, "logs", f"job/{job}")
-
-
-def result(slurm: Slurm, check: str) -> dict[str, Any]:
-    data = slurm.kubernetes.get(*HERE, "configmap", "slurm-check-results")["data"]
-    found: dict[str, Any] = json.loads(data[check])["nodes"]
-    return found
 
 
 def reason(slurm: Slurm, node: str) -> str:
@@ -110,3 +96,30 @@ def test_a_check_of_an_unknown_partition_says_which_ones_exist(checked: Slurm) -
     begin(checked, "lost", "lost-1")
     assert ended(checked, "lost-1") == "Failed"
     assert "partition 'nowhere' of check lost is unknown to Slurm, which has all, slinky" in log_of(checked, "lost-1")
+
+
+def test_the_result_of_a_run_is_in_the_metrics_and_in_the_explanation_of_its_node(
+    checked: Slurm, tmp_path: Path
+) -> None:
+    begin(checked, "slow", "slow-1")
+    assert ended(checked, "slow-1") == "Failed", log_of(checked, "slow-1")
+    kubernetes = checked.kubernetes
+    install_words = ("install", "slurm-exporter", str(CHARTS / "slurm-exporter"), *HERE, "--wait", "--timeout=2m")
+    kubernetes.helm(*install_words)
+    try:
+        read = "import urllib.request as it; print(it.urlopen('http://127.0.0.1:8080/metrics').read().decode())"
+        text = kubernetes.kubectl(*HERE, "exec", "deploy/slurm-exporter", "--", "python3", "-c", read)
+    finally:
+        kubernetes.helm("uninstall", "slurm-exporter", *HERE)
+    metrics = {series: float(value) for series, value in re.findall(r"^(slurm_check_\S+) (\S+)$", text, re.MULTILINE)}
+    assert metrics['slurm_check_nodes{check="slow",result="failed"}'] == 2, metrics
+    assert metrics['slurm_check_node_not_passed{check="slow",node="slinky-0",result="failed"}'] == 1, metrics
+    assert metrics['slurm_check_node_measured{check="slow",node="slinky-0",value="rate"}'] == 8 * 5e6, metrics
+    program = tmp_path / "kubectl-slurm"
+    assert plugin.main([str(program)]) == 0
+    (tmp_path / "kubectl").symlink_to(kubernetes.kubectl_path)
+    explain = [sys.executable, "-I", "-S", str(program), "explain", "node", "slinky-0", *HERE]
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
+    done = subprocess.run(explain, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert "Check slow, 0 min ago: failed: rate is 5MB/s, less than 6MB/s." in " ".join(done.stdout.split()), done
+    checked.until_idle(2)

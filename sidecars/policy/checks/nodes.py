@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from sidecars.contract.reasons import CHECK_PREFIX, MAX_LENGTH
 from sidecars.contract.text import printable
-from sidecars.policy.checks.declared import Check
+from sidecars.policy.checks.declared import Check, Strategy
 from sidecars.policy.checks.outcome import BAD, Kind
 from sidecars.policy.checks.plan import Verdict
 from sidecars.slurm import gres, states
 from sidecars.slurm.checks import WaitingJob
 from sidecars.slurm.gres import GresError
-from sidecars.slurm.records import Node
+from sidecars.slurm.records import Node, Partition
 
 _UNFIT = frozenset(
     {"EXTERNAL", "NOT_RESPONDING", "INVALID", "INVALID_REG", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"}
@@ -25,6 +25,8 @@ _WAITS_FOR_OTHERS = frozenset(
     }
 )
 """Reasons of pending jobs that no idle node ends. Any other one, and an unknown one, gets the nodes."""
+_CLOSED = frozenset({"DOWN", "DRAIN", "INACTIVE"})
+"""States of a partition in which no new job starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,17 @@ def is_retestable(check: Check, node: Node) -> bool:
     )
 
 
-def partition_of(check: Check, nodes: Iterable[Node]) -> str | None:
-    """A partition with all these nodes, that of the check first; None without one."""
-    shared: set[str] | None = None
-    order: tuple[str, ...] = ()
-    for node in nodes:
-        order = order or node.partitions
-        shared = set(node.partitions) if shared is None else shared & set(node.partitions)
-    found = [it for it in order if it in (shared or set())]
-    if check.partition:
-        return check.partition if check.partition in found else None
-    return found[0] if found else None
+def usable(check: Check, partitions: Iterable[Partition]) -> frozenset[str]:
+    """The names of the partitions in which a job of the check can start."""
+    size = 2 if check.strategy is Strategy.PAIRS else 1
+    found = (it for it in partitions if not it.states & _CLOSED and (it.max_nodes is None or it.max_nodes >= size))
+    return frozenset(it.name for it in found if check.partition in ("", it.name))
+
+
+def partition_of(partitions: Collection[str], nodes: Iterable[Node]) -> str | None:
+    """The first of these partitions that has all nodes, in the order of the first node; None without one."""
+    first, *others = [node.partitions for node in nodes]
+    return next((it for it in first if it in partitions and all(it in other for other in others)), None)
 
 
 def may_comment(check: Check, node: Node) -> bool:

@@ -1,12 +1,14 @@
 """Which nodes a run of a check tests together, and what follows from the outcomes.
 
-`Nodes` tests each node alone. `Pairs` tests N nodes in N/2 pairs. Both nodes of a pair that fails are suspects; each is
-tested again with nodes that passed. A node is faulty if it fails with two of them, or with the only one.
+`Nodes` tests each node alone. `Pairs` tests N nodes in N/2 pairs of nodes that share a partition. Both nodes of a pair
+that fails are suspects; each is tested again with nodes that passed. A node is faulty if it fails with two of them, or
+with the only one.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 from sidecars.policy.checks.declared import Check, Strategy
@@ -14,6 +16,8 @@ from sidecars.policy.checks.outcome import BAD, Kind, Outcome
 
 MOST_INTERRUPTIONS = 3
 """Of a node in one run. After that it stays untested until the next run."""
+ALONE = "it shares no partition in which the check may run with another node in service"
+"""Of a node that no pair can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,8 @@ class Plan(Protocol):
         """End the run: nodes without a verdict get one with the cause."""
 
 
-def plan(check: Check, nodes: Collection[str], drained: Collection[str]) -> Plan:
-    """A plan for these nodes, and for those that the check has drained."""
+def plan(check: Check, nodes: Mapping[str, Collection[str]], drained: Mapping[str, Collection[str]]) -> Plan:
+    """A plan for these nodes, and for those that the check has drained, each with the partitions of its jobs."""
     return Pairs(nodes, drained) if check.strategy is Strategy.PAIRS else Nodes([*sorted(drained), *sorted(nodes)])
 
 
@@ -98,14 +102,25 @@ class Nodes:
 
 
 class Pairs:
-    """One job for two nodes."""
+    """One job for two nodes that share a partition. `nodes` and `drained` are the partitions of each node."""
 
-    def __init__(self, nodes: Collection[str], drained: Collection[str]) -> None:
-        self.verdicts: dict[str, Verdict] = {}
-        self._fresh = sorted(set(nodes) - set(drained))
-        self._suspects = {name: Verdict(Kind.FAILED, "drained by the check") for name in sorted(drained)}
+    def __init__(self, nodes: Mapping[str, Collection[str]], drained: Mapping[str, Collection[str]]) -> None:
+        self._partitions = {**nodes, **drained}
+        self._fresh = sorted(nodes.keys() - drained.keys())
         self._drained = frozenset(drained)
-        self._good: dict[str, None] = {}
+        left = self._left_in()
+        self.verdicts: dict[str, Verdict] = {
+            name: Verdict(Kind.SKIPPED, ALONE)
+            for name, partitions in self._partitions.items()
+            if not any(left[it] > (name not in drained) for it in partitions)
+        }
+        self._fresh = [name for name in self._fresh if name not in self.verdicts]
+        self._suspects = {
+            name: Verdict(Kind.FAILED, "drained by the check") for name in sorted(drained) if name not in self.verdicts
+        }
+        self._good: set[str] = set()
+        self._good_in: dict[str, dict[str, None]] = {}
+        """By partition, in the order in which they passed."""
         self._failed_with: dict[str, set[str]] = {}
         self._tested: set[Item] = set()
         self._interruptions: Counter[str] = Counter()
@@ -114,28 +129,51 @@ class Pairs:
     def done(self) -> bool:
         if self._tested:
             return False
-        return not any(self._partners(name) for name in self._suspects) and not self._pairable()
+        return not any(True for name in self._suspects for _ in self._partners(name)) and not self._testable()
 
-    def _pairable(self) -> bool:
-        return len(self._fresh) > 1 or bool(self._fresh and self._good)
+    def _left_in(self) -> Counter[str]:
+        """How many nodes of each partition have not been in a test."""
+        return Counter(it for name in self._fresh for it in self._partitions[name])
 
-    def _partners(self, name: str) -> list[str]:
-        """Good nodes with which it has not failed yet."""
-        return [it for it in self._good if it not in self._failed_with.get(name, set())]
+    def _testable(self) -> list[str]:
+        """The nodes that have not been in a test and have a possible partner."""
+        left = self._left_in()
+        return [
+            name for name in self._fresh if any(left[it] > 1 or it in self._good_in for it in self._partitions[name])
+        ]
+
+    def _partners(self, name: str) -> Iterator[str]:
+        """Good nodes that share a partition with it, and with which it has not failed yet."""
+        tried = self._failed_with.get(name, set())
+        return (it for place in self._partitions[name] for it in self._good_in.get(place, ()) if it not in tried)
+
+    def _share(self, name: str, other: str) -> bool:
+        return not set(self._partitions[name]).isdisjoint(self._partitions[other])
 
     def next(self, free: Collection[str]) -> Item | None:
-        under_test = {name for item in self._tested for name in item.nodes}
-        usable = [name for name in free if name not in under_test]
-        for name in self._suspects:
-            partner = next((it for it in self._partners(name) if it in usable), None)
-            if name in usable and partner is not None:
-                return self._begin(name, partner)
+        usable = set(free).difference(*(item.nodes for item in self._tested))
         fresh = [name for name in self._fresh if name in usable]
-        if len(fresh) > 1:
-            return self._begin(fresh[0], fresh[1])
-        partner = next((it for it in self._good if it in usable), None)
-        if len(self._fresh) == 1 and fresh and partner is not None:
-            return self._begin(fresh[0], partner)
+        return (
+            self._with_a_good_one((name for name in self._suspects if name in usable), usable)
+            or self._of_fresh_ones(fresh)
+            or self._with_a_good_one(fresh, usable)
+        )
+
+    def _of_fresh_ones(self, names: Iterable[str]) -> Item | None:
+        """The first two that share a partition."""
+        first: dict[str, str] = {}
+        for name in names:
+            for place in self._partitions[name]:
+                if place in first:
+                    return self._begin(first[place], name)
+            first.update(dict.fromkeys(self._partitions[name], name))
+        return None
+
+    def _with_a_good_one(self, names: Iterable[str], usable: Collection[str]) -> Item | None:
+        for name in names:
+            partner = next((it for it in self._partners(name) if it in usable), None)
+            if partner is not None:
+                return self._begin(name, partner)
         return None
 
     def _begin(self, name: str, other: str) -> Item:
@@ -155,7 +193,9 @@ class Pairs:
         elif outcome.kind is Kind.PASSED:
             for name in item.nodes:
                 self._suspects.pop(name, None)
-                self._good.setdefault(name)
+                self._good.add(name)
+                for place in self._partitions[name]:
+                    self._good_in.setdefault(place, {})[name] = None
                 self.verdicts[name] = Verdict(Kind.PASSED, outcome.text, outcome.measured)
         else:
             self._failed(item, outcome)
@@ -186,29 +226,31 @@ class Pairs:
             self._suspects[name] = verdict
             if other in self._good:
                 self._failed_with.setdefault(name, set()).add(other)
-                enough = len(self._failed_with[name]) > 1 or name in self._drained or not self._partners(name)
+                enough = len(self._failed_with[name]) > 1 or name in self._drained or not any(self._partners(name))
                 if enough and not self._more_to_come(name):
                     del self._suspects[name]
                     self.verdicts[name] = verdict
 
     def _more_to_come(self, name: str) -> bool:
         """Whether a second node may still turn out to be good. Until then, one failure is not enough."""
-        return (
-            name not in self._drained
-            and len(self._failed_with[name]) < 2
-            and (len(self._fresh) > 1 or any(not set(it.nodes) & set(self._suspects) for it in self._tested))
-        )
+        if name in self._drained or len(self._failed_with[name]) > 1:
+            return False
+        under_test = (it for item in self._tested if not set(item.nodes) & self._suspects.keys() for it in item.nodes)
+        return any(self._share(name, it) for it in chain(self._testable(), under_test))
 
     def close(self) -> None:
         for name, verdict in self._suspects.items():
-            if self._failed_with.get(name) and not self._partners(name):
+            if self._failed_with.get(name) and not any(self._partners(name)):
                 self.verdicts.setdefault(name, verdict)
                 continue
             text = f"{verdict.text}; no other node has confirmed it"
             self.verdicts.setdefault(name, Verdict(Kind.INTERRUPTED, text))
-        left = (*self._fresh, *(name for item in self._tested for name in item.nodes))
-        for name in left:
-            self.verdicts.setdefault(name, Verdict(Kind.INTERRUPTED, "no second node was idle, or a user's job waited"))
+        testable = {*self._testable(), *(name for item in self._tested for name in item.nodes)}
+        for name in (*self._fresh, *testable):
+            text = "no second node was idle, or a user's job waited"
+            if name not in testable:
+                text = "no node that shares a partition with it has passed"
+            self.verdicts.setdefault(name, Verdict(Kind.INTERRUPTED, text))
         self._fresh, self._suspects, self._tested = [], {}, set()
 
 

@@ -17,7 +17,8 @@ Two files run at a time, and any two may be those.
     RESERVATIONS,
     SSH,
     JAIL,
-) = range(7830, 7960, 10)
+    CHECK_PAIRS,
+) = range(7830, 7970, 10)
 
-SIMULATED = 7960
+SIMULATED = 7970
 """And the following ones: two for each number of `simulated_nodes.running`."""

@@ -9,9 +9,10 @@ from sidecars.checks.run import CheckError, Run
 from sidecars.checks.slurm import Slurm
 from sidecars.policy.checks.declared import Check, Strategy
 from sidecars.policy.checks.outcome import Kind
+from sidecars.policy.checks.plan import ALONE, Verdict
 from sidecars.slurm.checks import CheckJob, WaitingJob
 from sidecars.slurm.errors import ErrorEntry, Rejected, Unreachable
-from sidecars.slurm.records import Node, Reservation
+from sidecars.slurm.records import Node, Partition, Reservation
 
 CHECK = Check("disk", "#!/bin/sh\n", timeout=60, window=600)
 OWN = "slurm-node: check: disk: full"
@@ -24,6 +25,7 @@ class Submitted:
     nodes: tuple[str, ...]
     ends: float
     reservation: str
+    partition: str = "all"
     states: frozenset[str] = frozenset({"RUNNING"})
     status: int = 0
     restarts: int = 0
@@ -44,6 +46,7 @@ class World:
     reserved: dict[str, list[str]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     most_busy: int = 0
+    partitions: list[Partition] = field(default_factory=lambda: [Partition(it) for it in ("all", "cpu", "gpu")])
     at: dict[float, Callable[[], None]] = field(default_factory=dict)
     """What happens at a time."""
 
@@ -79,8 +82,8 @@ class Double(Slurm):
             found[name] = replace(node, states=words | {"RESERVED"} if name in held else words)
         return found
 
-    async def partitions(self) -> list[str]:
-        return ["all"]
+    async def partitions(self) -> tuple[Partition, ...]:
+        return tuple(self._world.partitions)
 
     async def submit(self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str) -> int:
         world = self._world
@@ -89,7 +92,7 @@ class Double(Slurm):
             assert "DRAIN" not in node.states, f"{name} is drained: Slurm would never start the job"
         assert not {it for job in world.running() for it in job.nodes} & set(names)
         number = len(world.jobs) + 1
-        world.jobs[number] = Submitted(tuple(names), world.now + world.seconds, reservation)
+        world.jobs[number] = Submitted(tuple(names), world.now + world.seconds, reservation, partition)
         world.most_busy = max(world.most_busy, sum(len(job.nodes) for job in world.running()))
         world.log.append(f"submit {'+'.join(names)}")
         return number
@@ -307,9 +310,59 @@ async def test_of_a_pair_that_fails_the_faulty_node_is_drained_alone() -> None:
     assert [name for name, it in found.nodes.items() if "DRAIN" in it.states] == ["c"]
 
 
+def two_partitions(cpu: int, gpu: int, *broken: str) -> World:
+    """Nodes of two partitions that share none, where a job with one of the broken nodes fails."""
+    made = [replace(node(f"cpu-{number}"), partitions=("cpu",)) for number in range(cpu)]
+    made += [replace(node(f"gpu-{number}"), partitions=("gpu",)) for number in range(gpu)]
+    return world(*made, fails=lambda it: not set(it).isdisjoint(broken))
+
+
+async def test_each_node_of_two_partitions_is_tested_with_one_of_its_own() -> None:
+    found = two_partitions(3, 3)
+    verdicts = await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
+    assert {it.kind for it in verdicts.values()} == {Kind.PASSED}, verdicts
+    assert {frozenset(name[:3] for name in job.nodes) for job in found.jobs.values()} == {
+        frozenset({"cpu"}),
+        frozenset({"gpu"}),
+    }
+
+
+async def test_the_faulty_node_of_one_of_two_partitions_is_drained_alone() -> None:
+    found = two_partitions(2, 4, "gpu-1")
+    verdicts = await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
+    assert {name for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {"gpu-1"}, verdicts
+    assert [name for name, it in found.nodes.items() if "DRAIN" in it.states] == ["gpu-1"]
+
+
+async def test_a_drained_node_is_tested_again_with_one_of_its_own_partition() -> None:
+    found = two_partitions(2, 3)
+    found.nodes["gpu-0"] = replace(found.nodes["gpu-0"], states=frozenset({"IDLE", "DRAIN"}), reason=OWN)
+    verdicts = await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
+    assert {it.kind for it in verdicts.values()} == {Kind.PASSED}, verdicts
+    assert "DRAIN" not in found.nodes["gpu-0"].states
+
+
+async def test_a_node_without_a_possible_partner_is_reported_with_the_cause() -> None:
+    found = two_partitions(1, 2)
+    verdicts = await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
+    assert verdicts["cpu-0"] == Verdict(Kind.SKIPPED, ALONE)
+    assert {verdicts[name].kind for name in ("gpu-0", "gpu-1")} == {Kind.PASSED}
+    assert found.now < 1060, "the run waited for a partner that can't come"
+
+
+async def test_two_nodes_are_tested_in_a_partition_that_takes_jobs_of_two_nodes() -> None:
+    found = world(*(replace(node(name), partitions=("all", "single", "shut")) for name in "ab"))
+    found.partitions = [Partition("single", max_nodes=1), Partition("shut", frozenset({"INACTIVE"})), Partition("all")]
+    await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
+    assert [job.partition for job in found.jobs.values()] == ["all"]
+    found.partitions.pop()
+    verdicts = await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
+    assert {it.text for it in verdicts.values()} == {ALONE}
+
+
 async def test_an_unknown_partition_is_named_with_those_that_exist() -> None:
-    with pytest.raises(CheckError, match="partition 'gpu' of check disk is unknown to Slurm, which has all"):
-        await a_run(world(node("a")), replace(CHECK, partition="gpu")).run()
+    with pytest.raises(CheckError, match="partition 'lost' of check disk is unknown to Slurm, which has all, cpu, gpu"):
+        await a_run(world(node("a")), replace(CHECK, partition="lost")).run()
 
 
 async def test_a_job_that_slurm_refuses_ends_the_run_and_drains_what_it_had_lifted() -> None:

@@ -7,7 +7,7 @@ from sidecars.policy.checks.declared import Check
 from sidecars.slurm.checks import CheckJob, WaitingJob
 from sidecars.slurm.errors import ErrorEntry, NotFound, SlurmError
 from sidecars.slurm.protocol import Request
-from sidecars.slurm.records import Job, Jobs, Node, Nodes, Partition, Reservation
+from sidecars.slurm.records import Job, Jobs, Node, Nodes, Reservation
 
 T = TypeVar("T")
 CHECK = Check("net", "#!/bin/sh\n", timeout=61, env={"CHECK_SECONDS": "3"})
@@ -129,11 +129,6 @@ async def test_a_reservation_is_for_the_jobs_user_alone_and_names_the_lifted_nod
     assert slurm.lifted(Reservation("check-net.n1", "n1")) == ["n1"]
     await slurm.release(name)
     assert str(admin.sent[-1]) == "DELETE reservation/check-net.n2.n1"
-
-
-async def test_partitions_are_named_in_order() -> None:
-    slurm, _ = of({"GET partitions/": [(Partition("b"), Partition("a"))]})
-    assert await slurm.partitions() == ["a", "b"]
 
 
 async def test_writes_change_one_node() -> None:

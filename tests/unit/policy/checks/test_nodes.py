@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sidecars.contract.reasons import Owner, owner
-from sidecars.policy.checks.declared import Check
+from sidecars.policy.checks.declared import Check, Strategy
 from sidecars.policy.checks.nodes import (
     Reaction,
     belongs,
@@ -14,12 +14,13 @@ from sidecars.policy.checks.nodes import (
     is_retestable,
     partition_of,
     reaction,
+    usable,
     wants_nodes,
 )
 from sidecars.policy.checks.outcome import Kind
 from sidecars.policy.checks.plan import Verdict
 from sidecars.slurm.checks import WaitingJob
-from sidecars.slurm.records import Node
+from sidecars.slurm.records import Node, Partition
 
 CHECK = Check("disk", "#!/bin/sh\n")
 OWN = "slurm-node: check: disk: full"
@@ -129,10 +130,22 @@ def test_a_check_tests_nodes_with_its_partition_features_and_gpus() -> None:
 
 def test_the_job_goes_to_a_partition_that_all_its_nodes_are_in() -> None:
     first, second = node(partitions=("a", "all")), node(partitions=("b", "all"))
-    assert partition_of(CHECK, [first]) == "a"
-    assert partition_of(CHECK, [first, second]) == "all"
-    assert partition_of(CHECK, [first, node(partitions=("b",))]) is None
-    assert partition_of(Check("d", "#!/bin/sh\n", partition="all"), [first]) == "all"
+    assert partition_of(["a", "all"], [first]) == "a"
+    assert partition_of(["a", "all"], [first, second]) == "all"
+    assert partition_of(["a", "b"], [first, second]) is None
+    assert partition_of(["all"], [first]) == "all"
+
+
+def test_a_check_uses_the_partitions_that_start_jobs_of_its_size_and_of_one_declared_no_other() -> None:
+    partitions = [
+        *(Partition("a", frozenset({"UP"})), Partition("one", max_nodes=1), Partition("two", max_nodes=2)),
+        *(Partition(word, frozenset({word})) for word in ("DOWN", "DRAIN", "INACTIVE")),
+    ]
+    assert usable(CHECK, partitions) == {"a", "one", "two"}
+    pairs = replace(CHECK, strategy=Strategy.PAIRS)
+    assert usable(pairs, partitions) == {"a", "two"}
+    assert usable(replace(pairs, partition="two"), partitions) == {"two"}
+    assert usable(replace(pairs, partition="one"), partitions) == set()
 
 
 @pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "", "SomethingNew"])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.checks.outcome import BAD, Kind, Outcome
-from sidecars.policy.checks.plan import Item, Nodes, Pairs, Plan, Verdict, failed
+from sidecars.policy.checks.plan import ALONE, Item, Nodes, Pairs, Plan, Verdict, failed
 
 PASSED, FAILED = Outcome(Kind.PASSED), Outcome(Kind.FAILED, "slow")
 INTERRUPTED = Outcome(Kind.INTERRUPTED, "cancelled")
@@ -14,6 +14,11 @@ INTERRUPTED = Outcome(Kind.INTERRUPTED, "cancelled")
 
 def names(count: int) -> list[str]:
     return [f"n{number}" for number in range(count)]
+
+
+def everywhere(*nodes: str) -> dict[str, list[str]]:
+    """Nodes of one partition."""
+    return {name: ["all"] for name in nodes}
 
 
 def complete(plan: Plan, nodes: list[str], ends: Callable[[Item], Outcome], at_once: int = 100) -> int:
@@ -43,6 +48,17 @@ def clusters(draw: st.DrawFn) -> tuple[list[str], set[str], int]:
     return nodes, set(draw(st.lists(st.sampled_from(nodes), unique=True))), draw(st.integers(2, 30))
 
 
+@st.composite
+def parted(draw: st.DrawFn) -> tuple[dict[str, list[str]], set[str], set[str], int]:
+    """The partitions of each node, the nodes that are drained, the faulty ones, and how many are tested at a time."""
+    nodes, drained, faulty, at_once = (*draw(clusters())[:1], set(), set(), draw(st.integers(2, 30)))
+    partitions = st.lists(st.sampled_from(["cpu", "gpu", "big"]), max_size=2, unique=True)
+    for name in nodes:
+        drained |= {name} if draw(st.integers(0, 4)) == 0 else set()
+        faulty |= {name} if draw(st.integers(0, 4)) == 0 else set()
+    return {name: draw(partitions) for name in nodes}, drained, faulty, at_once
+
+
 def by_fault(faulty: set[str]) -> Callable[[Item], Outcome]:
     return lambda item: FAILED if faulty & set(item.nodes) else PASSED
 
@@ -52,7 +68,7 @@ def test_pairs_never_name_a_sound_node_and_name_all_faulty_ones_if_a_pair_passed
     cluster: tuple[list[str], set[str], int],
 ) -> None:
     nodes, faulty, at_once = cluster
-    plan = Pairs(nodes, [])
+    plan = Pairs(everywhere(*nodes), {})
     complete(plan, nodes, by_fault(faulty), at_once)
     assert set(plan.verdicts) == set(nodes)
     found = set(failed(plan.verdicts))
@@ -61,35 +77,72 @@ def test_pairs_never_name_a_sound_node_and_name_all_faulty_ones_if_a_pair_passed
         assert found == faulty
 
 
+@given(parted())
+def test_pairs_are_of_one_partition_and_each_partition_has_the_verdicts_that_it_would_have_alone(
+    cluster: tuple[dict[str, list[str]], set[str], set[str], int],
+) -> None:
+    partitions, drained, faulty, at_once = cluster
+    fresh = {name: it for name, it in partitions.items() if name not in drained}
+    plan = Pairs(fresh, {name: partitions[name] for name in drained})
+
+    def ends(item: Item) -> Outcome:
+        assert set(partitions[item.nodes[0]]) & set(partitions[item.nodes[1]]), item
+        return by_fault(faulty)(item)
+
+    complete(plan, list(partitions), ends, at_once)
+    assert set(plan.verdicts) == set(partitions)
+    assert set(failed(plan.verdicts)) <= faulty
+    for name, verdict in plan.verdicts.items():
+        others = [it for it in fresh if it != name and set(partitions[it]) & set(partitions[name])]
+        assert (verdict == Verdict(Kind.SKIPPED, ALONE)) == (not others), (name, verdict)
+        if any(plan.verdicts[it].kind is Kind.PASSED for it in others):
+            assert verdict.kind is (Kind.FAILED if name in faulty else Kind.PASSED), (name, verdict)
+
+
+def test_a_faulty_node_and_its_partner_are_tested_again_within_their_partition() -> None:
+    partitions = {f"cpu-{number}": ["cpu"] for number in range(2)} | {f"gpu-{number}": ["gpu"] for number in range(4)}
+    plan = Pairs(partitions, {})
+    complete(plan, list(partitions), by_fault({"gpu-1"}))
+    assert failed(plan.verdicts) == ["gpu-1"]
+    assert sum(it.kind is Kind.PASSED for it in plan.verdicts.values()) == 5
+
+
+def test_a_node_that_is_left_over_says_that_none_of_its_partition_has_passed() -> None:
+    plan = Pairs({"a": ["cpu"], "b": ["cpu"], "c": ["cpu"], "d": ["gpu"], "e": ["gpu"]}, {})
+    complete(plan, list("abcde"), by_fault({"a"}))
+    assert plan.verdicts["c"] == Verdict(Kind.INTERRUPTED, "no node that shares a partition with it has passed")
+    assert failed(plan.verdicts) == []
+
+
 @given(st.integers(2, 24))
 def test_pairs_of_sound_nodes_need_half_as_many_jobs_as_nodes(count: int) -> None:
-    plan = Pairs(names(count), [])
+    plan = Pairs(everywhere(*names(count)), {})
     assert complete(plan, names(count), by_fault(set())) == (count + 1) // 2
     assert {it.kind for it in plan.verdicts.values()} == {Kind.PASSED}
 
 
 def test_a_pair_that_fails_alone_names_no_node() -> None:
-    plan = Pairs(["a", "b"], [])
+    plan = Pairs(everywhere("a", "b"), {})
     complete(plan, ["a", "b"], by_fault({"a"}))
     assert {it.kind for it in plan.verdicts.values()} == {Kind.INTERRUPTED}
     assert plan.verdicts["b"].text == "with a: slow; no other node has confirmed it"
 
 
 def test_a_link_between_two_sound_nodes_names_neither() -> None:
-    plan = Pairs(names(4), [])
+    plan = Pairs(everywhere(*names(4)), {})
     complete(plan, names(4), lambda item: FAILED if set(item.nodes) == {"n0", "n1"} else PASSED)
     assert failed(plan.verdicts) == []
 
 
 def test_a_suspect_that_fails_with_one_good_node_and_passes_with_another_is_not_faulty() -> None:
-    plan = Pairs(names(6), [])
+    plan = Pairs(everywhere(*names(6)), {})
     bad = [{"n0", "n1"}, {"n0", "n2"}]
     complete(plan, names(6), lambda item: FAILED if set(item.nodes) in bad else PASSED)
     assert failed(plan.verdicts) == []
 
 
 def test_a_node_that_the_check_has_drained_is_tested_with_good_ones_alone() -> None:
-    plan = Pairs(["a", "b"], ["old"])
+    plan = Pairs(everywhere("a", "b"), everywhere("old"))
     tested = []
 
     def ends(item: Item) -> Outcome:
@@ -102,7 +155,7 @@ def test_a_node_that_the_check_has_drained_is_tested_with_good_ones_alone() -> N
 
 
 def test_a_second_report_of_a_job_is_not_counted() -> None:
-    for plan in (Nodes(["a"]), Pairs(["a", "b"], [])):
+    for plan in (Nodes(["a"]), Pairs(everywhere("a", "b"), {})):
         item = plan.next(["a", "b"])
         assert item is not None
         plan.ended(item, PASSED)
@@ -133,7 +186,7 @@ def test_a_node_whose_job_is_interrupted_three_times_stays_untested() -> None:
 
 
 def test_nodes_that_were_never_idle_are_untested() -> None:
-    for plan in (Nodes(["a"]), Pairs(["a", "b"], ["c"])):
+    for plan in (Nodes(["a"]), Pairs(everywhere("a", "b"), everywhere("c"))):
         assert plan.next([]) is None
         plan.close()
         assert {it.kind for it in plan.verdicts.values()} == {Kind.INTERRUPTED}

@@ -28,15 +28,15 @@ Container images in jobs: Slurm's oci.conf, which calls slurm-oci-run of the slu
 {{- end }}
 
 {{- /*
-plugstack.conf: the options of Pyxis, after the site's own plugins. Without a site's Pyxis, which has the same options. Call with a
-list: root context, the site's plugstack.conf (may be empty).
+plugstack.conf: the options of Pyxis, after the site's own plugins. They are omitted if a line loads Pyxis, which has the same
+options. Slurm reads no line beyond `#`. Call with a list: root context, the site's plugstack.conf (may be empty).
 */}}
 {{- define "slurm.containers.plugstackConf" -}}
 {{- $root := index . 0 -}}
 {{- $own := index . 1 | default "" -}}
 {{- if $own }}{{ trimSuffix "\n" $own }}
 {{ end -}}
-{{- if not (contains "pyxis" $own) -}}
+{{- if not (regexMatch `(?m)^[ \t]*(include|optional|required)[ \t]+[^ \t\n#]*pyxis` $own) -}}
 optional /usr/local/lib/slurm-containers/slurm_containers.so {{ include "slurm.containers.command" $root }}
 {{ end -}}
 {{- end }}

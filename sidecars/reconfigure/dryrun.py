@@ -184,7 +184,7 @@ _MISSING = re.compile(r"cannot stat file (\S+): No such file")
 _HARMLESS = re.compile(
     r"state file|usage file|No last decay|Information may be lost|recover|Job accounting information|"
     r"specified more than|MailProg|default partition not set|calls to gettimeofday|HealthCheckTimeout|not responding|"
-    r"ping|slurm_receive|slurm_msg",
+    r"ping|slurm_receive|slurm_msg|support glob parsing|\"Include\" failed in file \S*plugstack[.]conf",
     re.IGNORECASE,
 )
 _VAGUE = re.compile(r"Unable to process configuration file|failed to initialize|Failed to initialize")

@@ -28,15 +28,15 @@ Container images in jobs: Slurm's oci.conf, which calls slurm-oci-run of the slu
 {{- end }}
 
 {{- /*
-plugstack.conf: the options of Pyxis, after the site's own plugins. Without a site's Pyxis, which has the same options. Call with a
-list: root context, the site's plugstack.conf (may be empty).
+plugstack.conf: the options of Pyxis, after the site's own plugins. They are omitted if a line loads Pyxis, which has the same
+options. Call with a list: root context, plugstack.conf without them (may be empty).
 */}}
 {{- define "slurm.containers.plugstackConf" -}}
 {{- $root := index . 0 -}}
 {{- $own := index . 1 | default "" -}}
 {{- if $own }}{{ trimSuffix "\n" $own }}
 {{ end -}}
-{{- if not (contains "pyxis" $own) -}}
+{{- if not (or $root.Values.pyxis.enabled (include "slurm.pyxis.loadedBy" $own)) -}}
 optional /usr/local/lib/slurm-containers/slurm_containers.so {{ include "slurm.containers.command" $root }}
 {{ end -}}
 {{- end }}
@@ -104,7 +104,8 @@ RunTimeRun="exec /usr/bin/env -i {{ include "slurm.containers.command" . }} --st
 {{- $found := include "slurm.images.daemon" (list $ ($set.slurmd | default dict).image $path) | fromYaml -}}
 {{- if and (kindIs "map" $found.image) (hasPrefix "ghcr.io/slinkyproject/" ($found.image.repository | default "")) -}}
 {{- include "slurm.check.line" (list $path "SchedMD's images have no slurm-oci-run, which containers.enabled needs"
-  (printf "Set %s to this project's image, or to one with slurm-oci-run." $path)) -}}
+  (ternary "Set it to an image with slurm-oci-run and Pyxis, or containers.enabled to false."
+    (printf "Set %s to this project's image, or to one with slurm-oci-run." $path) ($.Values.pyxis.enabled | default false))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -44,6 +44,7 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- include "slurm.faults.ldap" . -}}
 {{- include "slurm.faults.containers" . -}}
 {{- include "slurm.faults.jail" . -}}
+{{- include "slurm.faults.pyxis" . -}}
 {{- if and .Values.slurmBridge.guard.enabled $controller.external -}}
 {{- include "slurm.check.line" (list "slurmBridge.guard.enabled" "workers get their Epilog from slurmctld, which is external"
   "Set slurmBridge.guard.enabled to false, and use external nodes for the Slurm Bridge.") -}}
@@ -91,6 +92,14 @@ What no rule of values-rules.json can describe, because several values are conce
 {{- if and $.Values.topologies (hasKey ($.Values.configFiles | default dict) $name) -}}
 {{- include "slurm.check.line" (list "topologies" (printf "configFiles has %s, too" $name) (printf "Remove configFiles.%s, or topologies." $name)) -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* A line if slurm.conf names another plugstack.conf than the chart's. Call with the root context. */}}
+{{- define "slurm.faults.plugStackConfig" -}}
+{{- with regexFind `(?im)^[ \t]*PlugStackConfig[ \t]*=[ \t]*[^\s#]+` (include "slurm.slurmConf" .) -}}
+{{- include "slurm.check.line" (list (ternary "controller.extraConfMap" "controller.extraConf" (empty $.Values.controller.extraConf))
+  (printf "with `%s`, workers don't read the plugin's line" (trim .)) "Remove it, and set configFiles.\"plugstack.conf\".") -}}
 {{- end -}}
 {{- end }}
 

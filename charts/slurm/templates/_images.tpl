@@ -1,6 +1,7 @@
 {{- /*
 The images of Slurm's daemons. What the values of an image omit comes from `images` of the values: by default the images of this
-project, with the chart's appVersion as tag. A tag or a repository of SchedMD's alone selects SchedMD's image.
+project, with the chart's appVersion as tag. A tag or a repository of SchedMD's alone selects SchedMD's image. With pyxis.enabled,
+slurmd and login are the images with Pyxis, which this project doesn't have.
 */}}
 
 {{- /* Where the images of this project and those of SchedMD are, and the tag of SchedMD's for the chart's version of Slurm. */}}
@@ -27,6 +28,8 @@ values. The last key but one of the path is the image's name.
 {{- $known := include "slurm.images.known" $root | fromYaml -}}
 {{- $set := $root.Values.images -}}
 {{- $name := splitList "." $path | initial | last -}}
+{{- $pyxis := and $root.Values.pyxis.enabled (has $name (list "slurmd" "login")) -}}
+{{- if $pyxis }}{{ $name = printf "%s-pyxis" $name }}{{ end -}}
 {{- if kindIs "invalid" $image }}{{ $image = dict }}{{ end -}}
 {{- $result := dict "image" $image -}}
 {{- if kindIs "map" $image -}}
@@ -35,7 +38,12 @@ values. The last key but one of the path is the image's name.
 {{- if kindIs "invalid" $repository -}}
 {{- $repository = printf "%s/%s" $set.repository $name -}}
 {{- if eq $set.repository $known.own -}}
-{{- if include "slurm.images.isSchedmdTag" ($tag | default $set.tag) -}}
+{{- $schedmdTag := include "slurm.images.isSchedmdTag" ($tag | default $set.tag) -}}
+{{- if and $pyxis (or $tag $set.tag $image.digest) (not $schedmdTag) -}}
+{{- $result = dict
+  "problem" "this project has no image with Pyxis, and the tag or digest isn't one of SchedMD's"
+  "remedy" (printf "Set %s.tag, for example to \"%s\", or the image to one of yours." $path $known.schedmdTag) -}}
+{{- else if or $pyxis $schedmdTag -}}
 {{- $repository = printf "%s/%s" $known.schedmd $name -}}
 {{- else if and $image.digest (not $tag) (not $set.tag) -}}
 {{- $result = dict

@@ -231,10 +231,7 @@ extraSshdConfig.
 {{- include "slurm.check.line" (list $place (printf "`%s` moves tasks out of the jail" (trim .)) "Remove it, or set jail.enabled to false.") -}}
 {{- end -}}
 {{- end -}}
-{{- with regexFind `(?im)^[ \t]*PlugStackConfig[ \t]*=[ \t]*[^\s#]+` $conf -}}
-{{- include "slurm.check.line" (list $place (printf "with `%s`, workers don't read the plugin's line" (trim .))
-  "Remove it, and set configFiles.\"plugstack.conf\".") -}}
-{{- end -}}
+{{- include "slurm.faults.plugStackConfig" . -}}
 {{- if not $jail.version -}}
 {{- include "slurm.check.line" (list "jail.version" "jobs need a version to see" "Set a name, for example `v1`.") -}}
 {{- else if eq $jail.version "none" -}}
@@ -293,7 +290,8 @@ extraSshdConfig.
 {{- $found := include "slurm.images.daemon" (list $ (index . 1 | default dict).image $path) | fromYaml -}}
 {{- if and (kindIs "map" $found.image) (hasPrefix "ghcr.io/slinkyproject/" ($found.image.repository | default "")) -}}
 {{- include "slurm.check.line" (list $path "SchedMD's images have no slurm_jail.so, which jail.enabled needs"
-  (printf "Set %s to this project's image, or to one with slurm_jail.so." $path)) -}}
+  (ternary "Set it to an image with slurm_jail.so and Pyxis, or jail.enabled to false."
+    (printf "Set %s to this project's image, or to one with slurm_jail.so." $path) ($.Values.pyxis.enabled | default false))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -115,7 +115,9 @@ Secrets of the site. Call with the root context.
 {{- if and (include "slurm.users.ref" .) (include "slurm.users.without" .) -}}
 {{- include "slurm.check.line" (list (include "slurm.users.place" .)
   (printf "SchedMD's images don't read declared users (%s)" (include "slurm.users.without" .))
-  (printf "Set images.repository to %s, or provide the users with SSSD." (include "slurm.images.known" . | fromYaml).own)) -}}
+  (ternary "Set these images to ones with libnss-extrausers, and Pyxis in those of workers and login nodes, or provide the users with SSSD."
+    (printf "Set images.repository to %s, or provide the users with SSSD." (include "slurm.images.known" . | fromYaml).own)
+    (.Values.pyxis.enabled | default false))) -}}
 {{- end -}}
 {{- end }}
 

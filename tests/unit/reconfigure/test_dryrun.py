@@ -135,5 +135,16 @@ def test_the_culprit_is_named_with_its_line(line: str) -> None:
     assert dryrun.diagnose(output, {**FILES, "slurm.conf": f"{CONF}{line}\n".encode()}) == culprit
 
 
+def test_files_of_pyxis_that_slurmctld_skips_are_no_reason_to_end() -> None:
+    skipped = (
+        "error: Slurm does not support glob parsing. /usr/share/pyxis/* from plugstack.conf will be skipped over. "
+        "If this expected, ignore this message and set DebugFlags=GLOB_SILENCE in your slurm.conf."
+    )
+    lines = (skipped, 'error: "Include" failed in file /etc/slurm/plugstack.conf line 1', "fatal: out of licenses: a")
+    output = "".join(f"{STAMP}{text}\n" for text in lines)
+    files = {**FILES, "plugstack.conf": b"include /usr/share/pyxis/*\n"}
+    assert dryrun.diagnose(output, files).reason == "out of licenses: a"
+
+
 def test_silence_is_said_to_be_that() -> None:
     assert dryrun.diagnose("", FILES).reason == "slurmctld ended without a message"

@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.cluster import cache, images
 from tests.cluster.waiting import until
 from tests.support.real import outside
 
@@ -51,22 +50,10 @@ int slurm_job_step_create(uint32_t *request, void **answer)
 }
 """
 
-_COMPILE = r"""
-mount -t overlay overlay "$2/root" -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work"
-cp "$2/forged.c" "$2/root/"
-chroot "$2/root" gcc -O1 -fPIC -shared -Wall -Werror -o /forged.so /forged.c
-cp "$2/root/forged.so" "$2/"
-"""
-
 
 def forged(home: Path) -> Path:
     """A library with which an srun that preloads it gives its step the number of a batch script. Needs root."""
-    for folder in ("root", "upper", "work"):
-        (home / folder).mkdir(parents=True)
-    (home / "forged.c").write_text(_FORGED)
-    lower = ":".join(map(str, images.stage_trees(cache.root(), "slurmd", "/opt/slurm-containers/slurm_jail.so")))
-    subprocess.run(["unshare", "--mount", "sh", "-euc", _COMPILE, "sh", lower, str(home)], check=True)
-    return home / "forged.so"
+    return outside.compiled(home, "forged", _FORGED)
 
 
 def fill(volume: Path, name: str, release: str) -> Path:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.cluster.cache import root
-from tests.cluster.images import trees
+from tests.cluster.images import stage_trees, trees
 from tests.cluster.waiting import until
 from tests.support.real import ports
 
@@ -28,6 +28,13 @@ cp /etc/resolv.conf /etc/hosts "$home/root/etc/"
 chown -R "$user:$user" "$home/etc" "$home/root/state" "$home/root/run/slurmctld"
 # Another user's process forgets by whose death it was to die.
 exec chroot "$home/root" setpriv "--reuid=$user" "--regid=$user" --clear-groups --pdeathsig=KILL "$@"
+"""
+
+_COMPILE = r"""
+mount -t overlay overlay "$2/root" -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work"
+cp "$2/$3.c" "$2/root/"
+chroot "$2/root" gcc -O1 -fPIC -shared -Wall -Werror -o "/$3.so" "/$3.c"
+cp "$2/root/$3.so" "$2/"
 """
 
 CONF = """\
@@ -61,6 +68,16 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 def conf(address: str, port: int = PORT) -> str:
     """The slurm.conf of a slurmctld at `address`:`port`, without nodes."""
     return CONF.format(host=socket.gethostname(), address=address, port=port)
+
+
+def compiled(home: Path, name: str, source: str) -> Path:
+    """The library `home`/`name`.so from this C, by what compiles the plugins of the images. Needs root."""
+    for folder in ("root", "upper", "work"):
+        (home / folder).mkdir(parents=True)
+    (home / f"{name}.c").write_text(source)
+    lower = ":".join(map(str, stage_trees(root(), "slurmd", "/opt/slurm-containers/slurm_jail.so")))
+    subprocess.run(["unshare", "--mount", "sh", "-euc", _COMPILE, "sh", lower, str(home), name], check=True)
+    return home / f"{name}.so"
 
 
 @contextmanager

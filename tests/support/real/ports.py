@@ -18,7 +18,8 @@ Two files run at a time, and any two may be those.
     SSH,
     JAIL,
     CHECK_PAIRS,
-) = range(7830, 7970, 10)
+    PYXIS,
+) = range(7830, 7980, 10)
 
-SIMULATED = 7970
+SIMULATED = 7980
 """And the following ones: two for each number of `simulated_nodes.running`."""

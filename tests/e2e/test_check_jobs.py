@@ -31,6 +31,7 @@ CHECK = Check(
     "marker", MARKED, timeout=30, window=90, limits={"room": Limit(least=quantity("1GiB"))}, env={"FAULTY": ""}
 )
 OWN = "slurm-node: check: marker: the marker is there"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 SCRIPTS = Path(__file__).parents[2] / "charts" / "slurm" / "files" / "checks"
 
 
@@ -47,6 +48,25 @@ def parted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Four slurmds in two partitions that share none."""
     lines = "PartitionName=cpu Nodes=p1\nPartitionName=gpu Nodes=p[2-4]\n"
     with plain.running(tmp_path_factory.mktemp("parted"), ports.CHECK_PAIRS, ("p1", "p2", "p3", "p4"), lines) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two slurmds with two GPUs each, of which only nvidia-smi and Slurm know."""
+    files = {
+        "gres.conf": b"Name=gpu File=/run/gpu[0-1]\n",
+        "gpus.txt": (FIXTURES / "gpu/nvidia-smi/mixed.txt").read_bytes(),
+        "nvidia-smi": b"#!/bin/sh\nexec cat /etc/slurm/gpus.txt\n",
+    }
+    prepare = (
+        "for number in 0 1; do mknod -m 666 /run/gpu$number c 1 3; done; "
+        "chmod 644 /etc/slurm/gpus.txt; install -m 755 /etc/slurm/nvidia-smi /usr/bin"
+    )
+    lines = "PartitionName=all Nodes=ALL Default=YES\nGresTypes=gpu\n"
+    home = tmp_path_factory.mktemp("equipped")
+    options = {"node_options": "Gres=gpu:2", "prepare": prepare}
+    with plain.running(home, ports.CHECK_EQUIPPED, ("e1", "e2"), lines, files=files, **options) as found:
         yield found
 
 
@@ -174,6 +194,12 @@ async def test_a_script_of_the_chart_passes_on_sound_nodes(name: str, cluster: C
 async def test_a_script_for_what_the_nodes_lack_is_skipped(name: str, cluster: Cluster) -> None:
     verdicts = await run(cluster, Check(name, (SCRIPTS / f"{name}.sh").read_text()))
     assert kinds(verdicts) == {"c1": Kind.SKIPPED, "c2": Kind.SKIPPED}, verdicts
+
+
+async def test_the_script_for_gpus_passes_on_nodes_whose_gpus_all_answer(equipped: Cluster) -> None:
+    verdicts = await run(equipped, Check("gpu", (SCRIPTS / "gpu.sh").read_text(), gpus=True))
+    want = Verdict(Kind.PASSED, "2 GPUs answer", {})
+    assert verdicts == {"e1": want, "e2": want}
 
 
 async def test_two_nodes_measure_the_network_between_them(cluster: Cluster) -> None:

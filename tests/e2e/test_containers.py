@@ -12,6 +12,7 @@ from sidecars.containers.main import STEP
 from tests.cluster import debian
 from tests.support.real import contained as running
 from tests.support.real import hostile, registry
+from tests.support.real.check_runs import begin, ended, log_of, result
 from tests.support.real.contained import BOX, USERS, WORKERS, run_as, worker
 from tests.support.real.harness import CommandError, Kubernetes, Slurm, until, until_equal
 from tests.support.real.registry import DOWN, LOCKED, OPEN, Registry
@@ -292,3 +293,13 @@ def test_what_can_not_be_done_for_pyxis_options_is_refused(
 def test_options_of_a_container_without_an_image_are_refused(contained: Slurm) -> None:
     with pytest.raises(CommandError, match="--container-workdir needs --container-image"):
         run_as(contained, "alice", "sbatch", "--container-workdir=/work", "--wrap=true")
+
+
+def test_the_check_of_containers_measures_on_each_worker_how_long_one_takes_to_start(contained: Slurm) -> None:
+    begin(contained, "container", "container-1")
+    assert ended(contained, "container-1") == "Complete", log_of(contained, "container-1")
+    found = result(contained, "container")
+    assert {name: it["result"] for name, it in found.items()} == {
+        f"slinky-{number}": "passed" for number in range(WORKERS)
+    }
+    assert all(it["measured"]["start_time"].endswith("ms") for it in found.values())

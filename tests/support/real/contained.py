@@ -30,7 +30,7 @@ set -eu
 mkdir -p /tmp/box/bin && cd /tmp/box
 base64 -d >bin/busybox
 chmod 755 bin/busybox
-for name in cat echo env id ls pwd sh sleep; do ln -s busybox bin/$name; done
+for name in cat echo env id ls pwd sh sleep true; do ln -s busybox bin/$name; done
 echo the image >which
 cd /tmp
 umoci init --layout layout
@@ -75,6 +75,7 @@ def running(kubernetes: Kubernetes, folder: Path) -> Iterator[Slurm]:
             "cache": {"hostPath": str(folder / "images")},
             "insecureRegistries": [OPEN, LOCKED, DOWN],
         },
+        "checks": {"definitions": {"container": {"enabled": True, "suspend": True, "env": {"CHECK_IMAGE": BOX}}}},
     }
     (folder / "values.yaml").write_text(yaml.safe_dump(values))
     found = Slurm(kubernetes, NAMESPACE)

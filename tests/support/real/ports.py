@@ -19,7 +19,8 @@ Two files run at a time, and any two may be those.
     JAIL,
     CHECK_PAIRS,
     PYXIS,
-) = range(7830, 7980, 10)
+    CHECK_EQUIPPED,
+) = range(7830, 7990, 10)
 
-SIMULATED = 7980
+SIMULATED = 7990
 """And the following ones: two for each number of `simulated_nodes.running`."""

@@ -6,7 +6,7 @@ No kubelet runs: the test shows the annotations of the worker pods to the Epilog
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from sidecars.contract import bridge, extra
 from sidecars.kube import NODES, PODS
 from sidecars.slurm import protocol
 from sidecars.slurm.external import GUARD_OUTPUT, ExternalRequest
+from sidecars.slurm.protocol.fields import Fields
 from tests.contract.target import Target
 from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
@@ -276,6 +277,10 @@ async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_u
             await until_job(slurm, waits, "w0")
 
 
+def _listed(answer: Fields) -> Mapping[str, frozenset[str]]:
+    return {it.text("job_id"): it.states("state") for it in answer.items("jobs")}
+
+
 async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Target, tmp_path: Path) -> None:
     """Any user may submit one. Its first task has a record of its own, the last one that of the array."""
     async with cluster(slurm, tmp_path) as (world, [first, _]), first.slurmd(), world.bridge():
@@ -283,10 +288,8 @@ async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Tar
         last = await array(slurm, 2)
 
         async def ended() -> bool:
-            found = await slurm.call(protocol.get_job_states())
-            return len(found) == 2 and all(its == {"COMPLETED"} for its in found.values())
+            found = await slurm.call(protocol.Request("GET", "jobs/state/", read=_listed))
+            return found == {f"{last + 1}_0": {"COMPLETED"}, f"{last}_1": {"COMPLETED"}}
 
         await until("the Epilogs of both tasks to end", ended, 60)
-        listed = await slurm.call(protocol.get_job_states())
-        assert listed.keys() == {last, last + 1}
         assert not {"COMPLETING", "DRAIN"} & (await slurm.node("w0")).states

@@ -39,7 +39,7 @@ from sidecars.slurm.protocol.request import Request, nothing
 _GUARD = "#!/bin/sh\nexec sleep infinity\n"
 """The script of a guard. It ends at the first signal."""
 
-_OWN_ID = re.compile(r"[0-9]+(?=$|[+_])")
+_OWN_ID = re.compile(r"([0-9]+)($|[+_])")
 """The id of the record in `7`, in `7+0` of a component, and in `8_3` of a task of an array."""
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
@@ -50,7 +50,11 @@ _DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:(\d+)\)|:(\d+)\(IDX:([0
 
 
 def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
-    """The states of all jobs by id. The tasks of an array that wait together are one."""
+    """The states of all jobs by id; of tasks of job arrays only while they are COMPLETING.
+
+    The bridge submits no array, but the Epilog of a task may wait for its answer. A record of a task can't always be
+    had without those of all others.
+    """
     return Request("GET", "jobs/state/", read=_states)
 
 
@@ -102,9 +106,9 @@ def allow_nodes(job_id: int, excluded: Sequence[str]) -> Request[None]:
 def _states(answer: Fields) -> Mapping[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
     for job in answer.items("jobs"):
-        number = _OWN_ID.match(job.text("job_id", required=True))
-        if number is not None:
-            found[int(number[0])] = job.states("state")
+        number, states = _OWN_ID.match(job.text("job_id", required=True)), job.states("state")
+        if number is not None and (number[2] != "_" or "COMPLETING" in states):
+            found[int(number[1])] = states
     return found
 
 

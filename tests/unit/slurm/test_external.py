@@ -49,11 +49,11 @@ def test_the_comment_of_a_job_may_be_no_utf_8() -> None:
     assert decode(protocol.get_external_job(its["job_id"]), 200, text).comment == "Pr\ufffdfung"
 
 
-def test_tasks_of_an_array_are_in_the_list_by_the_ids_of_their_records() -> None:
-    """As Slurm 26.05 answers while two of the tasks of array 5 run: their records are 6 and 7."""
-    listed = {"6_0": "RUNNING", "7_1": "COMPLETED,COMPLETING", "5_2": "PENDING", "5_3": "PENDING"}
+def test_tasks_of_an_array_are_in_the_list_by_the_ids_of_their_records_while_their_epilogs_may_run() -> None:
+    """As Slurm 26.05 answers while two of the tasks of array 5 have begun: their records are 6 and 7."""
+    listed = {"6_0": "RUNNING", "7_1": "COMPLETED,COMPLETING", "5_2": "PENDING", "5_3": "PENDING", "8": "RUNNING"}
     jobs = json.dumps({"jobs": [{"job_id": key, "state": it.split(",")} for key, it in listed.items()]}).encode()
-    want = {5: {"PENDING"}, 6: {"RUNNING"}, 7: {"COMPLETED", "COMPLETING"}}
+    want = {7: {"COMPLETED", "COMPLETING"}, 8: {"RUNNING"}}
     assert decode(protocol.get_job_states(), 200, jobs) == want
 
 

@@ -6,7 +6,7 @@ No kubelet runs: the test shows the annotations of the worker pods to the Epilog
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import pytest
 from sidecars.contract import bridge, extra
 from sidecars.kube import NODES, PODS
 from sidecars.slurm import protocol
-from sidecars.slurm.external import ExternalRequest
+from sidecars.slurm.external import GUARD_OUTPUT, ExternalRequest
+from sidecars.slurm.protocol.fields import Fields
 from tests.contract.target import Target
 from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
@@ -136,6 +137,20 @@ async def native(slurm: Target, cpus: int) -> int:
     body = dict(protocol.submit_external(request).body or {})
     job = {key: value for key, value in body["job"].items() if key not in ("flags", "hold")}
     job |= {"script": "#!/bin/sh\nexec sleep 600\n", "current_working_directory": "/", "standard_output": "/dev/null"}
+    found = protocol.Request("POST", "job/submit", body={"job": job}, read=lambda answer: answer.number("job_id"))
+    return await slurm.call(found, user="mail")
+
+
+async def array(slurm: Target, tasks: int) -> int:
+    """A job array of a user with the output of a guard, whose tasks end at once; its id."""
+    job = {
+        "script": "#!/bin/sh\n",
+        "array": f"0-{tasks - 1}",
+        "partition": "all",
+        "environment": ["PATH=/usr/bin:/bin"],
+        "current_working_directory": "/",
+        "standard_output": GUARD_OUTPUT,
+    }
     found = protocol.Request("POST", "job/submit", body={"job": job}, read=lambda answer: answer.number("job_id"))
     return await slurm.call(found, user="mail")
 
@@ -260,3 +275,21 @@ async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_u
             assert reason.startswith(f"{bridge.DRAIN_PREFIX}pod {world.namespace}/p runs here")
             await world.admin.delete(PODS, world.namespace, "p", grace_period_seconds=0)
             await until_job(slurm, waits, "w0")
+
+
+def _listed(answer: Fields) -> Mapping[str, frozenset[str]]:
+    return {it.text("job_id"): it.states("state") for it in answer.items("jobs")}
+
+
+async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Target, tmp_path: Path) -> None:
+    """Any user may submit one. Its first task has a record of its own, the last one that of the array."""
+    async with cluster(slurm, tmp_path) as (world, [first, _]), first.slurmd(), world.bridge():
+        await registered(slurm, "w0")
+        last = await array(slurm, 2)
+
+        async def ended() -> bool:
+            found = await slurm.call(protocol.Request("GET", "jobs/state/", read=_listed))
+            return found == {f"{last + 1}_0": {"COMPLETED"}, f"{last}_1": {"COMPLETED"}}
+
+        await until("the Epilogs of both tasks to end", ended, 60)
+        assert not {"COMPLETING", "DRAIN"} & (await slurm.node("w0")).states

@@ -86,7 +86,8 @@ def comment_of(record: ExternalJob) -> Comment | None:
         return None
     found = bridge.decode(record.admin_comment) or bridge.decode(record.comment)
     if record.guard:
-        return found or NOBODY
+        # The bridge submits no array.
+        return NOBODY if found is None or record.array else found
     return found or bridge.decode_by_user(record.comment)
 
 

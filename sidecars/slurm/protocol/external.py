@@ -2,6 +2,9 @@
 
 Observed with Slurm 26.05:
 - `GET jobs/state/` has the ids as texts. It is much cheaper than `GET jobs/`, and has nothing but the states.
+- A task of a job array is in that list as `8_3`: 8 is the id of its own record, and not that of the array, once the
+  task has begun or was changed alone. All other tasks have one record together, with the id of the array, which the
+  last of them retains. `GET job/8` has the records of all tasks if 8 is the id of the array, else that of one.
 - The components of a heterogeneous job have the ids N, N+1, …; the list of states names them by id and place,
   `7+0` and `8+1`. `GET job/N` has the records of all components, `GET job/N+1` that of one.
 - A heterogeneous job starts when no component is a held job; each is started alone. The end of the first component ends
@@ -35,6 +38,9 @@ from sidecars.slurm.protocol.request import Request, nothing
 _GUARD = "#!/bin/sh\nexec sleep infinity\n"
 """The script of a guard. It ends at the first signal."""
 
+_OWN_ID = re.compile(r"([0-9]+)($|[+_])")
+"""The id of the record in `7`, in `7+0` of a component, and in `8_3` of a task of an array."""
+
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
 """The GPUs in a detail such as `gpu(CNT:2)` or `gpu:h100:2(IDX:0,3)`."""
 
@@ -43,7 +49,11 @@ _DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:(\d+)\)|:(\d+)\(IDX:([0
 
 
 def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
-    """The states of all jobs by id. Tasks of arrays that have no id of their own yet are left out."""
+    """The states of all jobs by id; of tasks of job arrays only while they are COMPLETING.
+
+    The bridge submits no array, but the Epilog of a task may wait for its answer. A record of a task can't always be
+    had without those of all others.
+    """
     return Request("GET", "jobs/state/", read=_states)
 
 
@@ -78,9 +88,9 @@ def cancel_job(job_id: int) -> Request[None]:
 def _states(answer: Fields) -> Mapping[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
     for job in answer.items("jobs"):
-        text = job.text("job_id", required=True).partition("+")[0]
-        if text.isdecimal():
-            found[int(text)] = job.states("state")
+        number, states = _OWN_ID.match(job.text("job_id", required=True)), job.states("state")
+        if number is not None and (number[2] != "_" or "COMPLETING" in states):
+            found[int(number[1])] = states
     return found
 
 
@@ -117,6 +127,7 @@ def _job(job: Fields) -> ExternalJob:
         gres_per_task=job.text("tres_per_node") if job.number("tasks") <= 1 else job.text("tres_per_task"),
         shared="AVAILABLE" in nodes.words("select_type"),
         whole=nodes.flag("whole", optional=True),
+        array=job.number("array_job_id") != 0,
     )
 
 

@@ -59,6 +59,7 @@ def test_a_guard_is_known_whatever_its_comment_is() -> None:
     unknown = comment_of(dataclasses.replace(guard, comment="mine"))
     assert unknown is not None
     assert (unknown.namespace, unknown.pods) == ("", 0)
+    assert comment_of(dataclasses.replace(guard, array=True)) == unknown
 
 
 def test_a_job_has_no_place_on_a_node_of_the_other_kind() -> None:

@@ -11,9 +11,9 @@ from sidecars.kube import Client, Conflict, Event, Invalid, NotFound, Reflector,
 from sidecars.policy.bridge import claims
 from sidecars.policy.bridge.claim_manifests import DeviceClass, ResourceClaim, ResourceSlice
 from sidecars.policy.bridge.claims import PodClaims
-from sidecars.policy.bridge.devices import Device, Numbered, Rules, numbered
+from sidecars.policy.bridge.devices import Device, Granted, Numbered, Rules, numbered
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Deallocate, Grant, Granted
+from sidecars.policy.bridge.records import Deallocate, Grant
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from sidecars.bridge import metrics
 from sidecars.bridge.devices import Devices
-from sidecars.bridge.memory import Memory
+from sidecars.bridge.memory import Memory, Submission
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
 from sidecars.kube import PODS, Client, EventRecorder, Invalid, KubeError, Malformed, NotFound, Store
@@ -203,12 +203,13 @@ class Effects:
 
     def _submit(self, action: Submit) -> None:
         # Before anything is awaited: the next pass must not submit the group again.
-        self._memory.submitted[action.key] = self._now()
-        task = asyncio.create_task(self._submitted(action), name=f"submit {action.key.namespace}/{action.key.group}")
+        key = action.key
+        submission = self._memory.submitted[key] = Submission(action.user, self._now())
+        task = asyncio.create_task(self._submitted(action, submission), name=f"submit {key.namespace}/{key.group}")
         self._submissions.add(task)
         task.add_done_callback(self._submissions.discard)
 
-    async def _submitted(self, action: Submit) -> None:
+    async def _submitted(self, action: Submit, submission: Submission) -> None:
         names = self.guard_nodes if action.guard else self.slurm_nodes
         excluded = tuple(names[node] for node in action.excluded if node in names)
         if len(excluded) >= len(names):
@@ -225,6 +226,7 @@ class Effects:
                 self._memory.submitted.pop(key, None)
             await self._report_all(action.pods, Why.REFUSED, f"Slurm refuses the job: {error}")
         else:
+            submission.job_id = job_id
             log.info("job %d was submitted for %s/%s as %s", job_id, key.namespace, key.group, action.user)
             self._wake()
 

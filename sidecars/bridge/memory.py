@@ -1,6 +1,6 @@
 """What the bridge remembers from pass to pass. A restart loses it, and costs no more than a second look."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -48,11 +48,21 @@ class Refusal:
 
 
 @dataclass(slots=True)
+class Submission:
+    """One that was sent and whose job is not listed yet as the user's."""
+
+    user: str
+    sent: float
+    job_id: int | None = None
+    """Of Slurm's answer."""
+
+
+@dataclass(slots=True)
 class Memory:
     """Times are monotonic seconds."""
 
-    submitted: dict[GroupKey, float] = field(default_factory=dict)
-    """When the submission of a group was sent whose job is not listed yet."""
+    submitted: dict[GroupKey, Submission] = field(default_factory=dict)
+    """The open submission of each group."""
     refusals: dict[GroupKey, Refusal] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     """The nodes of releases that were sent, by the pod's uid."""
@@ -67,6 +77,8 @@ class Memory:
     root: set[str] = field(default_factory=set)
     """Slurm users that turned out to have uid 0."""
     _avoided: dict[str, dict[str, float]] = field(default_factory=dict)
+    _start: int | None = None
+    """When slurmctld started."""
 
     def refuse(self, key: GroupKey, message: str, now: float) -> None:
         """A submission failed, or its job lacks something: it is repeated after a while, each time later."""
@@ -80,12 +92,39 @@ class Memory:
         waiting = {key for key, refusal in self.refusals.items() if now < refusal.again_at}
         return frozenset(self.submitted.keys() | waiting)
 
-    def settle(self, jobs: Iterable[Job], listed_at: float, limit: float) -> None:
-        """Forget submissions whose job is listed, or that a list begun `limit` seconds after them lacks."""
-        found = {GroupKey(job.comment.namespace, job.comment.group) for job in jobs if job.phase is Phase.SUBMITTED}
-        for key, sent in list(self.submitted.items()):
-            if key in found or listed_at >= sent + limit:
+    def settle(self, jobs: Mapping[int, Job], listed_at: float, limit: float) -> None:
+        """Forget submissions whose job is listed, or that a list begun `limit` seconds after them lacks.
+
+        But those whose job is listed as one of another user. Anyone's job can have the comment: it settles none.
+        """
+        found = {(job.key, job.user) for job in jobs.values() if job.phase is Phase.SUBMITTED and not job.root}
+        misnamed = self.misnamed(jobs)
+        for key, it in list(self.submitted.items()):
+            if (key, it.user) in found or (key not in misnamed and listed_at >= it.sent + limit):
                 del self.submitted[key]
+
+    def misnamed(self, jobs: Mapping[int, Job]) -> dict[GroupKey, tuple[Job, str]]:
+        """The jobs of open submissions that Slurm shows as those of another user, each with the submission's user."""
+        found: dict[GroupKey, tuple[Job, str]] = {}
+        for key, it in self.submitted.items():
+            job = jobs.get(it.job_id) if it.job_id is not None else None
+            # Slurm may have lost its state, and given the id to another job since.
+            if job is not None and job.key == key and not job.is_of(it.user) and job.phase is not Phase.ENDED:
+                found[key] = job, it.user
+        return found
+
+    def find_root(self, jobs: Mapping[int, Job]) -> set[str]:
+        """The users of open submissions whose job has uid 0, which are in `root` from now on: those that are new."""
+        new = {user for job, user in self.misnamed(jobs).values() if job.root} - self.root
+        self.root |= new
+        return new
+
+    def started_at(self, start: int) -> None:
+        """Take in when slurmctld started. One that has lost its state gives the ids of before to other jobs."""
+        if start != self._start:
+            self._start = start
+            for it in self.submitted.values():
+                it.job_id = None
 
     def may_ask(self, kind: str, job_id: int, now: float) -> bool:
         """Whether a request of that kind about the job is due, which counts as sent then."""

@@ -206,6 +206,7 @@ class Passes:
         except SlurmError as error:
             self._fail(error)
             return
+        self._memory.started_at(start)
         if self._book.started_at(start):
             log.info("slurmctld has started again: all jobs are read again")
             self.wake()
@@ -297,8 +298,11 @@ class Passes:
         places = records.kube_nodes, self._guards.kube_nodes, records.numbered
         jobs = self._jobs = self._book.jobs(self._job_shapes(shaped), *places)
         if self._book.known:
-            memory.settle(jobs.values(), self._listed_at, SUBMIT_SECONDS)
-            if self._refuse_root(jobs):
+            memory.settle(jobs, self._listed_at, SUBMIT_SECONDS)
+            root = memory.find_root(jobs)
+            for user in root:
+                log.error("Slurm user %s of a tenant has uid 0: its pods are refused", user)
+            if root:
                 shaped = self._shaped()
         memory.missing = {name: at for name, at in memory.missing.items() if self._nodes.get(None, name) is None}
         seen = tuple(self._seen(pod, shaped[uid], now) for uid, pod in self._concerned.items())
@@ -310,6 +314,7 @@ class Passes:
             users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
             nodes=records.faults(),
             submitting=memory.open_groups(now),
+            misnamed=memory.misnamed(jobs),
             kinds=self._guards.kinds,
             holders=self._devices.holders(),
             places=len(records.slurm_nodes) or None,
@@ -359,15 +364,6 @@ class Passes:
             found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group.name, rules, claims)
             cached = self._shapes[meta.uid] = version, (group, *found)
         return cached[1]
-
-    def _refuse_root(self, jobs: Mapping[int, Job]) -> bool:
-        """Whether a tenant's user has turned out to have uid 0."""
-        users = {tenant.user for tenant in self._tenants.values()}
-        new = {job.user for job in jobs.values() if job.root} & users - self._memory.root
-        for user in new:
-            log.error("Slurm user %s of a tenant has uid 0: its pods are refused", user)
-        self._memory.root |= new
-        return bool(new)
 
     def _seen(self, pod: Pod, shaped: _Shaped, now: float) -> SeenPod:
         meta, spec, memory = pod.metadata, pod.spec, self._memory

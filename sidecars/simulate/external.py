@@ -4,6 +4,7 @@ The caller runs them. A guard that has run is COMPLETING after its end, until th
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from sidecars.simulate import answers
 from sidecars.simulate.answers import (
@@ -29,6 +30,10 @@ class ExternalJobs(PowerSaving):
 
     users: frozenset[str] | None = None
     """The users whom slurmctld can resolve; None for any."""
+    names: Mapping[str, str] = MappingProxyType({})
+    """The names that slurmrestd finds for the uids of users, where a token has another one: "root" for uid 0, "" for a
+    uid that it can't find.
+    """
 
     def job_run(self, job_id: int, slots: Mapping[str, int], gres: Mapping[str, str] | None = None) -> None:
         """A pending external job starts, with that many tasks on each of these nodes. One that runs gets more nodes.
@@ -98,7 +103,7 @@ class ExternalJobs(PowerSaving):
         components = several if isinstance(several, list) else [content.get("job")]
         if not components or not all(isinstance(it, dict) and (_external(it) or _guard(it)) for it in components):
             return refusal(400, BAD_DATA)
-        if self.users is not None and user not in self.users:
+        if self.users is not None and user not in self.users | self.names.keys():
             return refusal(500, BAD_USER)
         first = 0
         for offset, wanted in enumerate(components):
@@ -119,7 +124,8 @@ class ExternalJobs(PowerSaving):
             return refusal(422, UNKNOWN_NODE)
         minutes = wanted.get("time_limit", {}).get("number")
         tasks, cpus = int(wanted.get("tasks", 1)), int(wanted.get("cpus_per_task", 1))
-        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, user=user, submit_time=int(self.clock()))
+        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, submit_time=int(self.clock()))
+        job.user = self.names.get(user, user)
         job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
         job.external, job.guard = _external(wanted), _guard(wanted)
         job.blocked, job.tasks, job.requeue = bool(wanted.get("hold")), tasks, False

@@ -26,6 +26,9 @@ class Run(Protocol):
     async def scontrol(self, *words: str) -> bool:
         """Run scontrol as an administrator: whether Slurm does it."""
 
+    async def alias(self, name: str, user: str) -> None:
+        """From now on the name is another one of that user, after it in the directory."""
+
 
 Placeholder = Callable[[Target, Run], Awaitable[None]]
 
@@ -294,6 +297,15 @@ async def states(slurm: Target, *job_ids: int) -> list[frozenset[str]]:
     """Of these jobs."""
     found = await slurm.call(protocol.get_job_states())
     return [found[it] for it in job_ids]
+
+
+@scenario
+async def a_job_has_the_name_that_the_directory_finds_for_its_uid(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    for name, user, uid_0 in (("Mail", USER, False), ("toor", "root", True)):
+        await run.alias(name, user)
+        found = await job(slurm, await slurm.call(protocol.submit_external(ONE), user=name))
+        assert (found.user_name, found.user_id == 0) == (user, uid_0)
 
 
 @scenario

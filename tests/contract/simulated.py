@@ -60,6 +60,10 @@ class ModelRun:
                 raise ValueError(words)
         return True
 
+    async def alias(self, name: str, user: str) -> None:
+        """As `Run.alias`."""
+        self._model.names = {**self._model.names, name: user}
+
 
 @contextlib.asynccontextmanager
 async def simulated(version: str) -> AsyncIterator[Target]:

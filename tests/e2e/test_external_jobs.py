@@ -87,3 +87,9 @@ class Scontrol:
     async def scontrol(self, *words: str) -> bool:
         """As `Run.scontrol`."""
         return not (await asyncio.to_thread(self._slurm.scontrol, *words)).returncode
+
+    async def alias(self, name: str, user: str) -> None:
+        """As `Run.alias`."""
+        line = f'getent passwd {user} | sed "s/^{user}:/{name}:/" >>/etc/passwd'
+        for daemon in ("slurmctld", "slurmrestd"):
+            await asyncio.to_thread(self._slurm.inside, daemon, "sh", "-c", line)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sidecars.policy.bridge.records import Cancel, GroupKey, Job, Part, Pod, Report, Why
 from sidecars.policy.bridge.shape import counts_of
+from sidecars.policy.bridge.tenants import root_problems
 
 
 def parts_of(pods: Iterable[Pod]) -> tuple[Part, ...]:
@@ -61,3 +62,17 @@ def refuse(
         yield Cancel(job.job_id, text, rest=job.ids[1:], refused=key)
     for pod in waiting:
         yield Report(pod, Why.REFUSED, f"{text}: it is cancelled, and another one is submitted")
+
+
+def misnamed_words(job: Job, user: str) -> str:
+    """Why a job that the bridge has submitted for this user gets no pods: Slurm shows it as a job of another one.
+
+    slurmrestd looks up the name of a job's uid. It is no proof of a job's user that another name has the same uid.
+    """
+    if job.root:
+        return root_problems([user])[user]
+    shown = f"user {job.user}" if job.user else "no user"
+    remedy = f"an administrator maps namespace {job.comment.namespace} to the user name that Slurm shows"
+    if not job.user:
+        remedy = "an administrator has slurmrestd find the user's name by the uid"
+    return f"Slurm shows {shown} for a job of user {user}: {remedy}"

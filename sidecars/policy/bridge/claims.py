@@ -13,9 +13,8 @@ import msgspec
 
 from sidecars.policy.bridge.claim_manifests import Config, DeviceClass, ResourceClaim
 from sidecars.policy.bridge.claim_manifests import Request as Asked
-from sidecars.policy.bridge.devices import Device, Rules
+from sidecars.policy.bridge.devices import Claim, Device, Granted, Rules, Wish
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Claim, Granted, Wish
 from sidecars.policy.bridge.shape import ShapeError
 
 FINALIZER = "resource.kubernetes.io/delete-protection"

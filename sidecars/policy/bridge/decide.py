@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from sidecars.policy.bridge import by_user, grants
+from sidecars.policy.bridge import adoption, by_user, grants
 from sidecars.policy.bridge.adoption import difference, is_for, parts_of, refuse
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
@@ -72,7 +72,7 @@ def decide(view: View) -> tuple[Action, ...]:
     submitted: defaultdict[GroupKey, list[Job]] = defaultdict(list)
     for job in view.jobs.values():
         if job.phase is Phase.SUBMITTED and _is_theirs(job, view):
-            submitted[_key(job)].append(job)
+            submitted[job.key].append(job)
     blockers = _blockers(view)
     adoptable: set[int] = set()
     for key, pods in groups.items():
@@ -81,13 +81,9 @@ def decide(view: View) -> tuple[Action, ...]:
     return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
 
 
-def _key(job: Job) -> GroupKey:
-    return GroupKey(job.comment.namespace, job.comment.group)
-
-
 def _is_theirs(job: Job, view: View) -> bool:
     """Whether the job's user is the one of the namespace that it names: its comment is then no forgery of others."""
-    return view.users.get(job.comment.namespace) == job.user and not job.root
+    return job.is_of(view.users.get(job.comment.namespace))
 
 
 def job_of(pod: Pod, view: View) -> Job | None:
@@ -158,7 +154,7 @@ def _group(
             # Its user can have it queued again. Until its pods are gone, its former nodes are COMPLETING.
             yield DeletePod(pod, f"Slurm job {job.job_id} was queued again", job.state)
         else:
-            labelled[_key(job)].append((pod, job))
+            labelled[job.key].append((pod, job))
     # Until their object is read, the pods of all of its parts have the same key, and those that wait have no size.
     for part, theirs in labelled.items():
         job = min((job for _, job in theirs), key=lambda it: (it.phase is Phase.SUBMITTED, it.job_id))
@@ -241,6 +237,9 @@ def _without_job(
         for pod in waiting:
             its = next(it for it in job.components if pod.shape is not None and it.digest == pod.shape.digest)
             yield Label(pod, its.job_id)
+    elif key in view.misnamed:
+        for pod in waiting:
+            yield Report(pod, Why.REFUSED, adoption.misnamed_words(*view.misnamed[key]))
     elif key not in view.submitting:
         avoided = {node: None for pod in waiting for node in view.avoided.get(avoid_key(pod), ())}
         yield Submit(key, parts, tuple(avoided), guard, tuple(waiting))
@@ -275,14 +274,14 @@ def _with_job(
             yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, pod.problem or text)
     if job.phase is Phase.SUBMITTED:
         size = sum(it.size for it in job.components)
-        if len(members) >= size and not view.started.get(_key(job)):
+        if len(members) >= size and not view.started.get(job.key):
             yield Start(job)
             stuck = next((it for it in job.rest if it.confirmed and it.phase is Phase.PENDING), None)
             if stuck is not None and stuck.reason not in _NO_REASON:
                 for pod in members:
                     yield Report(pod, Why.WAITING, waiting_words(stuck))
             return
-        earlier = view.started.get(_key(job), ())
+        earlier = view.started.get(job.key, ())
         text = f"job {earlier[0]} of this group, an earlier one, has not ended yet" if earlier else ""
         for pod in members:
             yield Report(pod, Why.INCOMPLETE, text or f"{len(members)} of {size} pods of {pod.group} exist")
@@ -382,8 +381,9 @@ def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
             continue
         if job.job_id in adoptable or job.comment.by_user:
             continue
-        if job.root and view.users.get(job.comment.namespace) == job.user:
-            yield _cancel(job, f"its user {job.user} has uid 0")
+        misnamed, user = view.misnamed.get(job.key, (None, ""))
+        if job is misnamed:
+            yield Cancel(job.job_id, adoption.misnamed_words(job, user), rest=job.ids[1:], refused=job.key)
             continue
         if not _is_theirs(job, view) and not job.confirmed:
             continue

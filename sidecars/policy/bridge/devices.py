@@ -35,6 +35,37 @@ class Device(NamedTuple):
     name: str
 
 
+class Wish(NamedTuple):
+    """One request of a ResourceClaim."""
+
+    request: str
+    gres: str
+    number: int
+
+
+class Granted(NamedTuple):
+    """A device for a request of a ResourceClaim."""
+
+    request: str
+    device: Device
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim of a pod."""
+
+    uid: str
+    name: str
+    wishes: tuple[Wish, ...]
+    granted: tuple[Granted, ...] | None = None
+    """What it shows, or what was sent to it; None: nothing."""
+    shown: bool = False
+    """Whether it shows that."""
+    others: bool = False
+    """Whether it is reserved for something else than the pod."""
+    deleting: bool = False
+
+
 Numbered = tuple[str, Device]
 """The GRES of a device, as `gpu:h100`, and the device."""
 

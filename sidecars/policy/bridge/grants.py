@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sidecars.policy.bridge.alone import fault_of
-from sidecars.policy.bridge.devices import Device
-from sidecars.policy.bridge.records import Action, Claim, Deallocate, Grant, Granted, Job, Pod, View
+from sidecars.policy.bridge.devices import Claim, Device, Granted
+from sidecars.policy.bridge.records import Action, Deallocate, Grant, Job, Pod, View
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.alone import NOTHING, Own
 from sidecars.policy.bridge.asked import Asked
-from sidecars.policy.bridge.devices import Device
+from sidecars.policy.bridge.devices import Claim, Device, Granted
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.reasons.bridge import PodQueued
 
@@ -34,37 +34,6 @@ class GroupKey(NamedTuple):
 
     namespace: str
     group: str
-
-
-class Wish(NamedTuple):
-    """One request of a ResourceClaim."""
-
-    request: str
-    gres: str
-    number: int
-
-
-class Granted(NamedTuple):
-    """A device for a request of a ResourceClaim."""
-
-    request: str
-    device: Device
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A ResourceClaim of a pod."""
-
-    uid: str
-    name: str
-    wishes: tuple[Wish, ...]
-    granted: tuple[Granted, ...] | None = None
-    """What it shows, or what was sent to it; None: nothing."""
-    shown: bool = False
-    """Whether it shows that."""
-    others: bool = False
-    """Whether it is reserved for something else than the pod."""
-    deleting: bool = False
 
 
 def concerns(comment: Comment, key: GroupKey) -> bool:
@@ -179,6 +148,15 @@ class Job:
     """The components that have not ended, of a heterogeneous job of which one has."""
 
     @property
+    def key(self) -> GroupKey:
+        """The group that its comment names."""
+        return GroupKey(self.comment.namespace, self.comment.group)
+
+    def is_of(self, user: str | None) -> bool:
+        """Whether Slurm shows it as a job of this user, who has not uid 0."""
+        return self.user == user and not self.root
+
+    @property
     def components(self) -> "tuple[Job, ...]":
         """Itself alone, or the components of a heterogeneous job."""
         return (self, *self.rest)
@@ -245,6 +223,10 @@ class View:
     """How many of each GRES the nodes with a slurmd have, by Kubernetes node."""
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
+    misnamed: Mapping[GroupKey, tuple[Job, str]] = field(default_factory=dict)
+    """The jobs that the bridge has submitted just now and that Slurm shows as those of another user, each with the user
+    who has submitted it.
+    """
 
     @cached_property
     def labelled(self) -> Mapping[int, list[Pod]]:
@@ -267,15 +249,14 @@ class View:
             # Anyone can write the comment of a job of his own.
             ours = job.confirmed or self.users.get(job.comment.namespace) == job.user
             if job.phase is not Phase.SUBMITTED and not ended and ours and not job.comment.by_user:
-                key = GroupKey(job.comment.namespace, job.comment.group)
-                found[key] = (*found.get(key, ()), job.job_id)
+                found[job.key] = (*found.get(job.key, ()), job.job_id)
         return found
 
     @cached_property
     def by_user(self) -> Mapping[GroupKey, Job]:
         """The first job that has not ended, of those which the user of a namespace has submitted for a group there."""
         return {
-            GroupKey(job.comment.namespace, job.comment.group): job
+            job.key: job
             for job in sorted(self.jobs.values(), key=lambda it: -it.job_id)
             if job.comment.by_user and job.phase is not Phase.ENDED and not job.root
             if self.users.get(job.comment.namespace) == job.user

@@ -56,11 +56,15 @@ class ExternalSlurm:
 
     def scontrol(self, *words: str, user: str = "root") -> subprocess.CompletedProcess[str]:
         """Run scontrol, as an administrator by default."""
-        _, process = self._running["slurmctld"]
-        until(lambda: bool(outside.children(process.pid)), "slurmctld to start", _SECONDS)
+        return self.inside("slurmctld", "scontrol", *words, user=user)
+
+    def inside(self, name: str, *command: str, user: str = "root") -> subprocess.CompletedProcess[str]:
+        """Run a command among the files of a daemon."""
+        _, process = self._running[name]
+        until(lambda: bool(outside.children(process.pid)), f"{name} to start", _SECONDS)
         [child] = outside.children(process.pid)
-        command = ["chroot", f"--userspec={user}", f"/proc/{child}/root", "scontrol", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+        there = ["chroot", f"--userspec={user}", f"/proc/{child}/root", *command]
+        return subprocess.run(there, capture_output=True, text=True, check=False, timeout=_SECONDS)
 
     def log(self, name: str) -> str:
         """What it has logged."""

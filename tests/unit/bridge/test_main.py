@@ -295,11 +295,15 @@ async def test_pods_that_can_have_no_job_show_the_reason(world: World) -> None:
     assert "Refused" in world.reasons()
 
 
-async def test_a_user_with_uid_0_gets_nothing_started(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sidecars.simulate import answers
+async def passes(world: World, count: int) -> None:
+    """Some more."""
+    asked = len(world.slurm.requests("GET", "jobs/state/"))
+    await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) > asked + count)
 
-    honest = answers.job
-    monkeypatch.setattr(answers, "job", lambda it: honest(it) | ({"user_id": 0} if it.user == "toor" else {}))
+
+async def test_a_user_with_uid_0_gets_nothing_started(world: World) -> None:
+    """slurmrestd shows root, whatever the name of the user."""
+    world.slurm.names = {"toor": "root"}
     world.kube.put(PODS, pod("rooted", "p"))
 
     def message() -> str:
@@ -308,8 +312,37 @@ async def test_a_user_with_uid_0_gets_nothing_started(world: World, monkeypatch:
 
     async with world.bridge():
         await world.until("the refusal", lambda: "uid 0" in message())
-        await world.until("the job's end", lambda: not live(world.slurm))
+        await world.until("the job's end", lambda: bool(world.slurm.jobs) and not live(world.slurm))
+        await passes(world, 5)
     assert [job.blocked for job in world.slurm.jobs.values()] == [True]
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"), [("Ada", ("user Ada", "user ada", "maps namespace team")), ("", ("no user", "user ada", "uid"))]
+)
+async def test_a_user_whom_slurm_shows_by_another_name_gets_one_job_which_is_cancelled(
+    world: World, shown: str, words: tuple[str, ...]
+) -> None:
+    world.slurm.names = {"ada": shown}
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        await world.until("the refusal", lambda: world.condition().get("reason") == "Refused")
+        assert all(word in world.condition()["message"] for word in words)
+        await world.until("the job's end", lambda: bool(world.slurm.jobs) and not live(world.slurm))
+        await passes(world, 5)
+        assert len(world.slurm.jobs) == 1
+    assert {"Refused"} <= world.reasons()
+
+
+async def test_a_job_of_a_stranger_with_a_copied_comment_has_no_effect(world: World) -> None:
+    world.kube.put(PODS, pod("team", "p"))
+    async with world.bridge():
+        job = await world.job()
+        content = {"flags": ["EXTERNAL_JOB"], "partition": "slurm-bridge", "comment": job.comment, "hold": True}
+        world.slurm.submit_job({"job": content}, "eve")
+        await passes(world, 5)
+    assert [it.user for it in live(world.slurm)] == ["ada", "eve"]
+    assert [it.blocked for it in live(world.slurm)] == [False, True]
 
 
 async def test_the_records_of_nodes_follow_the_nodes(world: World) -> None:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from sidecars.bridge.memory import AVOID_SECONDS, LOST_AFTER, REPEAT_AFTER, Memory, PerPod
+from sidecars.bridge.memory import AVOID_SECONDS, LOST_AFTER, REPEAT_AFTER, Memory, PerPod, Submission
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import GroupKey, Job, Phase
@@ -10,22 +10,63 @@ from sidecars.policy.bridge.records import GroupKey, Job, Phase
 KEY = GroupKey("team", "u")
 
 
-def job(phase: Phase) -> Job:
-    return Job(7, phase, "ada", Comment("team", "u"))
+def job(phase: Phase = Phase.SUBMITTED, user: str = "ada", *, root: bool = False) -> dict[int, Job]:
+    return {7: Job(7, phase, user, Comment("team", "u"), root=root)}
 
 
 def test_a_submission_is_open_until_its_job_is_listed_or_can_not_come_any_more() -> None:
-    memory = Memory(submitted={KEY: 100.0})
+    memory = Memory(submitted={KEY: Submission("ada", 100.0)})
     assert memory.open_groups(100.0) == {KEY}
-    memory.settle([], 129.0, 30.0)
+    memory.settle({}, 129.0, 30.0)
     assert memory.open_groups(129.0) == {KEY}
-    memory.settle([job(Phase.ENDED)], 129.0, 30.0)
+    memory.settle(job(Phase.ENDED), 129.0, 30.0)
     assert memory.open_groups(129.0) == {KEY}
-    memory.settle([job(Phase.SUBMITTED)], 129.0, 30.0)
+    memory.settle(job(), 129.0, 30.0)
     assert memory.open_groups(129.0) == frozenset()
-    memory.submitted[KEY] = 100.0
-    memory.settle([], 130.0, 30.0)
+    memory.submitted[KEY] = Submission("ada", 100.0)
+    memory.settle({}, 130.0, 30.0)
     assert memory.open_groups(130.0) == frozenset()
+
+
+def test_the_job_of_another_user_with_the_comment_settles_no_submission() -> None:
+    for other in (job(user="eve"), job(user=""), job(root=True)):
+        memory = Memory(submitted={KEY: Submission("ada", 100.0)})
+        memory.settle(other, 129.0, 30.0)
+        assert memory.open_groups(129.0) == {KEY}
+        assert memory.misnamed(other) == {}
+        memory.settle(other, 130.0, 30.0)
+        assert memory.open_groups(130.0) == frozenset()
+
+
+def test_a_submission_stays_open_while_slurm_shows_its_job_as_one_of_another_user() -> None:
+    memory = Memory(submitted={KEY: Submission("Ada", 100.0, 7)})
+    memory.settle(job(), 900.0, 30.0)
+    assert memory.open_groups(900.0) == {KEY}
+    assert memory.misnamed(job()) == {KEY: (job()[7], "Ada")}
+    assert memory.misnamed(job(user="Ada")) == {}
+    assert memory.find_root(job()) == set()
+    memory.settle(job(Phase.ENDED), 901.0, 30.0)
+    assert memory.open_groups(901.0) == frozenset()
+
+
+def test_a_user_has_uid_0_if_the_job_of_its_submission_has() -> None:
+    memory = Memory(submitted={KEY: Submission("toor", 100.0, 7)})
+    assert memory.find_root(job(user="root", root=True)) == {"toor"}
+    assert memory.find_root(job(user="root", root=True)) == set()
+    assert memory.root == {"toor"}
+
+
+def test_another_job_with_the_id_of_a_submission_is_not_its_job() -> None:
+    """slurmctld that has lost its state counts from the start."""
+    memory = Memory(submitted={KEY: Submission("ada", 100.0, 7)})
+    other = {7: Job(7, Phase.SUBMITTED, "eve", Comment("team", "other"))}
+    assert memory.misnamed(other) == {}
+    memory.started_at(1000)
+    memory.submitted[KEY].job_id = 7
+    memory.started_at(1000)
+    assert memory.misnamed(job(user="eve"))
+    memory.started_at(1001)
+    assert memory.misnamed(job(user="eve")) == {}
 
 
 def test_a_refused_submission_is_repeated_later_each_time() -> None:

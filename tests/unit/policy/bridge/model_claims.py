@@ -7,8 +7,8 @@ changed since the version that it has seen. An answer may be lost, with or witho
 import random
 from dataclasses import dataclass, field
 
-from sidecars.policy.bridge.devices import Device
-from sidecars.policy.bridge.records import Claim, Deallocate, Grant, Granted, Wish
+from sidecars.policy.bridge.devices import Claim, Device, Granted, Wish
+from sidecars.policy.bridge.records import Deallocate, Grant
 
 GPUS = 2
 """Of each node."""

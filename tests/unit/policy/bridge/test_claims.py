@@ -8,9 +8,8 @@ import pytest
 from sidecars.policy.bridge import claims
 from sidecars.policy.bridge.claim_manifests import DeviceClass, ResourceClaim
 from sidecars.policy.bridge.claims import FINALIZER, PodClaims, claims_of
-from sidecars.policy.bridge.devices import NO_RULES, Device
+from sidecars.policy.bridge.devices import NO_RULES, Device, Granted, Wish
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Granted, Wish
 from sidecars.policy.bridge.shape import ShapeError
 from tests.support.bridge_devices import DRIVER, PARSED, claim_spec, device_class, with_gpu
 

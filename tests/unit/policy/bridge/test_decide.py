@@ -9,16 +9,14 @@ import pytest
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide as decide_module
 from sidecars.policy.bridge.decide import decide
-from sidecars.policy.bridge.devices import Device
+from sidecars.policy.bridge.devices import Claim, Device, Granted, Wish
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
-    Claim,
     Deallocate,
     DeletePod,
     Grant,
-    Granted,
     GroupKey,
     Job,
     Label,
@@ -31,7 +29,6 @@ from sidecars.policy.bridge.records import (
     Submit,
     View,
     Why,
-    Wish,
 )
 from sidecars.policy.bridge.shape import Shape
 
@@ -336,10 +333,35 @@ def test_a_pod_with_another_gate_waits() -> None:
     assert [type(it) for it in act(dataclasses.replace(POD, blocked=True))] == [Report]
 
 
-def test_a_job_of_uid_0_is_cancelled_and_never_started() -> None:
-    root = dataclasses.replace(JOB, root=True)
-    assert act(POD, jobs=(root,), submitting=frozenset({KEY})) == (Cancel(7, "its user ada has uid 0"),)
-    assert act(jobs=(dataclasses.replace(root, user="eve"),)) == ()
+def test_a_job_of_uid_0_that_the_bridge_has_submitted_is_cancelled_and_never_started() -> None:
+    root = dataclasses.replace(JOB, user="root", root=True)
+    words = "Slurm user ada has uid 0: an administrator maps this namespace to another user"
+    cancel = Cancel(7, words, refused=KEY)
+    assert act(POD, jobs=(root,), misnamed={KEY: (root, "ada")}) == (Report(POD, Why.REFUSED, words), cancel)
+    assert act(jobs=(root,), misnamed={KEY: (root, "ada")}) == (cancel,)
+    assert act(jobs=(root,)) == ()
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        ("Ada", "user Ada for a job of user ada: an administrator maps namespace team to the user name that Slurm"),
+        ("", "no user for a job of user ada: an administrator has slurmrestd find the user's name by the uid"),
+    ],
+)
+def test_a_job_of_the_bridge_that_slurm_shows_as_one_of_another_user_is_cancelled(shown: str, words: str) -> None:
+    job = dataclasses.replace(JOB, user=shown)
+    report, cancel = act(POD, jobs=(job,), misnamed={KEY: (job, "ada")})
+    assert isinstance(report, Report)
+    assert report.why is Why.REFUSED
+    assert words in report.message
+    assert cancel == Cancel(7, report.message, refused=KEY)
+
+
+def test_another_job_with_the_same_comment_is_not_cancelled_for_it() -> None:
+    job, other = dataclasses.replace(JOB, user="Ada"), dataclasses.replace(JOB, user="eve", job_id=8)
+    actions = act(POD, jobs=(job, other), misnamed={KEY: (job, "ada")})
+    assert [it.job for it in actions if isinstance(it, Cancel)] == [7]
 
 
 BIG = dataclasses.replace(SHAPE, cpus=4)

@@ -4,8 +4,8 @@ import dataclasses
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import grants
-from sidecars.policy.bridge.devices import Device
-from sidecars.policy.bridge.records import Claim, Deallocate, Grant, Granted, GroupKey, Job, Phase, Pod, View, Wish
+from sidecars.policy.bridge.devices import Claim, Device, Granted, Wish
+from sidecars.policy.bridge.records import Deallocate, Grant, GroupKey, Job, Phase, Pod, View
 
 GPUS = tuple(Device("d", "k1", f"gpu-{index}") for index in range(4))
 KEY = GroupKey("team", "g")

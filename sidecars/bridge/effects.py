@@ -24,6 +24,7 @@ from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.placeholder import requests_of
 from sidecars.policy.bridge.records import (
     Action,
+    Allow,
     Cancel,
     Deallocate,
     DeletePod,
@@ -37,6 +38,7 @@ from sidecars.policy.bridge.records import (
 )
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.reasons.bridge import BridgeEvent
+from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected, SlurmError
 from sidecars.slurm.external import STATES_ENDED
 
@@ -185,6 +187,8 @@ class Effects:
                     await self._label(action)
                 case Start():
                     await self._start(action)
+                case Allow():
+                    await self._allow(action)
                 case Grant() | Deallocate():
                     await self._claim(action)
                 case Release():
@@ -265,6 +269,17 @@ class Effects:
                 raise
             # The component that no node fits shows Slurm's reason, and is tried again.
             log.debug("start of job %d: %s", job.job_id, error)
+        self._wake()
+
+    async def _allow(self, action: Allow) -> None:
+        job = action.job
+        if not self._memory.may_ask("allow", job.job_id, self._now()):
+            return
+        names = self.guard_nodes if job.guard else self.slurm_nodes
+        self._book.stale(job.job_id)
+        excluded = [names[node] for node in action.excluded if node in names]
+        await self._slurm.call(protocol.allow_nodes(job.job_id, excluded))
+        log.info("job %d may run on nodes again that it was to avoid", job.job_id)
         self._wake()
 
     async def _claim(self, action: Grant | Deallocate) -> None:

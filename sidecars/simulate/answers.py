@@ -14,6 +14,7 @@ BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 201
 UNKNOWN_JOB, JOB_ENDED, BAD_RESERVATION, BAD_TIME, NO_SLURMDBD, DENIED = 2017, 2021, 2053, 2054, 7000, 2002
 BAD_PARENT, BAD_QOS, BAD_CLUSTER, BAD_FLAG, BAD_DATA, BAD_QUERY, STARTED = 2046, 2066, 7104, 9207, 9216, 9000, 2104
 JOBS_ACTIVE, DEFAULT_ACCOUNT, BAD_DEFAULT_QOS, BAD_PARTITION, BAD_USER = 7001, 7009, 7011, 2000, 6010
+NOT_PENDING = 2073
 TEXT = {
     BUSY: "Requested nodes are busy",
     UNKNOWN_NODE: "Invalid node name specified",
@@ -214,6 +215,7 @@ def _external(job: SimJob) -> Json:
         "memory_per_cpu": _UNSET if job.tasks == 1 else number(-(-job.memory // job.cpus)),
         "memory_per_node": number(job.memory) if job.tasks == 1 else _UNSET,
         "tres_per_node" if job.tasks == 1 else "tres_per_task": job.tres,
+        "excluded_nodes": compress(job.excluded),
         "het_job_id": number(job.het_id),
         "het_job_offset": number(job.het_offset),
         "job_resources": {"nodes": {"allocation": nodes, "whole": job.exclusive, "select_type": ["ONE_ROW"]}}

@@ -14,6 +14,7 @@ from sidecars.simulate.answers import (
     BAD_USER,
     DENIED,
     JOB_ENDED,
+    NOT_PENDING,
     UNKNOWN_JOB,
     UNKNOWN_NODE,
     listing,
@@ -133,6 +134,7 @@ class ExternalJobs(PowerSaving):
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
         job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
         job.tres = wanted.get("tres_per_node", "") or wanted.get("tres_per_task", "")
+        job.excluded = list(wanted.get("excluded_nodes", ()))
         self._add_job(job)
         return job
 
@@ -149,7 +151,9 @@ class ExternalJobs(PowerSaving):
         return ok({"jobs": [{"job_id": _listed_id(it), "state": sorted(it.states)} for it in self.jobs.values()]})
 
     def update_job(self, name: str, content: Json, *, trusted: bool) -> Reply:
-        """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job."""
+        """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job, or other
+        nodes to exclude.
+        """
         job = self.jobs.get(int(name)) if name.isdigit() else None
         if not name.isdigit():
             return refusal(422, BAD_QUERY)
@@ -159,6 +163,11 @@ class ExternalJobs(PowerSaving):
             return refusal(422, DENIED)
         job.admin_comment = content.get("admin_comment", job.admin_comment)
         job.blocked = content.get("hold", job.blocked)
+        # An empty list changes nothing.
+        if content.get("excluded_nodes", []) != []:
+            if "PENDING" not in job.states:
+                return refusal(422, NOT_PENDING)
+            job.excluded = [it for it in content["excluded_nodes"].split(",") if it]
         self._touch_job(job)
         return ok({"results": None})
 

@@ -143,6 +143,8 @@ class SimJob:
     """What an external job requests of each GRES for each task."""
     comment: str = ""
     admin_comment: str = ""
+    excluded: list[str] = field(default_factory=list)
+    """The nodes that an external job or a guard is not to get."""
 
     @property
     def on_nodes(self) -> bool:

@@ -84,6 +84,8 @@ class ExternalJob:
     """Whether it may have the same cores as other jobs: by its own request, or always in its partition."""
     whole: bool = False
     """Whether it has whole nodes. Slurm reports the same of one that shares them with jobs of its user."""
+    excluded_nodes: tuple[str, ...] = ()
+    """The Slurm nodes that it is not to get."""
     array: bool = False
     """Whether it is a task of a job array, or those of its tasks that wait together."""
 

@@ -309,6 +309,29 @@ async def a_job_has_the_name_that_the_directory_finds_for_its_uid(slurm: Target,
 
 
 @scenario
+async def a_job_that_waits_can_have_the_nodes_again_that_it_was_to_avoid(slurm: Target, run: Run) -> None:
+    await fresh(slurm)
+    await exists(slurm, slurm.nodes[1])
+    request = dataclasses.replace(ONE, excluded_nodes=slurm.nodes)
+    job_id = await slurm.call(protocol.submit_external(request), user=USER)
+    assert (await job(slurm, job_id)).excluded_nodes == slurm.nodes
+    await slurm.call(protocol.allow_nodes(job_id, slurm.nodes[1:]))
+    found = await job(slurm, job_id)
+    assert (found.excluded_nodes, found.blocked) == (slurm.nodes[1:], True)
+    await slurm.call(protocol.allow_nodes(job_id, slurm.nodes))
+    await slurm.call(protocol.start_external(job_id, "ours"))
+    await slurm.call(protocol.allow_nodes(job_id, ()))
+    assert (await job(slurm, job_id)).excluded_nodes == ()
+    await run(job_id, 1)
+
+    async def look() -> bool:
+        return await states(slurm, job_id) == [{"RUNNING"}]
+
+    await slurm.until("the job to run", look)
+    assert 2073 in await slurm.refused(Rejected, protocol.allow_nodes(job_id, slurm.nodes[:1]))
+
+
+@scenario
 async def the_components_of_a_heterogeneous_job_are_jobs_with_consecutive_ids(slurm: Target, run: Run) -> None:
     await fresh(slurm)
     leader, workers = await submitted(slurm)

@@ -8,7 +8,7 @@ for a job that could never run them.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from sidecars.policy.bridge.records import Cancel, GroupKey, Job, Part, Pod, Report, Why
+from sidecars.policy.bridge.records import Allow, Cancel, GroupKey, Job, Part, Pod, Report, View, Why, avoid_key
 from sidecars.policy.bridge.shape import counts_of
 from sidecars.policy.bridge.tenants import root_problems
 
@@ -76,3 +76,12 @@ def misnamed_words(job: Job, user: str) -> str:
     if not job.user:
         remedy = "an administrator has slurmrestd find the user's name by the uid"
     return f"Slurm shows {shown} for a job of user {user}: {remedy}"
+
+
+def allow(job: Job, members: Iterable[Pod], view: View) -> Iterator[Allow]:
+    """Let the job that waits have all nodes but those that its pods avoid now."""
+    avoided = {node for pod in members for node in view.avoided.get(avoid_key(pod), ())}
+    for it in job.components:
+        left = tuple(node for node in it.excluded if node in avoided)
+        if left != it.excluded:
+            yield Allow(it, left)

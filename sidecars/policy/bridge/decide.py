@@ -293,6 +293,8 @@ def _with_job(
     if job.phase is Phase.RUNNING:
         yield from _running(job, members, used, view, blockers)
         return
+    if job.phase is Phase.PENDING and not job.comment.by_user:
+        yield from adoption.allow(job, members, view)
     for pod in members:
         if pod.gated:
             yield Report(pod, Why.WAITING, waiting_words(job))

@@ -143,6 +143,7 @@ def job_of(
         cpus=tuple((names.get(it.node, f"of Slurm node {it.node}"), it.cpus) for it in record.allocations),
         own=own_of(record, names),
         asked=asked_of(record),
+        excluded=tuple(names.get(name, f"of Slurm node {name}") for name in record.excluded_nodes),
     )
 
 

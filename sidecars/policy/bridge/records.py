@@ -146,6 +146,8 @@ class Job:
     asked: Asked | None = None
     remaining: tuple[int, ...] = ()
     """The components that have not ended, of a heterogeneous job of which one has."""
+    excluded: tuple[str, ...] = ()
+    """The Kubernetes nodes that Slurm doesn't give to it."""
 
     @property
     def key(self) -> GroupKey:
@@ -312,6 +314,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Allow:
+    """Let the job, or component, that waits have all nodes but these."""
+
+    job: Job
+    excluded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Bind the pod to the node: gate off, affinity, toleration, deadline."""
 
@@ -372,7 +382,7 @@ class DeletePod:
     """Of its job: Slurm's word."""
 
 
-Action = Submit | Label | Start | Grant | Deallocate | Release | Report | Cancel | DeletePod
+Action = Submit | Label | Start | Allow | Grant | Deallocate | Release | Report | Cancel | DeletePod
 
 
 def avoid_key(pod: Pod) -> str:

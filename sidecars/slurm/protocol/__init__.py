@@ -21,6 +21,7 @@ How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/res
 from sidecars.slurm.protocol.checks import get_check_job, get_waiting_ids, get_waiting_job, submit_check
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.external import (
+    allow_nodes,
     cancel_job,
     get_external_job,
     get_job_states,
@@ -80,6 +81,7 @@ __all__ = [
     "Fields",
     "Request",
     "Streamed",
+    "allow_nodes",
     "cancel_job",
     "count_allocations",
     "create_nodes",

@@ -28,10 +28,11 @@ Observed with Slurm 26.05:
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalJob, ExternalRequest, Gres
+from sidecars.slurm.hostlists import HostlistError, expand
 from sidecars.slurm.protocol.fields import Fields, WrongField
 from sidecars.slurm.protocol.request import Request, nothing
 
@@ -85,6 +86,15 @@ def cancel_job(job_id: int) -> Request[None]:
     return Request("DELETE", f"job/{job_id}", read=nothing)
 
 
+def allow_nodes(job_id: int, excluded: Sequence[str]) -> Request[None]:
+    """Let a job that waits have all nodes but these; of a heterogeneous job this component alone.
+
+    A held job with the reason BadConstraints is none afterwards. Rejected with 2073 when the job has begun.
+    """
+    # Slurm ignores an empty list.
+    return Request("POST", f"job/{job_id}", body={"excluded_nodes": ",".join(excluded)}, read=nothing)
+
+
 def _states(answer: Fields) -> Mapping[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
     for job in answer.items("jobs"):
@@ -127,8 +137,16 @@ def _job(job: Fields) -> ExternalJob:
         gres_per_task=job.text("tres_per_node") if job.number("tasks") <= 1 else job.text("tres_per_task"),
         shared="AVAILABLE" in nodes.words("select_type"),
         whole=nodes.flag("whole", optional=True),
+        excluded_nodes=_names(job.text("excluded_nodes")),
         array=job.number("array_job_id") != 0,
     )
+
+
+def _names(hostlist: str) -> tuple[str, ...]:
+    try:
+        return tuple(expand(hostlist))
+    except HostlistError:
+        return (hostlist,)
 
 
 def _memory_per_task(job: Fields) -> int:

@@ -8,11 +8,13 @@ import pytest
 
 from sidecars.bridge import main
 from sidecars.bridge.effects import BY_JOB
+from sidecars.bridge.memory import AVOID_SECONDS, Memory
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import RESOURCES
 from sidecars.bridge.passes import Passes
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS
+from sidecars.policy.bridge import decide
 from sidecars.policy.bridge.groups import SourceKind
 from sidecars.simulate.records import Fault
 from sidecars.slurm.states import is_drain
@@ -332,6 +334,31 @@ async def test_a_user_whom_slurm_shows_by_another_name_gets_one_job_which_is_can
         await passes(world, 5)
         assert len(world.slurm.jobs) == 1
     assert {"Refused"} <= world.reasons()
+
+
+async def test_the_next_job_avoids_a_node_only_for_a_while(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = 0.0
+    avoided = Memory.avoided
+    monkeypatch.setattr(Memory, "avoided", lambda memory, now: avoided(memory, now + later))
+    monkeypatch.setattr(decide, "BIND_SECONDS", 0.2)
+    world.kube.put(NODES, node("k2"))
+    world.kube.put(PODS, pod("team", "p", group=("g", 1)))
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        world.slurm.job_run((await world.job()).job_id, {"k1": 1})
+        await world.until("the release", world.released)
+        item = world.pod()
+        unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no volume"}
+        world.kube.put(PODS, {**item, "status": {**item["status"], "conditions": [unbound]}})
+        await world.until("the job's end", lambda: not live(world.slurm))
+        world.kube.remove(PODS, "team", "p")
+        world.kube.put(PODS, pod("team", "p", group=("g", 1)))
+        following = await world.job()
+        await passes(world, 5)
+        assert following.excluded == ["k1"]
+        later = AVOID_SECONDS
+        await world.until("the node to be allowed again", lambda: following.excluded == [])
+    assert following.states == {"PENDING"}
 
 
 async def test_a_job_of_a_stranger_with_a_copied_comment_has_no_effect(world: World) -> None:

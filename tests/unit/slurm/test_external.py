@@ -73,6 +73,20 @@ def test_the_record_of_a_task_is_found_among_those_of_all_of_its_array() -> None
     assert not answer(protocol.get_external_job(its["job_id"]), "v0.0.45-external_held").array
 
 
+@pytest.mark.parametrize(("text", "want"), [("", ()), ("k[1-2],x", ("k1", "k2", "x")), ("k[", ("k[",))])
+def test_the_nodes_that_a_job_excludes_are_read(text: str, want: tuple[str, ...]) -> None:
+    recording = json.loads((FIXTURES / "v0.0.45-external_held.json").read_text())
+    [its] = recording["body"]["jobs"]
+    its["excluded_nodes"] = text
+    found = decode(protocol.get_external_job(its["job_id"]), 200, json.dumps(recording["body"]).encode())
+    assert found.excluded_nodes == want
+
+
+def test_an_empty_text_excludes_no_node() -> None:
+    assert protocol.allow_nodes(7, ["k1", "x"]).body == {"excluded_nodes": "k1,x"}
+    assert protocol.allow_nodes(7, []).body == {"excluded_nodes": ""}
+
+
 def test_components_of_a_heterogeneous_job_are_in_the_list_by_their_own_ids() -> None:
     jobs = b'{"jobs": [{"job_id": "7+0", "state": ["RUNNING"]}, {"job_id": "8+1", "state": ["PENDING"]}]}'
     assert decode(protocol.get_job_states(), 200, jobs) == {7: {"RUNNING"}, 8: {"PENDING"}}

@@ -13,6 +13,7 @@ from sidecars.policy.bridge.devices import Claim, Device, Granted, Wish
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import (
     Action,
+    Allow,
     Cancel,
     Deallocate,
     DeletePod,
@@ -362,6 +363,17 @@ def test_another_job_with_the_same_comment_is_not_cancelled_for_it() -> None:
     job, other = dataclasses.replace(JOB, user="Ada"), dataclasses.replace(JOB, user="eve", job_id=8)
     actions = act(POD, jobs=(job, other), misnamed={KEY: (job, "ada")})
     assert [it.job for it in actions if isinstance(it, Cancel)] == [7]
+
+
+def test_a_job_that_waits_may_have_all_nodes_but_those_that_its_pods_avoid_now() -> None:
+    job = dataclasses.replace(RUNNING, phase=Phase.PENDING, slots=(), excluded=("a", "b"))
+    pod = dataclasses.replace(LABELLED, owner="rs")
+    assert [it for it in act(pod, jobs=(job,)) if isinstance(it, Allow)] == [Allow(job)]
+    [some] = [it for it in act(pod, jobs=(job,), avoided={"rs": ("b",)}) if isinstance(it, Allow)]
+    assert some == Allow(job, ("b",))
+    assert not any(isinstance(it, Allow) for it in act(pod, jobs=(job,), avoided={"rs": ("a", "b")}))
+    running = dataclasses.replace(RUNNING, excluded=("b",))
+    assert act(dataclasses.replace(pod, gated=False, bound=True, node="a"), jobs=(running,)) == ()
 
 
 BIG = dataclasses.replace(SHAPE, cpus=4)

@@ -11,13 +11,14 @@ Two files run at a time, and any two may be those.
     BRIDGE_SOAK,
     BRIDGE_DEVICES,
     BRIDGE_GUARD,
+    BRIDGE_PLACES,
     CHECK_JOBS,
     FIRST_MINUTES,
     TOPOLOGY,
     RESERVATIONS,
     SSH,
     JAIL,
-) = range(7830, 7960, 10)
+) = range(7830, 7970, 10)
 
-SIMULATED = 7960
+SIMULATED = 7970
 """And the following ones: two for each number of `simulated_nodes.running`."""

@@ -1,7 +1,10 @@
 """Devices of the bridge with a real slurmctld and kube-scheduler. No kubelet runs: the test ends the pods."""
 
 import asyncio
+import contextlib
 import dataclasses
+import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,19 +13,24 @@ import pytest_asyncio
 
 from sidecars.bridge.devices import CLAIMS, CLASSES, SLICES
 from sidecars.contract import bridge
-from sidecars.kube import PODS
+from sidecars.kube import NODES, PODS, AlreadyExists, Manifest
 from sidecars.policy.bridge import nodes as policy
-from sidecars.policy.bridge.devices import by_index
+from sidecars.policy.bridge.devices import by_index, parse
 from sidecars.slurm import protocol
+from sidecars.slurm.external import STATES_ENDED
 from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
 from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
+from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
 from tests.support.bridge_devices import (
+    DRIVER,
     PARSED,
+    RULES,
     TEMPLATES,
     claim_spec,
+    claiming,
     device,
     device_class,
     resource_slice,
@@ -38,15 +46,18 @@ PORT = ports.BRIDGE_DEVICES
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """slurmctld with the lines of docs/bridge.md."""
-    with daemons(tmp_path_factory.mktemp("slurm"), PORT, slurm_conf("bf_interval=1") + "GresTypes=gpu\n") as target:
+    with daemons(
+        tmp_path_factory.mktemp("slurm"), PORT, slurm_conf("bf_interval=1") + "GresTypes=gpu,gpushare\n"
+    ) as target:
         asyncio.run(answers(target))
         yield target
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Kubernetes with the chart."""
+    """Kubernetes with the chart, and the controllers of ResourceClaims."""
     with control_plane(tmp_path_factory.mktemp("kubernetes")) as found:
+        found.controller_manager.start()
         yield found
 
 
@@ -62,6 +73,9 @@ async def world(slurm: Target, plane: ControlPlane, tmp_path: Path) -> AsyncIter
     key.write_bytes(slurm.key)
     async with a_world(plane, slurm.url, key, simulated(), user="mail") as found:
         yield found
+        for job_id, states in (await slurm.call(protocol.get_job_states())).items():
+            if not states & STATES_ENDED:
+                await slurm.call(protocol.cancel_job(job_id))
 
 
 PODS_WITH_GPUS = tuple(f"gpu{index}" for index in range(5))
@@ -89,17 +103,20 @@ async def by_slurm(slurm: Target, world: World, name: str) -> tuple[str, str]:
     return allocation.node, found.name
 
 
-async def test_kubernetes_gives_each_pod_the_gpu_that_slurm_has_given_to_its_job(
-    slurm: Target, world: World, plane: ControlPlane
-) -> None:
-    plane.controller_manager.start()
+async def test_kubernetes_gives_each_pod_the_gpu_that_slurm_has_given_to_its_job(slurm: Target, world: World) -> None:
     world.settings = dataclasses.replace(world.settings, devices=PARSED)
-    await world.admin.create(CLASSES, device_class())
+    await create_class(world, device_class())
     await world.admin.create(TEMPLATES, template(world.namespace, "gpu", claim_spec()))
     for node in world.nodes:
         await world.admin.create(SLICES, resource_slice(node, device("gpu-0"), device("gpu-1")))
     async with world.bridge():
         await share_gpus(slurm, world)
+
+
+async def create_class(world: World, item: Manifest) -> None:
+    """Unless it exists."""
+    with contextlib.suppress(AlreadyExists):
+        await world.admin.create(CLASSES, item)
 
 
 async def share_gpus(slurm: Target, world: World) -> None:
@@ -139,3 +156,55 @@ async def share_gpus(slurm: Target, world: World) -> None:
 
     await until("the pod that waited to be bound", followed, 60)
     assert await given(world, waiting) == has[ended] == await by_slurm(slurm, world, waiting)
+
+
+SHARES = "nvidia.com/gpu.shared"
+MIG = "mig.example.com"
+KINDS = {"whole": 1, "mig": 2, "shared": 2}
+"""How many of three pods of each kind fit on the node."""
+
+
+async def test_whole_gpus_mig_devices_and_shares_of_gpus_are_given_to_no_more_pods_than_the_node_has_of_each(
+    slurm: Target, world: World
+) -> None:
+    rules = [*RULES[:2], {"gres": "gpushare", "extendedResource": SHARES}]
+    world.settings = dataclasses.replace(world.settings, devices=parse(json.dumps(rules)))
+    place, unused = world.nodes
+    await world.admin.merge_patch(NODES, None, unused, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}})
+    shares = {"allocatable": {SHARES: "4"}, "capacity": {SHARES: "4"}}
+    await world.admin.merge_patch(NODES, None, place, {"status": shares}, subresource="status")
+    parts = [device(f"mig-{index}", profile="1g.5gb") for index in range(2)]
+    await world.admin.create(SLICES, resource_slice(place, device("gpu-0"), *parts))
+    for name, kind, wanted in (("whole", "gpu", DRIVER), ("mig", "mig", MIG)):
+        await create_class(world, device_class(wanted, kind))
+        await world.admin.create(TEMPLATES, template(world.namespace, name, claim_spec(name=wanted)))
+    async with world.bridge():
+        for kind in KINDS:
+            for index in range(3):
+                item = pod(world.namespace, f"{kind}-{index}")
+                if kind == "shared":
+                    item["spec"]["containers"][0]["resources"]["limits"] = {SHARES: "2"}
+                else:
+                    item = claiming(item, kind)
+                await world.admin.create(PODS, item)
+
+        async def bound() -> Counter[str]:
+            return Counter(name[:-2] for name in await names(world))
+
+        async def waiting() -> int:
+            reasons = [await world.condition(it["metadata"]["name"]) for it in await world.pods()]
+            return sum("Slurm job" in it.get("message", "") and it["status"] == "True" for it in reasons)
+
+        async def all_tried() -> bool:
+            return await bound() == KINDS and await waiting() == 4
+
+        await until("as many pods as fit to be bound, and the others to wait for Slurm", all_tried, 90)
+        claims = {name: await given(world, name) for name in await names(world) if not name.startswith("shared")}
+        for name, (pool, found) in claims.items():
+            assert (pool, found) == await by_slurm(slurm, world, name)
+        assert sorted(claims.values()) == [(place, "gpu-0"), (place, "mig-0"), (place, "mig-1")]
+
+
+async def names(world: World) -> list[str]:
+    """The pods that are bound."""
+    return [it["metadata"]["name"] for it in await world.pods() if it["spec"].get("nodeName")]

@@ -35,8 +35,10 @@ ReturnToService=1
 SchedulerParameters=extra_constraints,sched_interval=2,bf_interval=1
 SlurmdTimeout=10
 Epilog=/etc/slurm/epilog.sh
+GresTypes=gpu
 PartitionName=pods Nodes=ALL State=UP
 """
+GPUS = "nvidia.com/gpu"
 
 
 @pytest.fixture
@@ -80,9 +82,11 @@ class Worker:
             "cgroup.conf": b"CgroupPlugin=disabled\n",
             "epilog.sh": script.replace("/etc/podinfo/annotations", "/etc/slurm/annotations").encode(),
             "annotations": b"",
+            # Any devices do.
+            "gres.conf": b"Name=gpu File=/dev/zero\nName=gpu File=/dev/full\n",
         }
         facts = extra.encode(extra.PodFacts((await self.pod())["metadata"]["uid"], self.name, "slurm"))
-        size = "CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000"
+        size = "CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:2"
         start = "chmod 755 /etc/slurm /etc/slurm/epilog.sh; exec /usr/sbin/slurmd -D -Z -b"
         items = f"NodeAddr={ADDRESS} Port={self.port} {size}"
         command = ["sh", "-c", f"{start} -N {self.name} --conf '{items}' --extra '{facts}'"]
@@ -123,17 +127,22 @@ async def cluster(slurm: Target, tmp_path: Path) -> AsyncIterator[tuple[World, l
             yield world, workers
 
 
-def bounded(world: World, name: str, cpu: str, group: tuple[str, int] | None = None) -> dict[str, Any]:
+def bounded(
+    world: World, name: str, cpu: str, group: tuple[str, int] | None = None, requests: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """A pod that waits, and can't use more than it requests."""
     found = pod(world.namespace, name, cpu=cpu, group=group)
     [container] = found["spec"]["containers"]
+    container["resources"]["requests"] |= requests or {}
     container["resources"]["limits"] = dict(container["resources"]["requests"])
     return found
 
 
-async def native(slurm: Target, cpus: int) -> int:
+async def native(slurm: Target, cpus: int, memory: int = 100, gres: str = "") -> int:
     """A job of a user that has started, or waits; its id."""
-    request = ExternalRequest("native", "all", "", cpus_per_task=cpus, memory_per_task=100, minutes=5)
+    request = ExternalRequest(
+        "native", "all", "", cpus_per_task=cpus, memory_per_task=memory, gres_per_task=gres, minutes=5
+    )
     body = dict(protocol.submit_external(request).body or {})
     job = {key: value for key, value in body["job"].items() if key not in ("flags", "hold")}
     job |= {"script": "#!/bin/sh\nexec sleep 600\n", "current_working_directory": "/", "standard_output": "/dev/null"}
@@ -232,6 +241,60 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
         async with world.bridge():
             await slurm.until_node(held, "without the job", lambda it: "COMPLETING" not in it)
             await until_job(slurm, last, held)
+
+
+async def test_what_slurm_has_of_memory_and_gpus_is_at_no_time_both_a_pods_and_another_jobs(
+    slurm: Target, tmp_path: Path
+) -> None:
+    async with cluster(slurm, tmp_path) as (world, [first, _]), first.slurmd(), world.bridge():
+        gpus = {"status": {"allocatable": {GPUS: "2"}, "capacity": {GPUS: "2"}}}
+        await world.admin.merge_patch(NODES, None, first.kube_node, gpus, subresource="status")
+        await registered(slurm, "w0")
+        with_gpus = bounded(world, "gpus", "1", requests={GPUS: "2"})
+        # Of the GPUs of a node, a pod on a worker has all or none.
+        with_gpus["metadata"]["annotations"] = {f"{bridge.WISHES}exclusive": "true"}
+        for item, memory, gres in (
+            (bounded(world, "memory", "1", requests={"memory": "1000Mi"}), 3500, ""),
+            (with_gpus, 100, "gres/gpu:1"),
+        ):
+            await take_turns(slurm, world, item, memory, gres)
+
+
+async def take_turns(slurm: Target, world: World, item: dict[str, Any], memory: int, gres: str) -> None:
+    """The pod waits for a job with so much, and another one waits for the pod."""
+    name = item["metadata"]["name"]
+    before = await native(slurm, 1, memory, gres)
+    await until_job(slurm, before, "w0")
+    await world.admin.create(PODS, item)
+
+    async def waits() -> bool:
+        return "Resources" in (await world.condition(name)).get("message", "")
+
+    await until(f"pod {name} to wait for the resources of the job", waits, 60)
+    await slurm.call(protocol.cancel_job(before))
+
+    async def bound() -> str:
+        return await world.place(name)
+
+    await until(f"pod {name} to be bound", bound, 60)
+    after = await native(slurm, 1, memory, gres)
+
+    async def pending() -> bool:
+        return (await slurm.call(protocol.get_external_job(after))).reason == "Resources"
+
+    await until("the next job to wait for the resources of the pod", pending, 60)
+    await slurm.call(protocol.cancel_job(await job_of(world, name)))
+    await slurm.until_node("w0", "COMPLETING", lambda it: "COMPLETING" in it)
+    before_last = await cycles(slurm)
+
+    async def scheduled() -> bool:
+        return await cycles(slurm) > before_last + 2
+
+    await until("Slurm to look at its queue", scheduled, 60)
+    assert "PENDING" in await states(slurm, after)
+    await world.admin.delete(PODS, world.namespace, name, grace_period_seconds=0)
+    await until_job(slurm, after, "w0")
+    await slurm.call(protocol.cancel_job(after))
 
 
 async def until_job(slurm: Target, job_id: int, node: str) -> None:

@@ -90,7 +90,7 @@ class Wanted:
 
     @property
     def gres(self) -> str:
-        """As Slurm reports it."""
+        """As Slurm reports it, but perhaps in another order."""
         return ",".join(f"{gres}:{count}" for gres, count in self._counts.items())
 
 
@@ -247,8 +247,9 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[Node
 
 
 def _differs(it: Wanted, record: Node) -> bool:
-    now = (record.cpus, record.real_memory, record.gres, record.address, frozenset(record.features))
-    return now != (it.cpus, it.memory, it.gres, it.address, frozenset(it.features))
+    # Slurm reports the GRES in the order of its GresTypes.
+    now = (record.cpus, record.real_memory, set(record.gres.split(",")), record.address, frozenset(record.features))
+    return now != (it.cpus, it.memory, set(it.gres.split(",")), it.address, frozenset(it.features))
 
 
 def is_ours(record: Node) -> bool:

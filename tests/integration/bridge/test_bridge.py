@@ -1,7 +1,9 @@
 """The bridge with the rights, the admission policies and the tenants of its chart, and a simulated Slurm."""
 
 import asyncio
+import contextlib
 import sys
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -104,24 +106,70 @@ async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(
     assert len(world.slurm.jobs) == 1
 
 
-async def test_the_program_leads_by_its_lease_schedules_and_ends_on_sigterm(world: World, plane: ControlPlane) -> None:
+@contextlib.asynccontextmanager
+async def program(world: World, plane: ControlPlane) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The bridge as a process, with the arguments of the chart. It is killed at the end if it still runs."""
     deployment = await world.admin.get(DEPLOYMENTS, "slurm", "slurm-bridge")
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = [f"--slurmrestd-url={world.settings.slurmrestd_url}", f"--jwt-key={world.settings.key_file}"]
     flags += [f"--kubeconfig={plane.client('bridge', *BRIDGE)}", "--health-port=0"]
-    program = await asyncio.create_subprocess_exec(
+    found = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sidecars", *container["args"], *flags), stderr=asyncio.subprocess.PIPE
     )
     try:
+        yield found
+    finally:
+        if found.returncode is None:
+            found.kill()
+            await found.communicate()
+            # The next one leads at once.
+            await world.admin.delete(LEASES, "slurm", "slurm-bridge")
+
+
+async def until_asked(world: World, method: str, path: str) -> None:
+    """Slurm has got such a request."""
+
+    async def look() -> bool:
+        return bool(world.slurm.requests(method, path))
+
+    await world.until(f"the request {method} {path}", look)
+
+
+async def test_a_bridge_that_is_killed_between_the_starts_of_two_components_starts_the_first_one_after_its_restart(
+    world: World, plane: ControlPlane
+) -> None:
+    world.slurm.fail(Fault.HANG, method="POST", path="job/1")
+    async with program(world, plane):
+        await world.records()
+        await world.create("leader", cpu="1", group=("g", 2))
+        await world.create("worker", cpu="3", group=("g", 2))
+        await until_asked(world, "POST", "job/1")
+    assert {job.job_id: job.blocked for job in live(world.slurm)} == {1: True, 2: False}
+    world.slurm.heal()
+    async with world.bridge():
+
+        async def started() -> bool:
+            return not any(job.blocked for job in live(world.slurm))
+
+        await world.until("both components to be started", started)
+        for job_id, node in zip((1, 2), world.nodes, strict=True):
+            world.slurm.job_run(job_id, {node: 1})
+
+        async def bound() -> bool:
+            return {await world.place("leader"), await world.place("worker")} == set(world.nodes)
+
+        await world.until("both pods to be bound", bound)
+    assert set(world.slurm.jobs) == {1, 2}
+
+
+async def test_the_program_leads_by_its_lease_schedules_and_ends_on_sigterm(world: World, plane: ControlPlane) -> None:
+    async with program(world, plane) as process:
         await world.create()
         await world.job()
         lease = await world.admin.get(LEASES, "slurm", "slurm-bridge")
         assert lease["spec"]["holderIdentity"]
-        program.terminate()
-        _, log = await program.communicate()
-    finally:
-        if program.returncode is None:
-            program.kill()
-    assert program.returncode == 0, log.decode()
+        process.terminate()
+        _, log = await process.communicate()
+    assert process.returncode == 0, log.decode()
     lease = await world.admin.get(LEASES, "slurm", "slurm-bridge")
     assert not lease["spec"]["holderIdentity"]

@@ -11,6 +11,7 @@ Two files run at a time, and any two may be those.
     BRIDGE_SOAK,
     BRIDGE_DEVICES,
     BRIDGE_GUARD,
+    BRIDGE_PLACES,
     CHECK_JOBS,
     FIRST_MINUTES,
     TOPOLOGY,
@@ -20,7 +21,7 @@ Two files run at a time, and any two may be those.
     CHECK_PAIRS,
     PYXIS,
     CHECK_EQUIPPED,
-) = range(7830, 7990, 10)
+) = range(7830, 8000, 10)
 
-SIMULATED = 7990
+SIMULATED = 8000
 """And the following ones: two for each number of `simulated_nodes.running`."""

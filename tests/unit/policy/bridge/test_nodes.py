@@ -88,6 +88,13 @@ def test_devices_by_index_have_files_that_number_all_of_the_gres() -> None:
     assert found.endswith(f"GresConf={'+'.join(lines)}")
 
 
+@pytest.mark.parametrize("reported", ["gpu:h100:3,gpushare:4", "gpushare:4,gpu:h100:3"])
+def test_a_record_stays_in_whatever_order_slurm_reports_its_gres(reported: str) -> None:
+    """The order is that of GresTypes in slurm.conf."""
+    wanted = dataclasses.replace(WITH_GPUS, counted=(("gpushare", 4),))
+    assert act(wanted, dataclasses.replace(with_gpus(*GPUS), gres=reported)) == ()
+
+
 def test_the_devices_of_a_record_are_in_its_extra_in_the_order_of_their_indices() -> None:
     extra = WITH_GPUS.record_extra(KEYS, GPUS)
     assert numbered_of(extra) == GPUS

@@ -1,0 +1,365 @@
+"""When and where a pod of the bridge may run: real slurmctld, kube-apiserver, kube-scheduler and ReplicaSet controller.
+
+No kubelet runs: the tests end the pods.
+"""
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from sidecars.contract import bridge
+from sidecars.kube import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, Client, Manifest, Resource
+from sidecars.policy.bridge import shape
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import Rejected
+from sidecars.slurm.external import STATES_ENDED, ExternalRequest
+from tests.cluster.control_plane import ControlPlane
+from tests.contract.target import Target
+from tests.e2e.test_external_jobs import answers, running, target
+from tests.support.apiserver import until
+from tests.support.bridge import node, pod
+from tests.support.bridge import slurm as simulated
+from tests.support.bridge_world import ACCOUNTS, World, a_world, add_node, control_plane, slurm_conf
+from tests.support.real import ports
+from tests.support.real.external_slurm import ADDRESS, ExternalSlurm
+
+SECONDS = 90
+"""What a loaded machine may take. Slurm looks at time limits each 30 s."""
+USER = "mail"
+PREEMPTION = """\
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=urgent Nodes=bridge State=UP PriorityTier=10 PreemptMode=OFF
+"""
+OTHER = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
+"""A list of nodes that is empty counts only after a minute."""
+REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets")
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Kubernetes with the chart and the controller of ReplicaSets."""
+    with control_plane(tmp_path_factory.mktemp("kubernetes")) as found:
+        found.manager_options = ["--controllers=replicaset-controller"]
+        found.controller_manager.start()
+        yield found
+
+
+@pytest.fixture(scope="module")
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
+    """slurmctld with the lines of docs/bridge.md, and a partition whose jobs preempt those of the other one."""
+    with running(tmp_path_factory.mktemp("slurm"), ports.BRIDGE_PLACES, slurm_conf() + PREEMPTION) as found:
+        asyncio.run(answers(target(found)))
+        asyncio.run(target(found).call(protocol.create_nodes(OTHER)))
+        yield found
+
+
+@pytest.fixture
+def slurm(daemons: ExternalSlurm) -> Target:
+    return target(daemons)
+
+
+@pytest_asyncio.fixture
+async def world(plane: ControlPlane, slurm: Target, tmp_path: Path) -> AsyncIterator[World]:
+    """A tenant's namespace and two nodes of eight CPUs."""
+    key = tmp_path / "jwt.key"
+    key.write_bytes(slurm.key)
+    async with a_world(plane, slurm.url, key, simulated(), user=USER) as found:
+        entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'
+        await found.admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {found.namespace: entry}})
+        yield found
+        for job_id in await live(slurm):
+            await slurm.call(protocol.cancel_job(job_id))
+
+
+@contextlib.asynccontextmanager
+async def bridge_of(world: World, slurm: Target, *nodes: str) -> AsyncIterator[None]:
+    """A bridge, as soon as Slurm has just these of the world's nodes. Slurm starts jobs on the first one first."""
+    for name in set(world.nodes) - set(nodes):
+        await world.admin.merge_patch(NODES, None, name, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}})
+    async with world.bridge():
+
+        async def look() -> bool:
+            found = await slurm.call(protocol.get_nodes())
+            names = {it.name for it in found.nodes if it.extra} if found is not None else set()
+            return names == set(nodes)
+
+        await until(f"Slurm to have the nodes {nodes}", look, SECONDS)
+        for weight, name in enumerate(nodes, 1):
+            change = {"weight": weight}
+            await slurm.call(protocol.Request("POST", f"node/{name}", body=change, read=lambda answer: None))
+        yield
+
+
+async def live(slurm: Target) -> list[int]:
+    """The jobs that have not ended."""
+    found = await slurm.call(protocol.get_job_states())
+    return [job_id for job_id, states in found.items() if not states & STATES_ENDED]
+
+
+async def create(world: World, name: str, partition: str, seconds: int = 1) -> None:
+    """A pod that no other one fits beside, with this grace period."""
+    item = pod(world.namespace, name, cpu="6")
+    item["spec"]["terminationGracePeriodSeconds"] = seconds
+    item["metadata"]["annotations"] = {f"{bridge.WISHES}partition": partition}
+    await world.admin.create(PODS, item)
+
+
+async def bound(world: World, name: str, kube_node: str) -> None:
+    async def look() -> bool:
+        return await world.place(name) == kube_node
+
+    await until(f"pod {name} to be bound to {kube_node}", look, SECONDS)
+
+
+async def job_of(world: World, name: str) -> int:
+    found = await world.pod(name)
+    assert found is not None
+    return int(found["metadata"]["labels"][bridge.JOB_LABEL])
+
+
+async def scontrol(daemons: ExternalSlurm, *words: str) -> None:
+    done = await asyncio.to_thread(daemons.scontrol, *words)
+    assert not done.returncode, done.stderr
+
+
+Cause = Callable[[ExternalSlurm, int, str], Awaitable[None]]
+
+
+async def preempts(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+    """The job of the next pod does."""
+
+
+async def is_cancelled(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+    await target(daemons).call(protocol.cancel_job(job_id))
+
+
+async def reaches_its_time_limit(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+    await scontrol(daemons, "update", f"jobid={job_id}", "endtime=now")
+
+
+async def loses_its_node(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+    await scontrol(daemons, "update", f"nodename={slurm_node}", "state=DOWN", "reason=lost")
+    await scontrol(daemons, "update", f"nodename={slurm_node}", "state=RESUME")
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "partition"),
+    [
+        ("PREEMPTED", preempts, "urgent"),
+        ("CANCELLED", is_cancelled, "slurm-bridge"),
+        ("TIMEOUT", reaches_its_time_limit, "slurm-bridge"),
+        ("NODE_FAIL", loses_its_node, "slurm-bridge"),
+    ],
+)
+async def test_a_pod_whose_job_has_ended_keeps_its_whole_grace_period_and_its_place_until_it_is_gone(
+    daemons: ExternalSlurm, slurm: Target, world: World, state: str, cause: Cause, partition: str
+) -> None:
+    place = world.nodes[0]
+    async with bridge_of(world, slurm, place):
+        await create(world, "first", "slurm-bridge", seconds=120)
+        await bound(world, "first", place)
+        job_id = await job_of(world, "first")
+        await create(world, "next", partition)
+        await cause(daemons, job_id, place)
+
+        async def refused() -> bool:
+            return (await world.condition("next")).get("reason") == "NodeNotFree"
+
+        await until("the next job to run, and its pod to wait", refused, SECONDS)
+        assert (await slurm.call(protocol.get_job_states()))[job_id] == {state}
+        first = await world.pod("first")
+        assert first is not None
+        assert first["metadata"]["deletionGracePeriodSeconds"] == 120
+        assert not await world.place("next")
+        await world.admin.delete(PODS, world.namespace, "first", grace_period_seconds=0)
+        await bound(world, "next", place)
+
+
+async def test_a_pod_that_the_scheduler_can_not_bind_costs_its_job_and_the_next_one_gets_another_node(
+    slurm: Target, world: World
+) -> None:
+    wrong, right = world.nodes
+    taints = [{"key": key, "effect": "NoSchedule"} for key in (bridge.TAINT, "unknown-to-slurm")]
+    async with bridge_of(world, slurm, wrong, right):
+        await world.admin.merge_patch(NODES, None, wrong, {"spec": {"taints": taints}})
+        labels = {"app": "serve"}
+        template = {"metadata": {"labels": labels}, "spec": pod(world.namespace, "p")["spec"]}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+        metadata = {"namespace": world.namespace, "name": "serve"}
+        await world.admin.create(REPLICA_SETS, {"metadata": metadata, "spec": spec})
+
+        async def elsewhere() -> list[Manifest]:
+            return [it for it in await world.pods() if it["spec"].get("nodeName")]
+
+        [placed] = await until("a pod of the ReplicaSet to be bound", elsewhere, SECONDS)
+        assert placed["spec"]["nodeName"] == right
+
+        async def told() -> list[str]:
+            events, _ = await world.admin.list(EVENTS, world.namespace)
+            return [it["note"] for it in events if it["reason"] == "NotBound"]
+
+        [note] = await until("the Event", told)
+        assert f"was not bound to {wrong} within 15 s: " in note
+        assert "untolerated taint" in note
+        states = (await slurm.call(protocol.get_job_states())).values()
+        assert sorted(map(sorted, states))[-2:] == [["CANCELLED"], ["RUNNING"]]
+        await world.admin.delete(REPLICA_SETS, world.namespace, "serve")
+
+
+async def test_a_node_that_a_user_poisons_with_a_signal_is_back_in_service_when_the_job_has_ended(
+    slurm: Target, world: World
+) -> None:
+    place = world.nodes[0]
+    # Otherwise slurmctld waits for an answer from there.
+    addresses = {"status": {"addresses": [{"type": "InternalIP", "address": ADDRESS}]}}
+    await world.admin.merge_patch(NODES, None, place, addresses, subresource="status")
+    async with bridge_of(world, slurm, place):
+        await create(world, "first", "slurm-bridge")
+        await bound(world, "first", place)
+        path = f"job/{await job_of(world, 'first')}"
+        signal = protocol.Request("DELETE", path, (("signal", "USR1"),), read=lambda answer: None)
+        await slurm.call(signal, user=USER)
+        await slurm.until_node(place, "silent and drained", lambda it: {"NOT_RESPONDING", "DRAIN"} <= it)
+        assert "deletionTimestamp" not in ((await world.pod("first")) or {})["metadata"]
+        await create(world, "next", "slurm-bridge")
+        await world.admin.delete(PODS, world.namespace, "first", grace_period_seconds=0)
+        await bound(world, "next", place)
+        assert "NOT_RESPONDING" not in (await slurm.node(place)).states
+
+
+ZONE, DISK, NOWHERE = "topology.kubernetes.io/zone", "disk", "example.com/nowhere"
+LABELS: Mapping[str, dict[str, str]] = {
+    "plain": {},
+    "zone-a": {ZONE: "a"},
+    "zone-b": {ZONE: "b", DISK: ""},
+    "no-zone": {ZONE: "", DISK: "ssd"},
+}
+"""Of the nodes for selectors."""
+
+
+def requires(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    """Nodes that one of the terms fits."""
+    found = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": found}}}
+
+
+SELECTORS: list[dict[str, Any]] = [
+    {"nodeSelector": {ZONE: "a"}},
+    {"nodeSelector": {ZONE: "", DISK: "ssd"}},
+    {"nodeSelector": {NOWHERE: ""}},
+    affinity([requires(ZONE, "In", "a", "")]),
+    affinity([requires(ZONE, "NotIn", "a")]),
+    affinity([requires(ZONE, "NotIn", "a", "")]),
+    affinity([requires(DISK, "NotIn", "")]),
+    affinity([requires(DISK, "Exists")]),
+    affinity([requires(DISK, "DoesNotExist")]),
+    affinity([requires(NOWHERE, "NotIn", "a")]),
+    affinity([requires(NOWHERE, "DoesNotExist")]),
+    affinity([requires(NOWHERE, "Exists")]),
+    affinity([requires(ZONE, "In", "a", "b"), requires(DISK, "DoesNotExist")]),
+    affinity([requires(ZONE, "In", "a")], [requires(DISK, "Exists"), requires(ZONE, "NotIn", "b", "c")]),
+    affinity([requires(ZONE, "DoesNotExist")], [requires(ZONE, "In", "a", "b"), requires(DISK, "NotIn", "ssd")]),
+    {"nodeSelector": {DISK: ""}, **affinity([requires(ZONE, "Exists")], [requires(NOWHERE, "Exists")])},
+]
+
+
+def on_one(name: str, selector: dict[str, Any]) -> dict[str, Any]:
+    """The affinity of the selector, with no other node than this one."""
+    only = [{"key": "metadata.name", "operator": "In", "values": [name]}]
+    found = copy.deepcopy({"affinity": selector["affinity"]} if "affinity" in selector else affinity([]))
+    for term in found["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]:
+        term["matchFields"] = only
+    return found
+
+
+async def chosen_by_slurm(slurm: Target) -> list[set[str]]:
+    """The nodes that Slurm gives to a job with each of the selectors, if all other nodes are excluded."""
+    size = "CPUs=64 Sockets=1 CoresPerSocket=64 ThreadsPerCore=1 RealMemory=16000"
+    for name, labels in LABELS.items():
+        await slurm.call(protocol.create_nodes(f"NodeName={name} NodeAddr={ADDRESS} {size} State=External"))
+        extra = bridge.node_extra(name, labels, (ZONE, DISK, NOWHERE))
+        await slurm.call(protocol.update_nodes([name], extra=extra))
+    asked: dict[int, tuple[int, str]] = {}
+    for index, selector in enumerate(SELECTORS):
+        constraint = shape.constraint(msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "spec": selector}, Pod))
+        for name in LABELS:
+            others = tuple({*LABELS, "other"} - {name})
+            request = ExternalRequest("p", "all", "", memory_per_task=10, extra=constraint, excluded_nodes=others)
+            job_id = await slurm.call(protocol.submit_external(request), user=USER)
+            # Slurm may know at once that no node fits.
+            with contextlib.suppress(Rejected):
+                await slurm.call(protocol.start_external(job_id, ""))
+            asked[job_id] = index, name
+    found: list[set[str]] = [set() for _ in SELECTORS]
+
+    async def all_tried() -> bool:
+        for job_id, (index, name) in list(asked.items()):
+            job = await slurm.call(protocol.get_external_job(job_id))
+            if "RUNNING" in job.states:
+                assert [it.node for it in job.allocations] == [name]
+                found[index].add(name)
+            elif job.reason not in ("Constraints", "BadConstraints"):
+                continue
+            del asked[job_id]
+        return not asked
+
+    await until("Slurm to have tried all jobs", all_tried, SECONDS)
+    return found
+
+
+async def chosen_by_kubernetes(admin: Client) -> list[set[str]]:
+    """The nodes to which kube-scheduler binds a pod with each of the selectors, if it has no other choice."""
+    namespace = "selectors"
+    await admin.create(NAMESPACES, {"metadata": {"name": namespace}})
+    await admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
+    for name, labels in LABELS.items():
+        item = node(name, cpus=64)
+        item["metadata"]["labels"] = labels
+        await add_node(admin, item)
+    for index, selector in enumerate(SELECTORS):
+        for name in LABELS:
+            item = pod(namespace, f"{name}-{index}")
+            item["spec"] |= {**selector, **on_one(name, selector), "tolerations": [{"operator": "Exists"}]}
+            del item["spec"]["schedulingGates"]
+            await admin.create(PODS, item)
+    found: list[set[str]] = [set() for _ in SELECTORS]
+
+    async def all_tried() -> bool:
+        pods, _ = await admin.list(PODS, namespace)
+        for it in pods:
+            if it["spec"].get("nodeName"):
+                found[int(it["metadata"]["name"].rpartition("-")[2])].add(it["spec"]["nodeName"])
+        return all(any(c["type"] == "PodScheduled" for c in it["status"].get("conditions", ())) for it in pods)
+
+    await until("the scheduler to have tried all pods", all_tried, SECONDS)
+    for name in LABELS:
+        await admin.delete(NODES, None, name)
+    return found
+
+
+async def test_slurm_finds_the_same_nodes_by_the_selectors_of_a_pod_as_kubernetes(slurm: Target, world: World) -> None:
+    try:
+        by_slurm = await chosen_by_slurm(slurm)
+    finally:
+        for job_id in await live(slurm):
+            await slurm.call(protocol.cancel_job(job_id))
+        for name in LABELS:
+            await slurm.call(protocol.delete_node(name))
+    by_kubernetes = await chosen_by_kubernetes(world.admin)
+    assert {0, 1, 2, 3, 4} == {len(it) for it in by_kubernetes}
+    assert by_slurm == by_kubernetes

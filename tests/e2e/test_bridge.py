@@ -403,10 +403,14 @@ def brought_along(world: World) -> tuple[Manifest, str]:
     return example.documents[0], script.replace("\nsolver\n", "\nuntil [ -e /etc/slurm/stop ]; do sleep 0.2; done\n")
 
 
+@pytest.mark.parametrize("suspended", [False, True], ids=["as in the example", "suspended until it is submitted"])
 async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
-    slurm: Target, world: World, tmp_path: Path
+    slurm: Target, world: World, tmp_path: Path, suspended: bool
 ) -> None:
     manifest, script = brought_along(world)
+    name = manifest["metadata"]["name"]
+    if suspended:
+        manifest["spec"]["suspend"] = True
     key = (tmp_path / "slurm" / "slurmctld" / "etc" / "slurm.key").read_bytes()
     home, files = tmp_path / "slurmd", {"slurm.key": key, "with-pods.sh": script.encode()}
     with slurmd(home, files) as pid:
@@ -418,8 +422,12 @@ async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
                 reasons = [(await world.condition(pod["metadata"]["name"])).get("reason") for pod in pods]
                 return reasons == ["NoJob"] * 2
 
-            await until("the pods to wait for a job of their user", without, SECONDS)
+            if not suspended:
+                await until("the pods to wait for a job of their user", without, SECONDS)
             await sbatch(home, pid, "with-pods.sh")
+            if suspended:
+                assert not await world.pods()
+                await world.admin.merge_patch(JOBS, world.namespace, name, {"spec": {"suspend": False}})
 
             async def running() -> bool:
                 return [pod["status"].get("phase") for pod in await world.pods()] == ["Running"] * 2
@@ -433,7 +441,7 @@ async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
             (home / "etc" / "stop").touch()
 
             async def ended() -> bool:
-                found = await world.admin.get(JOBS, world.namespace, manifest["metadata"]["name"])
+                found = await world.admin.get(JOBS, world.namespace, name)
                 return bool(found["status"].get("failed")) and not await world.pods()
 
             await until("the pods to end with the Slurm job", ended, SECONDS)

@@ -27,7 +27,6 @@ from tests.contract.target import Target
 from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_run import prepared
 from tests.support.bridge_world import CHART, CRDS, World, a_world, control_plane, crd, slurm_conf
 from tests.support.group_controllers import controllers
 from tests.support.real import outside, ports
@@ -446,14 +445,3 @@ async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
 
             await until("the pods to end with the Slurm job", ended, SECONDS)
             assert not await live(slurm)
-
-
-@pytest.mark.timeout(600)
-async def test_no_core_byte_or_device_has_two_owners_in_a_random_run_and_nothing_is_left_at_its_end(
-    tmp_path: Path,
-) -> None:
-    """The short form of `make soak`: pods, groups, scancel, lost nodes, kills of the bridge and of Slurm's daemons."""
-    async with prepared(tmp_path, ports.BRIDGE_RUN, seed=7) as run:
-        await run.run(25)
-    assert run.stays.counts["compared"] > 0
-    assert run.done["kill the bridge"] > 0

@@ -12,7 +12,7 @@ from sidecars.kube import PODS, ApiError, Client, Manifest
 from tests.bench.kubelets import running
 from tests.support.bridge_stays import Stays
 
-_FINISHES = 0.004
+FINISHES = 0.004
 """How probably a running pod finishes, each time."""
 
 
@@ -20,13 +20,20 @@ class Kubelets:
     """Those of all nodes but `lost`. What they did is counted in `done`."""
 
     def __init__(
-        self, client: Client, stays: Stays, rng: random.Random, lost: AbstractSet[str], done: Counter[str]
+        self,
+        client: Client,
+        stays: Stays,
+        rng: random.Random,
+        lost: AbstractSet[str],
+        done: Counter[str],
+        finishes: float = FINISHES,
     ) -> None:
         self._client = client
         self._stays = stays
         self._rng = rng
         self._lost = lost
         self._done = done
+        self._finishes = finishes
         self._ends: dict[str, float] = {}
         """When a pod that terminates ends, by uid."""
 
@@ -56,7 +63,7 @@ class Kubelets:
             deadline = pod["spec"].get("activeDeadlineSeconds")
             begun = datetime.fromisoformat(status["startTime"])
             late = deadline is not None and (datetime.now(UTC) - begun).total_seconds() >= deadline
-            if late or self._rng.random() < _FINISHES:
+            if late or self._rng.random() < self._finishes:
                 body = {"status": {"phase": "Failed" if late else "Succeeded"}}
                 await self._client.merge_patch(PODS, namespace, name, body, subresource="status")
                 self._done["pods at their time limit" if late else "pods that finish"] += 1

@@ -1,6 +1,7 @@
-"""A random run of the bridge with a real slurmctld, kube-apiserver and kube-scheduler. The kubelets are simulated.
+"""Long runs of the bridge with a real slurmctld, kube-apiserver and kube-scheduler. The kubelets are simulated.
 
-`python -m tests.support.bridge_run --minutes N --seed N` is a long one; it needs root, as `external_slurm` does.
+`python -m tests.support.bridge_run --minutes N --seed N`: slurmctld that loses its state, then a random run. It needs
+root, as `external_slurm` does.
 """
 
 import argparse
@@ -8,465 +9,117 @@ import asyncio
 import contextlib
 import logging
 import random
-import signal
-import sys
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sidecars.contract import bridge
-from sidecars.kube import (
-    CONFIG_MAPS,
-    LEASES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    Client,
-    Manifest,
-    NotFound,
-    load_credentials,
-)
+from sidecars.kube import PODS
 from sidecars.slurm import protocol
-from sidecars.slurm.client import Client as SlurmClient
-from sidecars.slurm.errors import NotFound as NoJob
-from sidecars.slurm.errors import SlurmError
-from sidecars.slurm.external import STATES_ENDED, ExternalJob
-from sidecars.slurm.tokens import TokenSource
-from tests.cluster.control_plane import ControlPlane
 from tests.support.apiserver import until
-from tests.support.bridge import node, pod
-from tests.support.bridge_kubelets import Kubelets
-from tests.support.bridge_stays import Stays
-from tests.support.bridge_world import ACCOUNTS, BRIDGE, add_node, control_plane
-from tests.support.owners import Component, leaked, rivals
+from tests.support.bridge_disturbances import CPUS, KUBE_NODES, NAMESPACE, Run, prepared
 from tests.support.real import ports
-from tests.support.real.external_slurm import ExternalSlurm
 
 log = logging.getLogger(__name__)
 
-LINES = """\
-GresTypes=gpu
-MinJobAge=20
-PreemptType=preempt/partition_prio
-PreemptMode=CANCEL
-SchedulerParameters=extra_constraints,sched_interval=2,bf_interval=1
-NodeSet=bridge Feature=slurm-bridge
-PartitionName=slurm-bridge Nodes=bridge State=UP PriorityTier=1
-PartitionName=urgent Nodes=bridge State=UP PriorityTier=10 PreemptMode=OFF
-"""
-NAMESPACE, USER = "team", "mail"
-CPUS, GPUS = 8, 2
-CAPACITY = {"cpus": CPUS, "MiB": 16 * 1024, "GPUs": GPUS}
-KUBE_NODES = ("k1", "k2", "k3")
-MOST_PODS = 20
-SETTLE_SECONDS = 240.0
-DISTURBANCES = {
-    "create a pod": 10,
-    "create a group": 5,
-    "delete a pod": 5,
-    "cancel a job": 5,
-    "suspend and cancel a job": 1,
-    "lose a node": 1,
-    "cordon a node": 1,
-    "kill the bridge": 2,
-    "kill slurmctld": 1,
-    "kill slurmrestd": 1,
-}
-"""How often each one is chosen."""
+SECONDS = 90
+"""What a loaded host may take."""
 
 
-class Run:
-    """One run. `wrong` of `stays` is looked at all the time."""
+async def lose_state(run: Run) -> None:
+    """slurmctld begins again without a state, and gives the ids of lost jobs to new ones. `run` is watched, and new.
 
-    def __init__(
-        self, folder: Path, plane: ControlPlane, client: Client, slurm: ExternalSlurm, rest: SlurmClient, seed: int
-    ) -> None:
-        self.stays = Stays(client, rest, NAMESPACE, CAPACITY)
-        self.done: Counter[str] = Counter()
-        self._folder = folder
-        self._kubeconfig = plane.client("bridge", *BRIDGE)
-        self._client = client
-        self._slurm = slurm
-        self._rest = rest
-        self._rng = random.Random(seed)  # noqa: S311 - reproducible as far as the daemons are
-        self._number = 0
-        self._lost: set[str] = set()
-        self._forgotten: set[str] = set()
-        self._program: asyncio.subprocess.Process | None = None
-        self._later: set[asyncio.Task[None]] = set()
+    The pods of the lost jobs run on, and no new one joins them. Raises AssertionError.
+    """
+    old = [*await run.create([CPUS]), *await run.create([CPUS])]
 
-    # --- the parts
+    async def begun() -> bool:
+        return _bound(run, old) == set(old)
 
-    async def prepare(self) -> None:
-        """The tenant, the nodes, the bridge."""
-        # A list of nodes that is empty counts only after a minute.
-        other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
-        await self._rest.call(protocol.create_nodes(other))
-        labels = {"slurm-bridge": "managed"}
-        metadata = {"name": NAMESPACE, "labels": labels}
-        await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        default = {"name": "default", "namespace": NAMESPACE}
-        await self._client.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
-        entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'
-        await self._client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {NAMESPACE: entry}})
-        for name in KUBE_NODES:
-            await add_node(self._client, _node(name))
-        (self._folder / "jwt.key").write_bytes(self._slurm.key)
-        await self._start_bridge()
+    await until("two of three nodes to be full", begun, SECONDS)
+    waiting = await run.create([CPUS, CPUS])
 
-        async def recorded() -> bool:
-            found = await self._rest.call(protocol.get_nodes())
-            return found is not None and set(KUBE_NODES) <= {it.name for it in found.nodes if it.extra}
+    async def labelled() -> bool:
+        return set(waiting) <= run.stays.pods.keys() and all(_labels(run, waiting).values())
 
-        await until("the records of the nodes", recorded, 60)
+    await until("a job that waits", labelled, SECONDS)
+    await asyncio.to_thread(run.slurm.kill, "slurmctld")
+    run.slurm.lose_state()
+    run.slurm.start("slurmctld")
+    await run.recorded()
 
-    async def _start_bridge(self) -> None:
-        arguments = [
-            *("bridge", f"--kubeconfig={self._kubeconfig}", f"--slurmrestd-url={self._slurm.url}"),
-            *("--namespace=slurm", f"--jwt-key={self._folder / 'jwt.key'}", "--health-port=0"),
-        ]
-        with (self._folder / "bridge.log").open("ab") as stream:
-            self._program = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "sidecars", *arguments), stderr=stream
-            )
+    async def unknown() -> bool:
+        return {_reason(run, it) for it in (*old, *waiting)} == {"JobUnknown"}
 
-    async def _kill_bridge(self) -> None:
-        if self._program is not None:
-            if self._program.returncode is None:
-                self._program.send_signal(signal.SIGKILL)
-            await self._program.wait()
-            self._program = None
-            with contextlib.suppress(NotFound):
-                # The next one leads at once.
-                await self._client.delete(LEASES, "slurm", "slurm-bridge")
+    await until("all pods to show that their jobs are lost", unknown, SECONDS)
+    new = [name for _ in KUBE_NODES for name in await run.create([CPUS])]
 
-    async def close(self) -> None:
-        """End what was started."""
-        for task in self._later:
-            task.cancel()
-        await asyncio.gather(*self._later, return_exceptions=True)
-        await self._kill_bridge()
+    async def one() -> bool:
+        others = set(new) - _bound(run, new)
+        return len(others) == 2 and {_reason(run, it) for it in others} == {"NodeNotFree"}
 
-    def logged(self) -> str:
-        """The end of the bridge's log."""
-        return "\n".join((self._folder / "bridge.log").read_text().splitlines()[-60:])
+    await until("the node that is free to get one of the new pods, and the others to wait", one, SECONDS)
+    assert _bound(run, old) == set(old)
+    assert set(_labels(run, old).values()) < set(_labels(run, new).values())
+    cancelled = next(name for name, job in _labels(run, new).items() if job == _labels(run, old)[old[0]])
+    await run.rest.call(protocol.cancel_job(int(_labels(run, old)[old[0]])))
 
-    # --- the run
+    async def gone() -> bool:
+        return cancelled not in run.stays.pods
 
-    async def run(self, seconds: float) -> None:
-        """Disturb for so long, then let everything settle, and take everything away. Raises AssertionError."""
-        kubelets = Kubelets(self._client, self.stays, self._rng, self._lost, self.done)
-        async with self.stays.watching(), asyncio.TaskGroup() as tasks:
-            around = [tasks.create_task(kubelets.run()), tasks.create_task(self._looking())]
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                what = self._rng.choices(list(DISTURBANCES), list(DISTURBANCES.values()))[0]
-                await self._disturb(what)
-                await asyncio.sleep(self._rng.uniform(0.1, 0.9))
-            log.info("everything settles: %s", dict(self.done))
-            await asyncio.gather(*self._later)
-            await self._settle()
-            for task in around:
-                task.cancel()
-        assert not self.stays.wrong, self.stays.wrong
+    await until("the pod of the cancelled job to be gone", gone, SECONDS)
+    assert _bound(run, old) == set(old)
+    assert set(waiting) <= run.stays.pods.keys()
+    for name in (*old, *waiting):
+        await run.client.delete(PODS, NAMESPACE, name)
 
-    async def _disturb(self, what: str) -> None:
-        if await getattr(self, "_" + what.replace(" ", "_"))():
-            self.done[what] += 1
-            log.info("%s", what)
+    async def all_of_them() -> bool:
+        return _bound(run, new) == set(new) - {cancelled}
 
-    def _after(self, seconds: float, step: Callable[[], Awaitable[object]]) -> None:
-        async def wait() -> None:
-            await asyncio.sleep(seconds)
-            await step()
-
-        task = asyncio.create_task(wait())
-        self._later.add(task)
-
-    # --- disturbances: whether it was done
-
-    async def _create_a_pod(self) -> bool:
-        return await self._create(1)
-
-    async def _create_a_group(self) -> bool:
-        return await self._create(self._rng.choice((2, 2, 3)))
-
-    async def _create(self, size: int) -> bool:
-        if len(self.stays.pods) + size > MOST_PODS:
-            return False
-        self._number += 1
-        rng = self._rng
-        equal = rng.random() < 0.5
-        cpus = [rng.randrange(1, CPUS // size + 2)] * size if equal else [rng.randrange(1, 5) for _ in range(size)]
-        gpus, memory = rng.choice((0, 0, 0, 1, GPUS)), rng.choice((100, 2000, 9000))
-        wishes = {}
-        if rng.random() < 0.2:
-            wishes["partition"] = "urgent"
-        if rng.random() < 0.15:
-            wishes["timelimit"] = "1"
-        for index, each in enumerate(cpus):
-            group = (f"g{self._number}", size) if size > 1 else None
-            item = pod(NAMESPACE, f"p{self._number}-{index}", cpu=str(each), group=group)
-            item["metadata"]["annotations"] = {f"{bridge.WISHES}{key}": text for key, text in wishes.items()}
-            resources = item["spec"]["containers"][0]["resources"]
-            resources["requests"]["memory"] = f"{memory}Mi"
-            if gpus:
-                resources["requests"]["nvidia.com/gpu"] = str(gpus)
-                resources["limits"] = {"nvidia.com/gpu": str(gpus)}
-            await self._client.create(PODS, item)
-        return True
-
-    async def _delete_a_pod(self) -> bool:
-        if not self.stays.pods:
-            return False
-        name = self._rng.choice(sorted(self.stays.pods))
-        with contextlib.suppress(NotFound):
-            await self._client.delete(PODS, NAMESPACE, name)
-        return True
-
-    async def _live(self) -> list[int]:
-        """The jobs that have not ended; none while slurmctld doesn't answer."""
-        with contextlib.suppress(SlurmError):
-            found = await self._rest.call(protocol.get_job_states())
-            return sorted(job_id for job_id, states in found.items() if not states & STATES_ENDED)
-        return []
-
-    async def _cancel_a_job(self) -> bool:
-        jobs = await self._live()
-        with contextlib.suppress(SlurmError):
-            if jobs:
-                await self._rest.call(protocol.cancel_job(self._rng.choice(jobs)))
-                return True
-        return False
-
-    async def _suspend_and_cancel_a_job(self) -> bool:
-        """Resuming it could give its cores a second owner, which is Slurm's doing."""
-        jobs = await self._live()
-        if not jobs:
-            return False
-        job_id = self._rng.choice(jobs)
-        with contextlib.suppress(KeyError):
-            done = await asyncio.to_thread(self._slurm.scontrol, "suspend", str(job_id))
-            if done.returncode == 0:
-
-                async def cancel() -> None:
-                    while True:
-                        with contextlib.suppress(SlurmError):
-                            await self._rest.call(protocol.cancel_job(job_id))
-                            return
-                        await asyncio.sleep(0.5)
-
-                self._after(self._rng.uniform(2, 6), cancel)
-                return True
-        return False
-
-    async def _lose_a_node(self) -> bool:
-        """Its kubelet and its pods are gone in the same moment. It comes back later, empty."""
-        if self._lost:
-            return False
-        name = self._rng.choice(KUBE_NODES)
-        self._lost.add(name)
-        await self._client.delete(NODES, None, name)
-        self.stays.lose(name)
-
-        async def back() -> None:
-            # As Kubernetes removes pods of nodes that are gone.
-            for found in [it for it in self.stays.pods.values() if it["spec"].get("nodeName") == name]:
-                meta = found["metadata"]
-                with contextlib.suppress(NotFound):
-                    await self._client.delete(PODS, NAMESPACE, meta["name"], uid=meta["uid"], grace_period_seconds=0)
-            await asyncio.sleep(1)
-            self._lost.discard(name)
-            await add_node(self._client, _node(name))
-
-        self._after(self._rng.uniform(1, 8), back)
-        return True
-
-    async def _cordon_a_node(self) -> bool:
-        name = self._rng.choice(KUBE_NODES)
-        if name in self._lost:
-            return False
-
-        async def cordon(on: bool) -> None:
-            with contextlib.suppress(NotFound):
-                await self._client.merge_patch(NODES, None, name, {"spec": {"unschedulable": on or None}})
-
-        await cordon(True)
-        self._after(self._rng.uniform(2, 6), lambda: cordon(False))
-        return True
-
-    async def _kill_the_bridge(self) -> bool:
-        await self._kill_bridge()
-        await asyncio.sleep(self._rng.choice((0, 0, 2)))
-        await self._start_bridge()
-        return True
-
-    async def _kill_slurmctld(self) -> bool:
-        return await self._kill("slurmctld")
-
-    async def _kill_slurmrestd(self) -> bool:
-        return await self._kill("slurmrestd")
-
-    async def _kill(self, name: str) -> bool:
-        await asyncio.to_thread(self._slurm.kill, name)
-
-        async def back() -> None:
-            self._slurm.start(name)
-
-        self._after(self._rng.uniform(0, 6), back)
-        return True
-
-    # --- meanwhile
-
-    async def _looking(self) -> None:
-        """What must never be."""
-        while True:
-            assert not self.stays.wrong, f"{self.stays.wrong}\n{self.logged()}"
-            with contextlib.suppress(SlurmError):
-                found = self._started(await self._jobs())
-                # Jobs are read one after the other: one may have ended before the next began.
-                if rivals(found):
-                    again = set(self._started(await self._jobs()))
-                    wrong = rivals(it for it in found if it in again)
-                    assert not wrong, f"{wrong}\n{self.logged()}"
-            if self._program is not None and self._program.returncode is not None:
-                assert "Traceback" not in self.logged(), self.logged()
-                # Under load it may lose its lease.
-                self.done["bridges that ended"] += 1
-                await self._start_bridge()
-            await asyncio.sleep(1)
-
-    async def _jobs(self, *, all_of: bool = False) -> list[ExternalJob]:
-        """The placeholders that have not ended, or all. Raises SlurmError."""
-        states = await self._rest.call(protocol.get_job_states())
-        found = []
-        for job_id, now in states.items():
-            if all_of or not now & STATES_ENDED:
-                with contextlib.suppress(NoJob):
-                    job = await self._rest.call(protocol.get_external_job(job_id))
-                    if bridge.decode(job.admin_comment) or bridge.decode(job.comment):
-                        found.append(job)
-        return found
-
-    @staticmethod
-    def _started(jobs: list[ExternalJob]) -> list[tuple[str, int]]:
-        comments = [(it, bridge.decode(it.admin_comment)) for it in jobs if not it.blocked]
-        return [
-            (comment.group, it.het_id or it.job_id)
-            for it, comment in comments
-            if comment is not None and not it.states & STATES_ENDED
-        ]
-
-    # --- the end
-
-    async def _settle(self) -> None:
-        await until("all to settle", self._settled, SETTLE_SECONDS)
-        await self._delete_all()
-        await until("all nodes to be idle", self._idle, SETTLE_SECONDS)
-        before = self.stays.counts["compared"]
-        await self._create(1)
-
-        async def bound() -> bool:
-            return self.stays.counts["compared"] > before
-
-        await until("one pod more to be bound", bound, SETTLE_SECONDS)
-        await self._delete_all()
-
-    async def _delete_all(self) -> None:
-        for name in list(self.stays.pods):
-            with contextlib.suppress(NotFound):
-                await self._client.delete(PODS, NAMESPACE, name)
-
-        async def nothing() -> bool:
-            with contextlib.suppress(SlurmError):
-                return not self.stays.pods and not await self._jobs()
-            return False
-
-        await until("all pods and all jobs to be gone", nothing, SETTLE_SECONDS)
-
-    async def _idle(self) -> bool:
-        with contextlib.suppress(SlurmError):
-            found = await self._rest.call(protocol.get_nodes())
-            wanted = {"IDLE", "EXTERNAL", "DYNAMIC_NORM"}
-            return found is not None and set(KUBE_NODES) <= {it.name for it in found.nodes if it.states == wanted}
-        return False
-
-    async def _settled(self) -> bool:
-        """Each job has its pods, each pod that runs its job, and no pod waits for anything but Slurm."""
-        try:
-            jobs = await self._jobs(all_of=True)
-        except SlurmError:
-            return False
-        known = {it.job_id for it in jobs}
-        components = [Component(it.job_id, it.het_id or it.job_id, live=not it.states & STATES_ENDED) for it in jobs]
-        pods: dict[str, tuple[int | None, bool]] = {}
-        for name, found in list(self.stays.pods.items()):
-            label = found["metadata"].get("labels", {}).get(bridge.JOB_LABEL)
-            job = int(label) if label else None
-            if found["status"].get("phase") in ("Succeeded", "Failed"):
-                continue
-            if job is not None and job not in known:
-                # slurmctld that was killed has forgotten it. A user deletes such a pod, as its condition describes.
-                self.done["pods of forgotten jobs"] += name not in self._forgotten
-                self._forgotten.add(name)
-                with contextlib.suppress(NotFound):
-                    await self._client.delete(PODS, NAMESPACE, name)
-            pods[name] = job, bool(found["spec"].get("nodeName"))
-        return not leaked(components, pods)
+    await until("the other pods to be bound when those of the lost jobs are gone", all_of_them, SECONDS)
 
 
-def _node(name: str) -> Manifest:
-    item = node(name, cpus=CPUS)
-    item["status"]["allocatable"]["nvidia.com/gpu"] = str(GPUS)
-    return item
+def _labels(run: Run, names: Iterable[str]) -> dict[str, str]:
+    """The job ids on the pods."""
+    return {name: run.stays.pods[name]["metadata"].get("labels", {}).get(bridge.JOB_LABEL, "") for name in names}
 
 
-@contextlib.asynccontextmanager
-async def prepared(folder: Path, port: int, seed: int) -> AsyncIterator[Run]:
-    """A run whose bridge, slurmctld and Kubernetes are ready."""
-    slurm = ExternalSlurm(folder / "slurm", port, LINES)
-    tokens = TokenSource(lambda: slurm.key, clock=time.time, username="slurm")
-    with contextlib.closing(slurm), control_plane(folder / "kubernetes") as plane:
-        for name in ("slurmctld", "slurmrestd"):
-            slurm.start(name)
-        async with (
-            SlurmClient(slurm.url, tokens) as rest,
-            Client.connect(load_credentials(plane.kubeconfig)) as client,
-        ):
-
-            async def answers() -> bool:
-                with contextlib.suppress(SlurmError):
-                    await rest.call(protocol.get_job_states())
-                    return True
-                return False
-
-            await until("slurmctld to answer", answers, 60)
-            run = Run(folder, plane, client, slurm, rest, seed)
-            try:
-                await run.prepare()
-                yield run
-            finally:
-                await run.close()
+def _reason(run: Run, name: str) -> str:
+    """That of the condition; "" without one."""
+    conditions = run.stays.pods.get(name, {}).get("status", {}).get("conditions", ())
+    return next((str(it["reason"]) for it in conditions if it["type"] == bridge.CONDITION), "")
 
 
-async def _main(minutes: float, seed: int, keep: Path | None) -> None:
+def _bound(run: Run, names: Iterable[str]) -> set[str]:
+    """Those of them that have a node, and are not being deleted."""
+    found = {name: run.stays.pods[name] for name in names if name in run.stays.pods}
+    return {
+        it for it, pod in found.items() if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+async def _main(minutes: float, outage: float, seed: int, keep: Path | None) -> None:
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
+        lost = folder / "lost"
+        lost.mkdir()
+        async with prepared(lost, ports.BRIDGE_SOAK, seed) as run, run.watched(finishes=0):
+            await lose_state(run)
+        log.info("slurmctld has lost its state, and no pod was deleted for it")
         async with prepared(folder, ports.BRIDGE_SOAK, seed) as run:
-            await run.run(minutes * 60)
+            await run.run(minutes * 60, outage)
             print(dict(run.done), dict(run.stays.counts))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.support.bridge_run")
     parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--outage", type=float, default=600, help="seconds for which slurmctld is gone in the end")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--keep", type=Path, help="an empty folder for the logs, instead of one that is deleted")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     chosen = random.SystemRandom().randrange(2**32) if given.seed is None else given.seed
     log.info("seed %d", chosen)
-    asyncio.run(_main(given.minutes, chosen, given.keep))
+    asyncio.run(_main(given.minutes, given.outage, chosen, given.keep))

@@ -44,7 +44,7 @@ from sidecars.policy.bridge.records import (
     concerns,
 )
 from sidecars.policy.bridge.shape import Shape
-from sidecars.policy.bridge.twice import given_twice
+from sidecars.policy.bridge.twice import given_twice, without_place
 from sidecars.policy.bridge.waiting import NO_NODE_FITS, NOT_STARTED, waiting_words
 
 MOST_PARTS = 32
@@ -108,18 +108,17 @@ def _blockers(view: View) -> dict[str, str]:
     Slurm gives the cores of a suspended job to others.
     """
     found: dict[str, str] = {}
+    misplaced = without_place(view)
     for pod in view.pods:
         if not pod.present or pod.job is None:
             continue
         found_job = _found(pod, view)
-        on = {node for node, _ in found_job[1].slots} if found_job is not None else set()
         phase = found_job[0].phase if found_job is not None else Phase.ENDED
         alive = phase not in (Phase.ENDED, Phase.STOPPED)
-        # slurmctld that was killed may have forgotten the start of a job.
-        if alive and (not pod.node or pod.node in on):
+        if alive and pod.uid not in misplaced:
             continue
         # What a cache still shows gated may have been released a moment ago: all of the job's nodes count.
-        nodes = {pod.node} if pod.node else on
+        nodes = {pod.node} if pod.node else {node for node, _ in (found_job[1].slots if found_job else ())}
         for node in nodes:
             kind = " of a suspended job is" if phase is Phase.STOPPED else " of an ended job is still"
             if alive:

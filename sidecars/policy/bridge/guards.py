@@ -20,6 +20,7 @@ from sidecars.policy.bridge.nodes import Drain, Undrain, is_ours
 from sidecars.policy.bridge.records import Job, Kind, Part, Phase, View, concerns
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import constraint
+from sidecars.policy.bridge.twice import without_place
 from sidecars.slurm import owners, states
 from sidecars.slurm.records import Node
 
@@ -202,6 +203,7 @@ def decide(
     for pod in view.pods:
         if pod.present and pod.node and pod.job is not None:
             there[pod.node].append(pod)
+    misplaced = without_place(view)
     found: list[Gone | Drain | Undrain | Resume] = []
     for worker in present.values():
         its = completing.get(worker.kube_node, [])
@@ -213,7 +215,7 @@ def decide(
         if record is not None:
             pods = there.get(worker.kube_node, ())
             down = states.is_down(record.states)
-            left = next((pod for pod in pods if _is_left(pod, worker.kube_node, view, down=down)), None)
+            left = next((pod for pod in pods if pod.uid in misplaced or _is_left(pod, view, down=down)), None)
             words = "runs here without a guard"
             if left is None and worker.slurm_node in silent:
                 left, words = next(iter(pods), None), "runs here, and slurmd doesn't answer"
@@ -257,18 +259,18 @@ def _is_gone(job: Job, kube_node: str, view: View) -> bool:
     return all(pod.node in others for pod in view.labelled.get(job.job_id, ()))
 
 
-def _is_left(pod: SeenPod, kube_node: str, view: View, *, down: bool) -> bool:
+def _is_left(pod: SeenPod, view: View, *, down: bool) -> bool:
     """Whether no guard has what the pod uses: its job doesn't run, and no Epilog waits for the pod, or it is no guard
-    of this node for its group.
+    for its group.
 
-    slurmctld that was killed may have forgotten the start of a guard, and a suspended one has no cores. On a node that
-    is DOWN no Epilog waits, even while the job is COMPLETING because of its other nodes.
+    A suspended guard has no cores. On a node that is DOWN no Epilog waits, even while the job is COMPLETING because of
+    its other nodes.
     """
     found = view.components.get(pod.job or 0)
     if found is None or not concerns(found[0].comment, pod.key):
         return True
     _, component = found
-    if not component.guard or all(node != kube_node for node, _ in component.slots):
+    if not component.guard:
         return True
     return component.phase not in (Phase.STARTING, Phase.RUNNING) and (down or not component.completing)
 

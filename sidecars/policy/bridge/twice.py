@@ -1,6 +1,6 @@
-"""The nodes whose cores Slurm has given to two jobs. Pure."""
+"""Cores that two could use: nodes that Slurm has given twice, and pods for which their job has no place. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from sidecars.policy.bridge.records import Phase, View
 
@@ -21,3 +21,19 @@ def given_twice(view: View) -> dict[str, str]:
         for node, jobs in having.items()
         if node in view.cpus and sum(jobs.values()) > view.cpus[node]
     }
+
+
+def without_place(view: View) -> set[str]:
+    """The uids of the pods on a node where their job has fewer places than it has pods.
+
+    slurmctld that was killed may have forgotten the start of a job, and have started it again on other nodes, or with
+    fewer places on the same ones. Which of the job's pods on the node are named is then arbitrary.
+    """
+    free = Counter({(job_id, node): count for job_id, (_, it) in view.components.items() for node, count in it.slots})
+    found = set()
+    for pod in view.pods:
+        if pod.present and pod.node and pod.job is not None:
+            free[pod.job, pod.node] -= 1
+            if free[pod.job, pod.node] < 0:
+                found.add(pod.uid)
+    return found

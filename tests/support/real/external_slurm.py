@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -48,6 +49,10 @@ class ExternalSlurm:
         if name in self._running:
             stack, _ = self._running.pop(name)
             stack.close()
+
+    def lose_state(self) -> None:
+        """Delete what slurmctld has saved. It must not run."""
+        shutil.rmtree(self._home / "slurmctld" / "upper" / "state")
 
     def close(self) -> None:
         """End both."""

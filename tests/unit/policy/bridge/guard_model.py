@@ -51,6 +51,8 @@ class GuardWorld(World):
     lost: dict[str, bool] = field(default_factory=dict)
     """The nodes whose slurmd is lost, and whether the bridge has looked at them since."""
     drained: dict[str, str] = field(default_factory=dict)
+    busy: bool = True
+    """Whether Slurm gets jobs of its own. They could have a job with whole nodes wait for ever."""
     waited: int = 0
     """How often an Epilog has waited for a pod."""
     suspended: set[int] = field(default_factory=set)
@@ -124,7 +126,7 @@ class GuardWorld(World):
             cpus, memory = self.rng.randrange(1, CPUS + 1), self.rng.choice((1, 2, MEMORY))
             gpus = self.rng.choice((0, 0, 1))
             fits = self.used(node) + cpus <= CPUS and self.used_memory(node) + memory <= MEMORY
-            if self.rng.random() < 0.3 and fits and len(self.free_gpus(node)) >= gpus:
+            if self.busy and self.rng.random() < 0.3 and fits and len(self.free_gpus(node)) >= gpus:
                 suspended = any(node in self.jobs[it].slots for it in self.suspended if it in self.jobs)
                 self.native.append(Native(node, cpus, memory, gpus, suspended or bool(self._excuses(node))))
 

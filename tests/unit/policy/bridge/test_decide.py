@@ -178,6 +178,19 @@ def test_a_pod_is_not_released_beside_one_whose_job_has_lost_its_start(phase: Ph
     assert not any(isinstance(it, Release) for it in act(LABELLED, theirs, jobs=(RUNNING, elsewhere)))
 
 
+def test_a_pod_is_not_released_beside_more_pods_of_a_job_than_it_has_places_there_since_it_started_again() -> None:
+    key, comment = GroupKey("team", "group/o"), Comment("team", "group/o", pods=2)
+    theirs = [Pod(f"o{i}", "team", f"old-{i}", key, job=3, node="a", bound=True, size=2) for i in range(2)]
+    moved = Job(3, Phase.RUNNING, "ada", comment, slots=(("a", 1), ("b", 1)), confirmed=True)
+    actions = act(LABELLED, *theirs, jobs=(RUNNING, moved))
+    assert [it.message for it in actions if isinstance(it, Report)] == [
+        "Slurm job 7 has its nodes, but pod team/old-1, whose job has no place there, is on node a"
+    ]
+    assert [it for it in actions if isinstance(it, Release)] == []
+    both = dataclasses.replace(moved, slots=(("a", 2),))
+    assert [it.pod for it in act(LABELLED, *theirs, jobs=(RUNNING, both)) if isinstance(it, Release)] == [LABELLED]
+
+
 def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:
     """Slurm gives the cores of a suspended job to others, and its pods run on."""
     old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)

@@ -174,6 +174,15 @@ def test_the_node_of_a_pod_whose_guard_has_another_node_is_drained() -> None:
     assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here without a guard")
 
 
+def test_the_node_of_more_pods_than_their_guard_has_places_there_is_drained() -> None:
+    # slurmctld that was killed has started the guard again with fewer places on this node.
+    second = dataclasses.replace(BOUND, uid="u2", name="second")
+    guard = dataclasses.replace(RUNNING, guard=True)
+    drain = Drain("w0", "slurm-bridge: pod team/second runs here without a guard")
+    assert tell(BOUND, second, jobs=(guard,)) == (drain,)
+    assert tell(BOUND, second, jobs=(dataclasses.replace(guard, slots=(("a", 2),)),)) == ()
+
+
 def test_the_node_of_a_pod_whose_job_id_is_that_of_the_guard_of_other_pods_is_drained() -> None:
     # slurmctld has lost its state, and gives the same ids again.
     other = dataclasses.replace(RUNNING, guard=True, comment=Comment("team", "other", SHAPE.digest))

@@ -72,6 +72,7 @@ def run(seed: int, often: int | None = None) -> GuardWorld:
         if often is not None:
             disturb(world, often)
         world.go_on(kill=0.15)
+    world.busy = False
     for job in list(world.jobs.values()):
         if job.phase is Phase.STOPPED:
             world.end(job)

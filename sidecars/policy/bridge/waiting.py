@@ -11,7 +11,7 @@ A job that someone has blocked by hand has other reasons.
 """
 
 NOT_STARTED = frozenset({"", "None", "JobHeldUser", "JobHeldAdmin"})
-"""Slurm's reasons of a job that is still held, or that it has not looked at since its start."""
+"""Slurm's reasons of a job that the bridge has not started, or that Slurm has not looked at since."""
 
 START_ROUNDING = 600
 """Seconds to which the expected start of a job is rounded."""

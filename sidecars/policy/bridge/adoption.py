@@ -80,8 +80,11 @@ def misnamed_words(job: Job, user: str) -> str:
 
 def allow(job: Job, members: Iterable[Pod], view: View) -> Iterator[Allow]:
     """Let the job that waits have all nodes but those that its pods avoid now."""
+    excluding = [it for it in job.components if it.excluded]
+    if not excluding:  # as most jobs
+        return
     avoided = {node for pod in members for node in view.avoided.get(avoid_key(pod), ())}
-    for it in job.components:
+    for it in excluding:
         left = tuple(node for node in it.excluded if node in avoided)
         if left != it.excluded:
             yield Allow(it, left)

@@ -60,7 +60,6 @@ def running(
     nodes: Sequence[str],
     lines: str,
     *,
-    image: str = "slurmd",
     node_options: str = "",
     files: Mapping[str, bytes] | None = None,
     prepare: str = "true",
@@ -92,7 +91,7 @@ def running(
             # A batch job's user reads slurm.conf.
             start = f"chmod 755 /etc/slurm; chmod 644 /etc/slurm/*.conf; {prepare}; exec slurmd -D -N {name}"
             own = {**common, **(files or {})}
-            parents[name] = stack.enter_context(outside.daemon(home / name, image, 0, own, ["sh", "-c", start]))
+            parents[name] = stack.enter_context(outside.daemon(home / name, "slurmd", 0, own, ["sh", "-c", start]))
         found = Cluster(f"http://{ADDRESS}:{port + 1}", keys["jwt.key"], home, {})
         asyncio.run(until_idle(found))
         yield replace(found, processes={name: _last_child(parent.pid) for name, parent in parents.items()})

@@ -1,7 +1,12 @@
-"""Hypothesis profiles: `default` for every run, `soak` for long ones (`--hypothesis-profile=soak`); no stray loop."""
+"""What all tests share.
+
+Hypothesis profiles: `default` for every run, `soak` for long ones (`--hypothesis-profile=soak`). No stray loop. A
+failed test is named when it fails.
+"""
 
 import asyncio
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much)
@@ -11,3 +16,21 @@ settings.load_profile("default")
 
 # Otherwise Python 3.11 creates a loop when code asks for the current one, and nothing closes it.
 asyncio.set_event_loop(None)
+
+
+class FailuresAtOnce:
+    """Names a test that fails and its error at once, not only when all tests have ended: a run may be cut off."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            error = (crash.message if crash else report.longreprtext).strip().partition("\n")[0]
+            self.config.get_terminal_writer().line(f"\n{report.nodeid} ({report.when}): {error[:300]}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FailuresAtOnce(config))

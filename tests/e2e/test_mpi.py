@@ -1,5 +1,6 @@
 """MPI programs over two workers that run the image slurmd-mpi, as a user without rights."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 
 from tests.cluster import cache, images
 from tests.cluster.local import existing
+from tests.support.real.check_runs import begin, ended, log_of, result
 from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
 
 pytestmark = pytest.mark.timeout(600)
@@ -17,8 +19,18 @@ pytestmark = pytest.mark.timeout(600)
 USER = 2001
 MPICH, OPEN_MPI = "libmpich.so.12", "libmpi.so.40"
 PROGRAM = (Path(images.REPOSITORY) / "tests/support/real/mpi_program.py").read_text()
+WRITE = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
 RANKS = 4
 REPOSITORY = f"{images.REGISTRY}/slurmd-mpi"
+INSTALLED = "/usr/local/lib/all_reduce.py"
+ALLREDUCE = {
+    "enabled": True,
+    "suspend": True,
+    "gpus": False,
+    "env": {"CHECK_COMMAND": f"python3 {INSTALLED} {MPICH}", "CHECK_SRUN_OPTIONS": "--mpi=pmi2"},
+    "limits": {"bus_bandwidth": {"min": "1MB/s"}},
+}
+"""The chart's check on nodes without GPUs: the program stands in for all_reduce_perf of nccl-tests."""
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +45,14 @@ def parallel(kubernetes: Kubernetes, slurm: Slurm, worker_id: str) -> Iterator[S
         *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", str(VALUES)),
         *("--set", f"nodesets.slinky.slurmd.image.repository={REPOSITORY}"),
         *("--set", "nodesets.slinky.oversubscribeNode=true"),
+        *("--set-json", f"checks.definitions.allreduce={json.dumps(ALLREDUCE)}"),
     )
     found.until_idle(2, 240)
     add = ("useradd", "--create-home", f"--uid={USER}", "alice")
     found.login(*add)
     for number in range(2):
         found.worker(f"slurm-worker-slinky-{number}", *add)
+        found.worker(f"slurm-worker-slinky-{number}", "python3", "-c", WRITE, INSTALLED, PROGRAM)
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
@@ -82,3 +96,12 @@ def test_srun_refuses_pmix_which_these_images_do_not_have(parallel: Slurm) -> No
     with pytest.raises(CommandError, match="pmix"):
         run_as_alice(parallel, "srun", "--mpi=pmix", "true")
     assert run_as_alice(parallel, "srun", "--mpi=list").split()[-1] == "pmi2"
+
+
+def test_the_check_allreduce_measures_the_bandwidth_of_mpich_between_two_workers(parallel: Slurm) -> None:
+    parallel.until_idle(2)
+    begin(parallel, "allreduce", "allreduce-1")
+    assert ended(parallel, "allreduce-1") == "Complete", log_of(parallel, "allreduce-1")
+    found = result(parallel, "allreduce")
+    assert {name: it["result"] for name, it in found.items()} == {"slinky-0": "passed", "slinky-1": "passed"}, found
+    assert all(it["measured"]["bus_bandwidth"].endswith("B/s") for it in found.values()), found

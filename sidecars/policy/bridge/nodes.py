@@ -208,7 +208,9 @@ def decide(
 
 
 def _ours(record: Node) -> bool:
-    return "EXTERNAL" in record.states and bridge.labels_of(record.extra) is not None
+    # Without an Extra, it is one that was created a moment before the bridge ended.
+    begun = not record.extra and FEATURE in record.features
+    return "EXTERNAL" in record.states and (begun or bridge.labels_of(record.extra) is not None)
 
 
 def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[NodeAction]:

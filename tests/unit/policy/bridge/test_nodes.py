@@ -209,9 +209,13 @@ def test_the_record_of_a_node_that_is_gone_is_deleted_when_no_job_is_on_it() -> 
     assert isinstance(action, Drain)
 
 
-@pytest.mark.parametrize("extra", ["", '{"podUid":"x"}', "text"])
-def test_a_record_that_the_bridge_has_not_created_is_not_deleted(extra: str) -> None:
-    assert act(None, changed(extra=extra)) == ()
+@pytest.mark.parametrize(("extra", "feature"), [("", "other"), ('{"podUid":"x"}', FEATURE), ("text", FEATURE)])
+def test_a_record_that_the_bridge_has_not_created_is_not_deleted(extra: str, feature: str) -> None:
+    assert act(None, changed(extra=extra, features=(feature,))) == ()
+
+
+def test_a_record_whose_extra_a_bridge_that_ended_has_not_written_is_deleted_with_its_kubernetes_node() -> None:
+    assert act(None, changed(extra="")) == (Delete("k1"),)
 
 
 def test_a_node_with_a_slurmd_is_a_conflict_and_is_left() -> None:

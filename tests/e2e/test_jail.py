@@ -23,6 +23,7 @@ NAMESPACE = "jailed"
 WORKER = "slurm-worker-slinky-0"
 LOOK = ("srun", "cat", "/etc/os-release")
 IMAGE = f"{OPEN}/team/jail:1"
+MOUNTS = yaml.safe_load((CHARTS / "slurm/values.yaml").read_text())["jail"]["mounts"]
 PROGRAMS = ("cat", "echo", "id", "ls", "pwd", "sh", "sleep", "test")
 
 SSH = (
@@ -61,8 +62,13 @@ class Site:
         """Install or upgrade with these values of `jail`."""
         given = {"enabled": True, "login": True, "hostPath": str(self.volume), "insecureRegistries": [OPEN], **jail}
         file = self._folder / "values.yaml"
+        given["mounts"] = [*MOUNTS, "/scratch"]
+        scratch = {
+            "slurmd": {"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]},
+            "podSpec": {"volumes": [{"name": "scratch", "emptyDir": {}}]},
+        }
         values = {
-            "nodesets": {"slinky": {"replicas": 1, "ssh": {"enabled": True}}},
+            "nodesets": {"slinky": {"replicas": 1, "ssh": {"enabled": True}, **scratch}},
             "loginsetDefaults": {"login": {"securityContext": {"privileged": True}}},
             "jail": given,
             "containers": {
@@ -164,8 +170,16 @@ def test_a_job_sees_the_jail_its_home_and_itself_and_nothing_of_the_worker(site:
     look = "id -un; pwd; echo written >here; ls /; ls /etc/slurm 2>/dev/null || echo no key"
     user, folder, *names, key = run_as(site.slurm, "alice", "srun", "sh", "-c", look).splitlines()
     assert (user, folder, key) == ("alice", "/home/alice", "no key")
-    assert names == ["bin", "dev", "etc", "home", "proc", "run", "srv", "sys", "tmp", "var"]
+    assert names == ["bin", "dev", "etc", "home", "proc", "run", "scratch", "srv", "sys", "tmp", "var"]
     assert site.slurm.worker(WORKER, "cat", "/home/alice/here") == "written\n"
+
+
+def test_a_job_writes_to_a_volume_of_its_nodeset_and_the_jail_keeps_an_empty_folder(site: Site) -> None:
+    look = "echo of the job >/scratch/file; ls -A /scratch"
+    assert run_as(site.slurm, "alice", "srun", "sh", "-c", look) == "file\n"
+    assert site.slurm.worker(WORKER, "cat", "/scratch/file") == "of the job\n"
+    assert (site.volume / "versions/one/root/scratch").is_dir()
+    assert not any((site.volume / "versions/one/root/scratch").iterdir())
 
 
 def test_a_batch_script_runs_in_the_jail(site: Site) -> None:

@@ -25,6 +25,10 @@ pytestmark = pytest.mark.timeout(300)
 
 ACCOUNTING = VALUES.with_name("accounting-values.yaml")
 
+FORTY_DAYS_OLDER = """update slurm_acct_db.accounted_slurm_job_table set
+time_submit = time_submit - 3456000, time_eligible = time_eligible - 3456000,
+time_start = time_start - 3456000, time_end = time_end - 3456000 where job_name = 'purged'"""
+
 
 @pytest.fixture(scope="module")
 def accounted(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
@@ -60,9 +64,9 @@ def install(slurm: Slurm, *values: str, **tags: str) -> None:
     )
 
 
-def accounts(slurm: Slurm) -> dict[str, tuple[str, str]]:
-    """Account and state of each job that slurmdbd knows, by the job's name."""
-    lines = slurm.login("sacct", "-n", "-X", "-P", "-a", "-o", "jobname,account,state").splitlines()
+def accounts(slurm: Slurm, *options: str) -> dict[str, tuple[str, str]]:
+    """Account and state of each job that slurmdbd knows, by the job's name. `options`: of sacct."""
+    lines = slurm.login("sacct", "-n", "-X", "-P", "-a", *options, "-o", "jobname,account,state").splitlines()
     return {name: (account, state) for name, account, state in (line.split("|") for line in lines)}
 
 
@@ -74,6 +78,14 @@ def until_in_database(slurm: Slurm, name: str, account: str) -> None:
         return accounts(slurm).get(name), re.findall(r"DBD Agent queue size: *([0-9]+)", slurm.login("sdiag"))
 
     until(f"{name} to be in the database", known, 60, is_it=lambda answer: answer[0] == (account, "COMPLETED"))
+
+
+def statement(slurm: Slurm, sql: str) -> None:
+    """Execute it in the database."""
+    client = (
+        'mariadb --no-defaults -S /run/mysqld/mysqld.sock -u slurm -p"$(cat /etc/mariadb-password/password)" -e "$0"'
+    )
+    slurm.kubernetes.kubectl("-n", slurm.namespace, "exec", "slurm-mariadb-0", "--", "sh", "-c", client, sql)
 
 
 def slurmdbd(slurm: Slurm) -> str:
@@ -110,12 +122,29 @@ def test_a_restart_of_slurmdbd_loses_no_job_and_no_archive(accounted: Slurm) -> 
     assert "physics" in accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
 
 
+def test_a_job_that_was_purged_is_in_a_file_of_the_volume_and_can_be_loaded_after_a_restart(accounted: Slurm) -> None:
+    accounted.login("srun", "-J", "purged", "-A", "physics", "true")
+    until_in_database(accounted, "purged", "physics")
+    inside = ("-n", accounted.namespace, "exec", "slurm-accounting-0", "-c", "slurmdbd", "--")
+    [folder] = re.findall(r"^ArchiveDir += (\S+)$", accounted.login("sacctmgr", "show", "configuration"), re.MULTILINE)
+    statement(accounted, FORTY_DAYS_OLDER)
+    begin = ("-S", "now-60days")
+    assert "purged" in accounts(accounted, *begin)
+    accounted.login("sacctmgr", "-i", "archive", "dump", f"Directory={folder}", "Jobs", "PurgeJobAfter=30days")
+    assert "purged" not in accounts(accounted, *begin)
+    assert "charged" in accounts(accounted, *begin)
+    before = slurmdbd(accounted)
+    accounted.kubernetes.kubectl("-n", accounted.namespace, "delete", "pod", "slurm-accounting-0", "--wait=false")
+    until("slurmdbd to be back", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
+    [file] = [it for it in accounted.kubernetes.kubectl(*inside, "ls", folder).split() if "job_table" in it]
+    accounted.login("sacctmgr", "-i", "archive", "load", f"file={folder}/{file}")
+    assert accounts(accounted, *begin)["purged"] == ("physics", "COMPLETED")
+
+
 def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slurm) -> None:
     before = slurmdbd(accounted)
     kubectl = accounted.kubernetes.kubectl
-    client = 'mariadb --no-defaults -S /run/mysqld/mysqld.sock -u slurm -p"$(cat /etc/mariadb-password/password)"'
-    change = """-e "SET PASSWORD = PASSWORD('rotated #1')\""""
-    kubectl("-n", accounted.namespace, "exec", "slurm-mariadb-0", "--", "sh", "-c", f"{client} {change}")
+    statement(accounted, "SET PASSWORD = PASSWORD('rotated #1')")
     data = base64.b64encode(b"rotated #1").decode()
     patch = f'{{"data":{{"password":"{data}"}}}}'
     kubectl("-n", accounted.namespace, "patch", "secret", "slurm-mariadb", "-p", patch)

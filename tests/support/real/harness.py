@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.support.real.reading import Reader, ReadError, look_of
 
 T = TypeVar("T")
 
@@ -30,7 +33,7 @@ def until(
     """The first answer of `look` that is it; fails naming `what` and the last answer or error when the time is over."""
     deadline = time.monotonic() + seconds
     last: object = None
-    while time.monotonic() < deadline:
+    while (looked := time.monotonic()) < deadline:
         try:
             answer = look()
         except (CommandError, subprocess.TimeoutExpired) as error:
@@ -40,7 +43,8 @@ def until(
             if answer is not None and is_it(answer):
                 return answer
             last = answer
-        time.sleep(pause)
+        # Of two cores, a test must not take one for its looks.
+        time.sleep(max(pause, min(time.monotonic() - looked, 2)))
     raise AssertionError(f"waited {seconds:.0f} s for {what}; last: {last}")
 
 
@@ -66,8 +70,18 @@ class Kubernetes:
         return self._run([self.helm_path, *words], stdin, timeout)
 
     def get(self, *words: str) -> Any:
-        """`kubectl get … -o json`."""
-        return json.loads(self.kubectl("get", *words, "-o", "json"))
+        """`kubectl get … -o json`. Raises CommandError."""
+        look = look_of(words)
+        if look is None:
+            return json.loads(self.kubectl("get", *words, "-o", "json"))
+        try:
+            return self._reader.read(look)
+        except ReadError as error:
+            raise CommandError(str(error)) from error
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.kubeconfig)
 
     def items(self, *words: str) -> list[dict[str, Any]]:
         """The items of `kubectl get … -o json`, empty when the kind isn't served."""

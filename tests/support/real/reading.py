@@ -1,0 +1,116 @@
+"""Reads objects as `kubectl get` does, but without a process: tests look all the time, beside what they look at."""
+
+import asyncio
+import http.client
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+from sidecars.kube import load_credentials
+
+_SECONDS = 60
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+class ReadError(Exception):
+    """The API server has refused, or not answered. The text is kubectl's."""
+
+
+class Look(NamedTuple):
+    """What to read: one object, or all of a kind."""
+
+    kind: str
+    name: str = ""
+    namespace: str = "default"
+    selector: str = ""
+
+
+def look_of(words: Sequence[str]) -> Look | None:
+    """The arguments of `kubectl get`; None for others than a kind, a name, `-n` and `-l`."""
+    options = {"-n": "default", "-l": ""}
+    rest, left = [], iter(words)
+    for word in left:
+        if word in options:
+            options[word] = next(left, "")
+        else:
+            rest.append(word)
+    if any(word.startswith("-") or set(word) & {"/", ","} for word in rest) or len(rest) not in (1, 2):
+        return None
+    return Look(rest[0], rest[1] if len(rest) == 2 else "", options["-n"], options["-l"])
+
+
+class _Kind(NamedTuple):
+    path: str
+    resource: str
+    namespaced: bool
+
+
+@dataclass
+class Reader:
+    """The cluster of a kubeconfig. Each read has a connection of its own, since threads read, too."""
+
+    kubeconfig: Path
+    _kinds: dict[str, _Kind] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        credentials = load_credentials(self.kubeconfig)
+        self._server = urlsplit(credentials.server)
+        # The caller may be in an event loop.
+        with ThreadPoolExecutor(1) as pool:
+            self._access = pool.submit(lambda: asyncio.run(credentials.access())).result()
+
+    def read(self, look: Look) -> Any:
+        """The object, or the list of the objects. Raises ReadError."""
+        if look.kind not in self._kinds:
+            self._kinds = dict(self._served())
+        if look.kind not in self._kinds:
+            raise ReadError(f"error: the server doesn't have a resource type {look.kind!r}")
+        path, resource, namespaced = self._kinds[look.kind]
+        parts = [path, *(("namespaces", look.namespace) if namespaced else ()), resource, *filter(None, [look.name])]
+        query = f"?{urlencode({'labelSelector': look.selector})}" if look.selector else ""
+        found = self._get("/".join(parts) + query)
+        for item in found.get("items", ()):
+            item |= {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
+        for item in found.get("items", (found,)):
+            item["metadata"].pop("managedFields", None)
+        return found
+
+    def _served(self) -> Iterator[tuple[str, _Kind]]:
+        """Each kind under each of its names, the preferred one of a name last."""
+        groups = [group for path in ("/api", "/apis") for group in self._get(path, _DISCOVERY)["items"]]
+        for item in reversed(groups):
+            group = item["metadata"].get("name", "")
+            for version in reversed(item["versions"]):
+                path = f"/apis/{group}/{version['version']}" if group else f"/api/{version['version']}"
+                for it in version["resources"]:
+                    kind = _Kind(path, it["resource"], it["scope"] == "Namespaced")
+                    names = [it["resource"], it.get("singularResource", "")]
+                    for name in filter(None, (*names, *it.get("shortNames", ()))):
+                        yield name, kind
+                        yield f"{name}.{group}", kind
+
+    def _get(self, path: str, accept: str = "application/json") -> Any:
+        host, port = self._server.hostname or "", self._server.port
+        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=self._access.ssl)
+        headers = {"Accept": accept}
+        if self._access.authorization:
+            headers["Authorization"] = self._access.authorization
+        try:
+            with closing(connection):
+                connection.request("GET", path, headers=headers)
+                response = connection.getresponse()
+                body = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ReadError(f"GET {path}: {type(error).__name__}: {error}") from error
+        if response.status == 200:
+            return json.loads(body)
+        try:
+            status = json.loads(body)
+            raise ReadError(f"Error from server ({status['reason']}): {status['message']}")
+        except (ValueError, KeyError, TypeError):
+            raise ReadError(f"GET {path}: {response.status} {body[:300]!r}") from None

@@ -7,10 +7,10 @@ alphabetical order.
 FIRST = (
     "test_autoscaling",
     "test_power_saving",
-    "test_states",
     "test_no_ghosts",
     "test_horizontal_autoscaling",
     "test_default_values",
+    "test_states",
     "test_workers",
     "test_accounting",
     "test_upgrades",
@@ -20,7 +20,7 @@ FIRST = (
     "test_faults",
     "test_without_operator",
 )
-"""Files of two minutes and more, the longest ones first."""
+"""Files of two minutes and more, the longest ones first; but those two apart whose workers start all the time."""
 
 KERNEL = "test_cgroup2"
 """Needs a kernel, which is built while other tests wait."""

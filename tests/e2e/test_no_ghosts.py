@@ -19,7 +19,7 @@ from tests.e2e.test_states import jobs_all_the_time
 from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 from tests.support.real.kills import kill_processes
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1500)
 
 DELETIONS = 100
 WORKERS = 8

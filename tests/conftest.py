@@ -27,8 +27,8 @@ class FailuresAtOnce:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            error = (crash.message if crash else report.longreprtext).strip().partition("\n")[0]
-            self.config.get_terminal_writer().line(f"\n{report.nodeid} ({report.when}): {error[:300]}")
+            error = " | ".join((crash.message if crash else report.longreprtext).split("\n"))
+            self.config.get_terminal_writer().line(f"\n{report.nodeid} ({report.when}): {error[:600]}")
 
 
 def pytest_configure(config: pytest.Config) -> None:

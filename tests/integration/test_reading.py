@@ -25,6 +25,7 @@ def kubernetes(control_plane: ControlPlane) -> Kubernetes:
         ("services", "-n", "default", "-l", "component=apiserver"),
         ("-n", "default", "svc", "-l", "component!=apiserver"),
         ("clusterrole.rbac.authorization.k8s.io", "view"),
+        ("ClusterRole.rbac.authorization.k8s.io", "view"),
     ],
 )
 def test_an_object_and_a_list_are_what_kubectl_prints(kubernetes: Kubernetes, words: tuple[str, ...]) -> None:

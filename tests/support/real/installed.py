@@ -11,6 +11,8 @@ from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condit
 @contextmanager
 def cluster(name: str) -> Iterator[Kubernetes]:
     """A local cluster with nothing of ours on it, which ends with the block."""
+    # One that was killed has left its own behind, with everything on it.
+    cluster_down(name)
     try:
         yield Kubernetes(cluster_up(name).kubeconfig, tool("kubectl"), tool("helm"))
     finally:

@@ -66,11 +66,12 @@ class Reader:
 
     def read(self, look: Look) -> Any:
         """The object, or the list of the objects. Raises ReadError."""
-        if look.kind not in self._kinds:
+        kind = look.kind.lower()
+        if kind not in self._kinds:
             self._kinds = dict(self._served())
-        if look.kind not in self._kinds:
+        if kind not in self._kinds:
             raise ReadError(f"error: the server doesn't have a resource type {look.kind!r}")
-        path, resource, namespaced = self._kinds[look.kind]
+        path, resource, namespaced = self._kinds[kind]
         parts = [path, *(("namespaces", look.namespace) if namespaced else ()), resource, *filter(None, [look.name])]
         query = f"?{urlencode({'labelSelector': look.selector})}" if look.selector else ""
         found = self._get("/".join(parts) + query)
@@ -89,7 +90,7 @@ class Reader:
                 path = f"/apis/{group}/{version['version']}" if group else f"/api/{version['version']}"
                 for it in version["resources"]:
                     kind = _Kind(path, it["resource"], it["scope"] == "Namespaced")
-                    names = [it["resource"], it.get("singularResource", "")]
+                    names = [it["resource"], it.get("singularResource", ""), it["responseKind"]["kind"].lower()]
                     for name in filter(None, (*names, *it.get("shortNames", ()))):
                         yield name, kind
                         yield f"{name}.{group}", kind

@@ -61,8 +61,8 @@ class Reader:
         credentials = load_credentials(self.kubeconfig)
         self._server = urlsplit(credentials.server)
         # The caller may be in an event loop.
-        with ThreadPoolExecutor(1) as pool:
-            self._access = pool.submit(lambda: asyncio.run(credentials.access())).result()
+        with ThreadPoolExecutor(1) as thread:
+            self._access = thread.submit(lambda: asyncio.run(credentials.access())).result()
 
     def read(self, look: Look) -> Any:
         """The object, or the list of the objects. Raises ReadError."""

@@ -20,7 +20,10 @@ FIRST = (
     "test_faults",
     "test_without_operator",
 )
-"""Files of two minutes and more, the longest ones first; but those two apart whose workers start all the time."""
+"""Files of two minutes and more, the longest ones first.
+
+But test_no_ghosts and test_states are apart: in both, workers start all the time, which takes the whole host.
+"""
 
 KERNEL = "test_cgroup2"
 """Needs a kernel, which is built while other tests wait."""

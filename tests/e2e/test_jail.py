@@ -60,9 +60,15 @@ class Site:
 
     def upgrade(self, **jail: object) -> None:
         """Install or upgrade with these values of `jail`."""
-        given = {"enabled": True, "login": True, "hostPath": str(self.volume), "insecureRegistries": [OPEN], **jail}
+        given = {
+            "enabled": True,
+            "login": True,
+            "hostPath": str(self.volume),
+            "insecureRegistries": [OPEN],
+            "mounts": [*MOUNTS, "/scratch"],
+            **jail,
+        }
         file = self._folder / "values.yaml"
-        given["mounts"] = [*MOUNTS, "/scratch"]
         scratch = {
             "slurmd": {"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]},
             "podSpec": {"volumes": [{"name": "scratch", "emptyDir": {}}]},

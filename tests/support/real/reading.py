@@ -75,9 +75,9 @@ class Reader:
         parts = [path, *(("namespaces", look.namespace) if namespaced else ()), resource, *filter(None, [look.name])]
         query = f"?{urlencode({'labelSelector': look.selector})}" if look.selector else ""
         found = self._get("/".join(parts) + query)
-        for item in found.get("items", ()):
-            item |= {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
         for item in found.get("items", (found,)):
+            # The items of a list don't say what they are.
+            item |= {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
             item["metadata"].pop("managedFields", None)
         return found
 
@@ -114,4 +114,6 @@ class Reader:
             status = json.loads(body)
             raise ReadError(f"Error from server ({status['reason']}): {status['message']}")
         except (ValueError, KeyError, TypeError):
-            raise ReadError(f"GET {path}: {response.status} {body[:300]!r}") from None
+            # As for a kind whose definition has been deleted: 404 Not Found, in plain text.
+            reason = response.reason.replace(" ", "")
+            raise ReadError(f"Error from server ({reason}): GET {path}: {body[:300]!r}") from None

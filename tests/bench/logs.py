@@ -24,7 +24,7 @@ LINE = b"epoch 12 step 4711: loss 0.4132 accuracy 0.9871, 812 samples/s, 71 % of
 RATE = 100_000_000
 SECONDS = 8.0
 IDLE_SECONDS = 20.0
-JOBS = 9
+JOBS = 40
 START_SECONDS = 15.0
 SCRIPT = ROOT / "charts/slurm-operator/workloads/job-logs.sh"
 
@@ -171,15 +171,23 @@ def _job(root: Path) -> list[Figure]:
     alone: list[float] = []
     beside: list[float] = []
     used: list[float] = []
-    for turn in range(JOBS):
+
+    def job_alone(turn: int) -> None:
         out = root / f"alone-{turn}"
         alone.append(_run_job(out))
         out.unlink()
+
+    def job_beside(turn: int) -> None:
         with _running(root, f"beside-{turn}") as (inbox, home, process, _):
             _announce(inbox, home / "out")
             before = _cpu(process.pid)
             beside.append(_run_job(home / "out"))
             used.append(_cpu(process.pid) - before)
+
+    for turn in range(JOBS):
+        # each goes first in half of the turns: a machine that gets slower meanwhile favours neither
+        for job in (job_alone, job_beside) if turn % 2 else (job_beside, job_alone):
+            job(turn)
     prolog = _prolog(root)
     return [
         figure(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.real.reading import Reader, ReadError, look_of
+from tests.support.real.shells import GoneError, Shells
 
 T = TypeVar("T")
 
@@ -116,17 +117,43 @@ class Kubernetes:
                 found.append(str(error))
         return "\n".join(found)
 
-    def _run(self, words: list[Any], stdin: str | None, timeout: float) -> str:
-        environment = {
+    def ask(self, container: tuple[str, ...], words: tuple[str, ...], timeout: float = 60) -> str:
+        """Standard output of a command that changes nothing, in the container that `kubectl exec` calls so.
+
+        Raises CommandError. It may run twice, and in a pod that is about to end.
+        """
+        start = [str(self.kubectl_path), "exec", "-i", *container, "--", "sh"]
+        shells = self._shells.setdefault(container, Shells(start, self._environment))
+        try:
+            done = shells.run(words, timeout)
+        except GoneError:
+            shells.close()
+            try:
+                done = shells.run(words, timeout)
+            except GoneError as error:
+                raise CommandError(f"{' '.join(start)}: {error}") from error
+        if done.status:
+            raise CommandError(f"{' '.join(words[:8])}: rc {done.status}\n{done.output}{done.errors}")
+        return done.output
+
+    @cached_property
+    def _shells(self) -> dict[tuple[str, ...], Shells]:
+        return {}
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
             "KUBECONFIG": str(self.kubeconfig),
             # kubectl asks the API server for its kinds once, and again for one that it does not know.
             "KUBECACHEDIR": str(self.kubeconfig.with_name("kubectl")),
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/nonexistent",
         }
+
+    def _run(self, words: list[Any], stdin: str | None, timeout: float) -> str:
         command = [str(word) for word in words]
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=environment, check=False
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=self._environment, check=False
         )
         if done.returncode != 0:
             raise CommandError(f"{' '.join(command[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
@@ -142,12 +169,11 @@ class Slurm:
 
     def login(self, *words: str, timeout: float = 60, stdin: str | None = None) -> str:
         """Run a command in the login pod."""
+        container = ("-n", self.namespace, "deploy/slurm-login-slinky", "-c", "login")
+        if stdin is None and _only_asks(words):
+            return self.kubernetes.ask(container, words, timeout)
         flags = ["-i"] if stdin is not None else []
-        return self.kubernetes.kubectl(
-            *("-n", self.namespace, "exec", *flags, "deploy/slurm-login-slinky", "-c", "login", "--", *words),
-            timeout=timeout,
-            stdin=stdin,
-        )
+        return self.kubernetes.kubectl("exec", *flags, *container, "--", *words, timeout=timeout, stdin=stdin)
 
     def worker(self, pod: str, *words: str) -> str:
         """Run a command in a worker's slurmd container."""
@@ -254,6 +280,12 @@ class PodWatch:
                 grace = metadata.get("deletionGracePeriodSeconds") or 0
                 asked = seconds(metadata["deletionTimestamp"]) - grace
                 self.deletion_asked[metadata["name"]] = min(asked, self.deletion_asked.get(metadata["name"], asked))
+
+
+def _only_asks(words: tuple[str, ...]) -> bool:
+    """Whether this command of Slurm's changes nothing."""
+    command, *rest = words
+    return command in {"sinfo", "squeue", "sacct", "sdiag"} or (command == "scontrol" and "show" in rest[:2])
 
 
 def seconds(text: str) -> float:

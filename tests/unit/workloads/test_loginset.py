@@ -119,7 +119,14 @@ def test_the_login_container_has_keys_sshd_and_sssd_configuration() -> None:
         for item in volume(workload, "ssh-host-keys")["projected"]["sources"][0]["secret"]["items"]
     }
     assert modes == {name: 0o644 if name.endswith(".pub") else 0o600 for name in KEYS}
-    assert part(workload, "login")["readinessProbe"]["exec"]["command"] == ["test", "-S", "/run/slurm/sack.socket"]
+
+
+def test_a_login_pod_is_ready_within_a_second_of_its_socket_and_is_seldom_asked_later() -> None:
+    login = part(deployment(), "login")
+    looks = {name: login[name]["exec"]["command"] for name in ("startupProbe", "readinessProbe")}
+    assert set(map(tuple, looks.values())) == {("test", "-S", "/run/slurm/sack.socket")}
+    assert login["startupProbe"]["periodSeconds"] == 1
+    assert login["readinessProbe"].get("periodSeconds", 10) == 10
 
 
 def test_sssd_is_left_out_where_none_is_named() -> None:

@@ -31,7 +31,9 @@ async def kubelets(kubeconfig: Path) -> AsyncIterator[None]:
 def _main(kubeconfig: Path, connection: Connection) -> None:
     async def serving() -> None:
         async with Client.connect(load_credentials(kubeconfig), concurrency=WORKERS) as client:
-            pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod)
+            # A kubelet sees no pod without a node.
+            bound = "spec.nodeName!="
+            pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod, field_selector=bound)
             work: asyncio.Queue[records.Pod] = asyncio.Queue()
             started: set[str] = set()
 

@@ -296,7 +296,7 @@ def test_a_release_that_is_not_seen_yet_keeps_its_place() -> None:
 def test_a_job_starts_only_when_all_pods_of_the_group_have_its_label() -> None:
     pods, job = group(2, job=7), dataclasses.replace(JOB, comment=Comment("team", "group/g", pods=2))
     half = (pods[0], dataclasses.replace(pods[1], job=None))
-    assert [type(it) for it in act(*half, jobs=(job,))] == [Label, Report]
+    assert [type(it) for it in act(*half, jobs=(job,))] == [Label]
     assert act(*pods, jobs=(job,)) == (Start(job),)
 
 
@@ -424,6 +424,15 @@ def test_unequal_pods_of_one_group_get_one_heterogeneous_job_with_a_component_fo
         *(("p0", FIRST), ("p1", FIRST), ("p2", SECOND))
     ]
     assert act(*labelled(), jobs=(mixed(),)) == (Start(mixed()),)
+
+
+def test_pods_of_a_group_whose_others_get_their_label_need_no_condition() -> None:
+    first, second, third = group(3)
+    first = dataclasses.replace(first, job=7)
+    job = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 3))
+    assert act(first, second, third, jobs=(job,)) == (Label(second, 7), Label(third, 7))
+    incomplete = Report(first, Why.INCOMPLETE, "1 of 3 pods of group g exist")
+    assert act(first, second, jobs=(job,)) == (Label(second, 7), incomplete)
 
 
 def test_a_heterogeneous_job_of_other_requests_is_not_adopted() -> None:

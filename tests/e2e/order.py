@@ -4,6 +4,9 @@ pytest-xdist gives the next file to the process that is about to run out of test
 alphabetical order.
 """
 
+KERNEL = "test_cgroup2"
+"""Needs a kernel, which is built while other tests wait."""
+
 FIRST = (
     "test_autoscaling",
     "test_power_saving",
@@ -19,21 +22,19 @@ FIRST = (
     "test_takeover",
     "test_faults",
     "test_without_operator",
+    KERNEL,
 )
-"""Files of two minutes and more, the longest ones first.
+"""Files of two minutes and more, the longest ones first, but for KERNEL.
 
-But test_no_ghosts and test_states are apart: in both, workers start all the time, which takes the whole host.
+And test_no_ghosts and test_states are apart: in both, workers start all the time, which takes the whole host.
 """
 
-KERNEL = "test_cgroup2"
-"""Needs a kernel, which is built while other tests wait."""
-
-LAST = (KERNEL, "test_z_leaving")
-"""The second removes what all other tests of its process use."""
+LAST = "test_z_leaving"
+"""It removes what all other tests of its process use."""
 
 
 def position(file: str) -> tuple[int, int, str]:
     """Sort key of a file, given its name without the ending."""
     if file in FIRST:
         return 0, FIRST.index(file), file
-    return (2, LAST.index(file), file) if file in LAST else (1, 0, file)
+    return 2 if file == LAST else 1, 0, file

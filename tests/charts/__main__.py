@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ def main(arguments: Sequence[str]) -> int:
     }
     failed = False
     with ProcessPoolExecutor(2) as processes:
-        for name, step in [(name, processes.submit(timed, step, charts)) for name, step in steps.items()]:
-            found, seconds = step.result()
+        results = processes.map(partial(timed, charts), steps.values())
+        for name, (found, seconds) in zip(steps, results, strict=True):
             print(f"{'FAILED' if found else 'ok    '} {name} ({seconds:.0f} s)", flush=True)
             for problem in found:
                 print(f"  {problem}", flush=True)
@@ -98,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def timed(step: Callable[[list[Path]], list[str]], charts: list[Path]) -> tuple[list[str], float]:
+def timed(charts: list[Path], step: Callable[[list[Path]], list[str]]) -> tuple[list[str], float]:
     """The problems that a step finds, and how many seconds it took."""
     started = time.monotonic()
     try:

@@ -280,7 +280,7 @@ def _with_job(
                 for pod in members:
                     yield Report(pod, Why.WAITING, waiting_words(stuck))
             return
-        if len(members) < size and not any(it > 0 for it in free.values()):
+        if len(used) == len(members) < size and not any(it > 0 for it in free.values()):
             return  # the others get their label in this pass
         earlier = view.started.get(job.key, ())
         text = f"job {earlier[0]} of this group, an earlier one, has not ended yet" if earlier else ""

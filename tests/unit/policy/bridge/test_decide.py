@@ -435,6 +435,13 @@ def test_pods_of_a_group_whose_others_get_their_label_need_no_condition() -> Non
     assert act(first, second, jobs=(job,)) == (Label(second, 7), incomplete)
 
 
+def test_a_pod_of_a_group_shows_that_another_is_missing_while_the_one_that_ends_has_its_place() -> None:
+    first, second = group(2, job=7)
+    job = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    incomplete = Report(first, Why.INCOMPLETE, "1 of 2 pods of group g exist")
+    assert act(first, dataclasses.replace(second, deleting=True), jobs=(job,)) == (incomplete,)
+
+
 def test_a_heterogeneous_job_of_other_requests_is_not_adopted() -> None:
     small = tuple(dataclasses.replace(it, shape=BIG) for it in unequal())
     actions = act(*small, jobs=(mixed(),))

@@ -228,7 +228,8 @@ class Run:
         if not await self._disturb(what):
             await asyncio.sleep(0.5)
             return False
-        for _ in range(40):
+        # Until slurmctld looks at time limits, the pod may finish. So the next job gets its turn soon.
+        for _ in range(5):
             if what not in ENDS or self.done[_end(ENDS[what])]:
                 return True
             await asyncio.sleep(1)

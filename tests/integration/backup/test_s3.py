@@ -49,6 +49,10 @@ class Gateway:
         folder = self.bucket / "clusters" / "berlin"
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
+    def parts(self) -> int:
+        """How many parts of unfinished uploads it has."""
+        return sum(path.is_file() for path in (self.bucket / ".sgwtmp" / "multipart").glob("*/*/*"))
+
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
@@ -156,11 +160,17 @@ def test_a_damaged_copy_is_refused_in_words_and_changes_nothing(
 
 
 def begun(gateway: Gateway, key: str, prefix: str = "clusters/berlin") -> object:
-    """An upload in parts that doesn't end."""
+    """An upload of two parts that doesn't end."""
     client = opened(BUCKET, prefix, f"http://127.0.0.1:{gateway.port}", "us-east-1").client
+    arrived = gateway.parts()
     writer = obstore.open_writer(client, key, buffer_size=5 << 20)
     writer.write(os.urandom(12 << 20))
     writer.flush()
+    # It goes on in the background. A part that arrives after its upload was deleted brings the upload back.
+    deadline = time.monotonic() + SECONDS
+    while gateway.parts() < arrived + 2:
+        assert time.monotonic() < deadline, "the parts don't arrive"
+        time.sleep(0.02)
     return writer
 
 

@@ -53,7 +53,7 @@ from tests.bench.running_pods import kubelets
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
 from tests.support.bridge import node, pod
-from tests.support.bridge_world import ACCOUNTS, BRIDGE, control_plane, slurm_conf, status
+from tests.support.bridge_world import ACCOUNTS, bridge_account, control_plane, slurm_conf, status
 
 PODS_IN_ALL = 5_000
 BURST = 1_000
@@ -229,7 +229,7 @@ class _Bench:
         url = f"http://{slurmctld.ADDRESS}:{slurmctld.COMPACT}"
         self.program = Program(
             [
-                *("bridge", f"--kubeconfig={self._plane.client('bridge', *BRIDGE)}", f"--slurmrestd-url={url}"),
+                *("bridge", f"--kubeconfig={bridge_account(self._plane)}", f"--slurmrestd-url={url}"),
                 *("--namespace=slurm", f"--jwt-key={path}", "--health-port=0"),
             ],
             self._plane.folder / "bridge.log",

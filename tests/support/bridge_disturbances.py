@@ -35,7 +35,7 @@ from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge_kubelets import FINISHES, Kubelets
 from tests.support.bridge_stays import Stays
-from tests.support.bridge_world import ACCOUNTS, BRIDGE, add_node, control_plane
+from tests.support.bridge_world import ACCOUNTS, add_node, bridge_account, control_plane
 from tests.support.owners import Component, leaked, rivals
 from tests.support.real.external_slurm import ExternalSlurm
 
@@ -85,7 +85,7 @@ class Run:
         self.stays = Stays(client, rest, NAMESPACE, CAPACITY)
         self.done: Counter[str] = Counter()
         self._folder = folder
-        self._kubeconfig = plane.client("bridge", *BRIDGE)
+        self._kubeconfig = bridge_account(plane)
         self.client = client
         self.slurm = slurm
         self.rest = rest

@@ -33,6 +33,7 @@ from sidecars.kube import (
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimJob
 from tests.charts.examples import examples
+from tests.cluster import cache
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.install import helm_environment
@@ -48,7 +49,6 @@ MUTATING = (
     "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
 )
 """Options of kube-apiserver that docs/bridge.md names."""
-BRIDGE = ("system:serviceaccount:slurm:slurm-bridge", "system:serviceaccounts", "system:authenticated")
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
@@ -101,6 +101,17 @@ def control_plane(
         yield found
     finally:
         found.stop()
+
+
+def bridge_account(plane: ControlPlane) -> Path:
+    """Kubeconfig file with a token of the ServiceAccount that the chart has made for the bridge."""
+    command: list[str | Path] = [tool("kubectl"), "create", "token", "slurm-bridge", "-n", "slurm", "--duration=24h"]
+    token = run([*command, f"--kubeconfig={plane.kubeconfig}"], seconds=60).strip()
+    content = yaml.safe_load(plane.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": token}
+    path = plane.folder / "bridge.kubeconfig"
+    cache.write(path, yaml.safe_dump(content), mode=0o600)
+    return path
 
 
 @dataclass
@@ -240,7 +251,7 @@ async def a_world(
     """A namespace and two nodes, for a bridge of the slurmrestd at `url`. `model`: the simulated one."""
     number = next(NUMBERS)
     namespace, nodes = f"team-{number}", (f"k{number}a", f"k{number}b")
-    account = load_credentials(plane.client("bridge", *BRIDGE))
+    account = load_credentials(bridge_account(plane))
     async with (
         Client.connect(load_credentials(plane.kubeconfig)) as admin,
         Client.connect(account) as client,

@@ -12,7 +12,7 @@ from sidecars.kube import DEPLOYMENTS, LEASES
 from sidecars.simulate.records import Fault
 from tests.cluster.control_plane import ControlPlane
 from tests.support.bridge import live
-from tests.support.bridge_world import BRIDGE, World
+from tests.support.bridge_world import World, bridge_account
 
 
 async def test_a_pod_is_submitted_released_bound_and_deleted_at_the_end_of_its_job(world: World) -> None:
@@ -112,7 +112,7 @@ async def program(world: World, plane: ControlPlane) -> AsyncIterator[asyncio.su
     deployment = await world.admin.get(DEPLOYMENTS, "slurm", "slurm-bridge")
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     flags = [f"--slurmrestd-url={world.settings.slurmrestd_url}", f"--jwt-key={world.settings.key_file}"]
-    flags += [f"--kubeconfig={plane.client('bridge', *BRIDGE)}", "--health-port=0"]
+    flags += [f"--kubeconfig={bridge_account(plane)}", "--health-port=0"]
     found = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sidecars", *container["args"], *flags), stderr=asyncio.subprocess.PIPE
     )

@@ -104,7 +104,7 @@ def control_plane(
 
 
 def bridge_account(plane: ControlPlane) -> Path:
-    """Kubeconfig file with a token of the ServiceAccount that the chart has made for the bridge."""
+    """Kubeconfig file with a token of the ServiceAccount that the chart has created for the bridge."""
     command: list[str | Path] = [tool("kubectl"), "create", "token", "slurm-bridge", "-n", "slurm", "--duration=24h"]
     token = run([*command, f"--kubeconfig={plane.kubeconfig}"], seconds=60).strip()
     content = yaml.safe_load(plane.kubeconfig.read_text())

@@ -105,12 +105,13 @@ def control_plane(
 
 def bridge_account(plane: ControlPlane) -> Path:
     """Kubeconfig file with a token of the ServiceAccount that the chart has created for the bridge."""
-    command: list[str | Path] = [tool("kubectl"), "create", "token", "slurm-bridge", "-n", "slurm", "--duration=24h"]
-    token = run([*command, f"--kubeconfig={plane.kubeconfig}"], seconds=60).strip()
-    content = yaml.safe_load(plane.kubeconfig.read_text())
-    content["users"][0]["user"] = {"token": token}
     path = plane.folder / "bridge.kubeconfig"
-    cache.write(path, yaml.safe_dump(content), mode=0o600)
+    if not path.exists():
+        words: list[str | Path] = [tool("kubectl"), "create", "token", "slurm-bridge", "-n", "slurm", "--duration=24h"]
+        token = run([*words, f"--kubeconfig={plane.kubeconfig}"], seconds=60).strip()
+        content = yaml.safe_load(plane.kubeconfig.read_text())
+        content["users"][0]["user"] = {"token": token}
+        cache.write(path, yaml.safe_dump(content), mode=0o600)
     return path
 
 

@@ -19,6 +19,7 @@ from sidecars.backup.uploads import Upload, Uploads
 from tests.cluster.certificates import Authority
 from tests.cluster.control_plane import free_ports
 from tests.cluster.tools import tool
+from tests.cluster.waiting import until
 from tests.support.real.object_store import BUCKET, KEYS
 from tests.unit.backup.test_state import found as files_of
 from tests.unit.backup.test_state import statesave
@@ -167,10 +168,7 @@ def begun(gateway: Gateway, key: str, prefix: str = "clusters/berlin") -> object
     writer.write(os.urandom(12 << 20))
     writer.flush()
     # It goes on in the background. A part that arrives after its upload was deleted brings the upload back.
-    deadline = time.monotonic() + SECONDS
-    while gateway.parts() < arrived + 2:
-        assert time.monotonic() < deadline, "the parts don't arrive"
-        time.sleep(0.02)
+    until(lambda: gateway.parts() == arrived + 2, "both parts to arrive", SECONDS)
     return writer
 
 

@@ -84,6 +84,8 @@ class Answer(Generic[T]):
     value: T
     asked_at: float
     """When it was asked for; the value is of that time of the clock or later."""
+    arrived_at: float
+    """When it arrived; the value is of that time or earlier."""
 
 
 class CachedRead(Generic[T]):
@@ -105,7 +107,6 @@ class CachedRead(Generic[T]):
         self._clock = clock
         self._late = late
         self._last: Answer[T] | None = None
-        self._arrived_at = float("-inf")
         self._pending: PendingRequest[Answer[T]] | None = None
 
     def recent(self, changed_at: float, since: float = float("-inf")) -> Answer[T] | None:
@@ -117,7 +118,7 @@ class CachedRead(Generic[T]):
         last, now = self._last, self._clock()
         if last is None or last.asked_at < since:
             return None
-        late = self._arrived_at - last.asked_at >= PATIENCE and now - self._arrived_at < LATE_FOR
+        late = last.arrived_at - last.asked_at >= PATIENCE and now - last.arrived_at < LATE_FOR
         return last if late or (now - last.asked_at < CACHE_FOR and last.asked_at >= changed_at) else None
 
     async def get(self) -> Answer[T]:
@@ -129,7 +130,7 @@ class CachedRead(Generic[T]):
     async def _once(self) -> Answer[T]:
         asked_at = self._clock()
         value = await self._read(None if self._last is None else self._last.value)
-        self._last, self._arrived_at = Answer(value, asked_at), self._clock()
+        self._last = Answer(value, asked_at, self._clock())
         return self._last
 
     async def close(self) -> None:

@@ -92,6 +92,11 @@ class Poller:
         """When (of `clock`) the last good answer was asked for; None before the first."""
         return self._schedule.good_at
 
+    @property
+    def last_arrived(self) -> float | None:
+        """When (of `clock`) that answer arrived: the nodes are as they were between the two."""
+        return self._schedule.arrived_at
+
     def now(self) -> float:
         """Seconds of `clock`."""
         return self._clock()
@@ -218,7 +223,7 @@ class Poller:
                 self._was_known = self._was_known and self.known
                 if schedule.faults:
                     log.info("poll: slurmrestd answers again after %d faults", schedule.faults)
-                schedule.succeeded(asked_at)
+                schedule.succeeded(asked_at, self._clock())
                 self._cache.settle(asked_at)
                 if answer is not None:
                     changed, removed = self._cache.apply(answer, asked_at, self._clock(), full=full)

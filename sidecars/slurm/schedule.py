@@ -44,6 +44,8 @@ class PollSchedule:
         """When the last good answer was asked for; None before the first."""
         self.first_good_at: float | None = None
         """When the first good answer was asked for."""
+        self.arrived_at: float | None = None
+        """When the last good answer arrived."""
         self._hurried_until = float("-inf")
 
     @property
@@ -64,10 +66,10 @@ class PollSchedule:
         """Record a fault that stops polling: it counts like `BREAKER_FAULTS` in a row."""
         self.faults, self.fault = BREAKER_FAULTS, fault
 
-    def succeeded(self, asked_at: float) -> None:
+    def succeeded(self, asked_at: float, arrived_at: float) -> None:
         """Record a good answer."""
         self.faults, self.fault = 0, ""
-        self.good_at = asked_at
+        self.good_at, self.arrived_at = asked_at, arrived_at
         self.first_good_at = asked_at if self.first_good_at is None else self.first_good_at
 
     def took(self, seconds: float, *, news: bool) -> None:

@@ -6,6 +6,7 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.policy.autoscaling.plan import Autoscaling
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import PresentNode, Settings
+from sidecars.slurm.pending import Answer
 from sidecars.slurm.records import Node, Partition, QueuedJobs, Reservation
 
 
@@ -35,8 +36,10 @@ class Memory:
     """That of one cluster. Times are of the poller's clock, but for those named otherwise."""
 
     queue: QueueMemory = field(default_factory=QueueMemory)
-    queue_at: float = float("-inf")
-    """When it was asked for, in seconds since the epoch."""
+    answer: Answer[QueuedJobs] | None = None
+    """The last one of the queue; None before the first."""
+    postponed: float | None = None
+    """When that queue was asked for whose jobs add no worker because nodes were read later; None if none waits."""
     partitions: tuple[Partition, ...] | None = None
     """None: never read."""
     reservations: tuple[Reservation, ...] = ()

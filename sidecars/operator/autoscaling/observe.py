@@ -90,17 +90,31 @@ def settings(controller: Controller, memory: Memory) -> Settings:
 
 async def jobs(runtime: Runtime, cluster: Cluster, memory: Memory, wanted: Settings) -> Jobs | None:
     """The queue; None if it can't be read. While it is being read, as it was: the planner looks at its age."""
+    answer = memory.answer
     try:
         answer = await cluster.poller.queue()
     except NotYet:
-        before = memory.queue
-        return Jobs(before.queue, memory.queue_at) if before.queue is not None else None
+        if answer is None:
+            return None
     except SlurmError as error:
         log.debug("the queue: %s", error)
         return None
+    memory.answer = answer
     memory.changed = memory.changed or answer.value is not memory.queue.listed
-    memory.queue_at = runtime.now() - (cluster.poller.now() - answer.asked_at)
-    return Jobs(memory.queue.update(answer.value, wanted), memory.queue_at)
+    at = runtime.now() - (cluster.poller.now() - answer.asked_at)
+    return Jobs(memory.queue.update(answer.value, wanted), at)
+
+
+def nodes_are_older(cluster: Cluster, memory: Memory) -> bool:
+    """Whether a job that has left the queue may have started on a node since the nodes were asked for."""
+    asked_at = cluster.poller.last_good
+    return memory.answer is not None and (asked_at is None or asked_at < memory.answer.arrived_at)
+
+
+def queue_is_older(cluster: Cluster, memory: Memory) -> bool:
+    """Whether a job of the queue may be the one that a node has."""
+    arrived_at = cluster.poller.last_arrived
+    return memory.answer is not None and arrived_at is not None and arrived_at > memory.answer.asked_at
 
 
 def nodes(

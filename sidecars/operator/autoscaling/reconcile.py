@@ -2,12 +2,16 @@
 
 `sidecars.policy.autoscaling` decides. The queue is read once a second while such a NodeSet exists. A plan is computed
 when jobs, nodes, pods or settings have changed, and every few seconds because time alone may change it.
+
+Jobs and nodes are never of the same moment. A job that has just started is in both or in neither. So no worker is added
+while it may be in both, and none is removed while it may be in neither.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import ApiError, Manifest, NotFound
@@ -21,10 +25,12 @@ from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
 from sidecars.policy.autoscaling import sizing
-from sidecars.policy.autoscaling.plan import Autoscaling
+from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.records import Plan
+from sidecars.policy.autoscaling.sizing import Size
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Autoscaled
+from sidecars.slurm.errors import SlurmError
 from sidecars.workloads.resources import Controller, NodeSet, ResourceError, read
 
 log = logging.getLogger(__name__)
@@ -39,6 +45,29 @@ REST = 10.0
 """A plan that took one second is followed by a pause of so many."""
 AGAIN = 0.1
 """Seconds after which a NodeSet that changed meanwhile has come by the watch."""
+
+
+class Decision(NamedTuple):
+    """What a pass decides."""
+
+    seen: Sequence[Seen]
+    sizes: Sequence[Size]
+    """Of each."""
+    counted: Condition
+    """Of the Controller."""
+
+    @property
+    def adds(self) -> bool:
+        """Whether a NodeSet grows for jobs."""
+        return any(
+            size.replicas > it.scaled.replicas and size.reason not in (Autoscaled.NO_DATA, Autoscaled.MINIMUM)
+            for it, size in zip(self.seen, self.sizes, strict=True)
+        )
+
+    @property
+    def removes(self) -> bool:
+        """Whether a NodeSet shrinks."""
+        return any(size.replicas < it.scaled.replicas for it, size in zip(self.seen, self.sizes, strict=True))
 
 
 async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
@@ -63,22 +92,20 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     # From here on, what changes is a reason for another pass.
     memory.changed = False
     memory.plan_at = clock + PLAN_EVERY if cluster is not None else float("-inf")
-    records = cluster.poller.nodes if cluster is not None and cluster.poller.known else {}
-    seen = [observe.seen(runtime, memory, manifest, nodeset, records) for manifest, nodeset in scaled]
-    if not all(effects.is_shown(memory, it) for it in seen):
+    planner = memory.queue.planner or Autoscaling(observe.settings(controller, memory))
+    decision = await _decide(runtime, memory, key, planner, scaled, known)
+    if decision is not None and decision.removes and cluster is not None and observe.nodes_are_older(cluster, memory):
+        decision = None
+        if await _nodes_read_again(cluster, memory):
+            decision = await _decide(runtime, memory, key, planner, scaled, known)
+    if decision is None:
         memory.changed = True
         return AGAIN
-    of, leaving = observe.by_node(seen)
-    nodes = observe.nodes(runtime, key, cluster, memory, of, leaving) if cluster is not None else None
-    past = {it.nodeset.name: it.applied.past for it in seen if it.applied is not None}
-    planner = memory.queue.planner or Autoscaling(observe.settings(controller, memory))
-    listed = memory.queue.listed
-    decide = partial(planner.plan, [it.scaled for it in seen], known, nodes, past, runtime.now())
-    count = len(records) + sum(it.scaled.max for it in seen)
-    plan = await _decided(decide, len(listed.jobs) if listed is not None else 0, count)
-    _rest(memory, cluster, clock)
-    _report(runtime, ("Controller", key), sizing.counted(plan, known=known is not None and nodes is not None))
-    done = [await _apply(runtime, memory, it, plan) for it in seen]
+    if cluster is not None and _is_postponed(cluster, memory, decision):
+        memory.changed = True
+        return TICK
+    _report(runtime, ("Controller", key), decision.counted)
+    done = [await _apply(runtime, memory, *it) for it in zip(decision.seen, decision.sizes, strict=True)]
     _forget(runtime, key, keep=True)
     return TICK if all(done) else AGAIN
 
@@ -102,6 +129,56 @@ def _read(runtime: Runtime, key: Key) -> tuple[Controller | None, list[tuple[Man
     return controller, sorted(found, key=lambda it: it[1].name)
 
 
+async def _decide(
+    runtime: Runtime,
+    memory: Memory,
+    key: Key,
+    planner: Autoscaling,
+    scaled: Sequence[tuple[Manifest, NodeSet]],
+    jobs: Jobs | None,
+) -> Decision | None:
+    """None if the watch has not shown our last write yet."""
+    cluster = runtime.clusters.get(key)
+    records = cluster.poller.nodes if cluster is not None and cluster.poller.known else {}
+    seen = [observe.seen(runtime, memory, manifest, nodeset, records) for manifest, nodeset in scaled]
+    if not all(effects.is_shown(memory, it) for it in seen):
+        return None
+    of, leaving = observe.by_node(seen)
+    nodes = observe.nodes(runtime, key, cluster, memory, of, leaving) if cluster is not None else None
+    past = {it.nodeset.name: it.applied.past for it in seen if it.applied is not None}
+    listed = memory.queue.listed
+    decide = partial(planner.plan, [it.scaled for it in seen], jobs, nodes, past, runtime.now())
+    count = len(records) + sum(it.scaled.max for it in seen)
+    began = cluster.poller.now() if cluster is not None else runtime.now()
+    plan = await _decided(decide, len(listed.jobs) if listed is not None else 0, count)
+    _rest(memory, cluster, began)
+    sizes = [sizing.size(it.scaled, it.pods, it.registered, plan, runtime.now()) for it in seen]
+    return Decision(seen, sizes, sizing.counted(plan, known=jobs is not None and nodes is not None))
+
+
+async def _nodes_read_again(cluster: Cluster, memory: Memory) -> bool:
+    """Have the nodes as they were after the queue was read. False if Slurm hasn't answered."""
+    if memory.answer is not None:
+        try:
+            await cluster.poller.nodes_since(memory.answer.arrived_at)
+        except SlurmError as error:
+            log.debug("nodes: %s", error)
+    return not observe.nodes_are_older(cluster, memory)
+
+
+def _is_postponed(cluster: Cluster, memory: Memory, decision: Decision) -> bool:
+    """Whether NodeSets are to grow that needn't by the next queue.
+
+    They wait for one queue only: where a queue takes long to read, nodes are always newer.
+    """
+    asked_at = memory.answer.asked_at if memory.answer is not None else None
+    if not (decision.adds and observe.queue_is_older(cluster, memory) and memory.postponed in (None, asked_at)):
+        memory.postponed = None
+        return False
+    memory.postponed = asked_at
+    return True
+
+
 async def _decided(decide: Callable[[], Plan], jobs: int, nodes: int) -> Plan:
     """The plan for so many jobs, on nodes that exist or may be added."""
     return decide() if jobs * nodes <= AT_ONCE else await asyncio.to_thread(decide)
@@ -113,13 +190,12 @@ def _rest(memory: Memory, cluster: Cluster | None, began: float) -> None:
         memory.rest_until = now + REST * (now - began) if now - began > TICK / REST else now
 
 
-async def _apply(runtime: Runtime, memory: Memory, seen: Seen, plan: Plan) -> bool:
+async def _apply(runtime: Runtime, memory: Memory, seen: Seen, size: Size) -> bool:
     """Write what was decided for one NodeSet, and report. False if it has changed meanwhile."""
     key = key_of(seen.manifest)
     if seen.owner is not None:
         _report(runtime, ("NodeSet", key), sizing.other_owner(seen.owner, seen.nodeset.spec.replicas, seen.until))
         return True
-    size = sizing.size(seen.scaled, seen.pods, seen.registered, plan, runtime.now())
     condition = sizing.condition(size)
     if seen.problem:
         condition = Condition("Autoscaled", "False", Autoscaled.INVALID, seen.problem)

@@ -389,9 +389,9 @@ async def life_of_claims(world: WatchedNamespace, when_deleted: str, when_scaled
     await world.until_ready(2, name)
     await until_owned(world, {"0": of_all, "1": of_all}, name)
 
-    # A worker that is to go and waits for its job takes its claim along, whoever deletes it, until it is rescued.
-    job = world.slurm.job_start(last)
-    await world.client.merge_patch(PODS, world.namespace, first, cost(1))
+    # A worker that is to go and waits for its job takes its claim along, whoever deletes it, until it is rescued. Both
+    # have a job, and the first one's began earlier: whatever the operator has seen of them, the last one is to go.
+    other, job = world.slurm.job_start(first), world.slurm.job_start(last)
     for replicas, cordoned, want in ((1, "true", of_pod), (2, None, of_all), (1, "true", of_pod)):
         await world.scale(replicas, name)
 
@@ -410,6 +410,7 @@ async def life_of_claims(world: WatchedNamespace, when_deleted: str, when_scaled
     assert await owners(world, name) == {"0": of_all, "1": of_pod}
 
     # An update takes no data along.
+    world.slurm.job_end(other)
     await change(world, name, slurmd={"image": "slurmd:2"})
 
     async def updated() -> bool:
@@ -427,11 +428,6 @@ async def life_of_claims(world: WatchedNamespace, when_deleted: str, when_scaled
 
     await until(f"NodeSet {name} to be gone", removed)
     assert await owners(world, name) == {"0": of_all, "1": of_pod}
-
-
-def cost(value: int) -> dict[str, Any]:
-    """The patch that gives a pod a deletion cost."""
-    return {"metadata": {"annotations": {"nodeset.slinky.slurm.net/pod-deletion-cost": str(value)}}}
 
 
 async def test_a_worker_waits_until_its_predecessors_claim_is_deleted_and_a_changed_policy_applies(

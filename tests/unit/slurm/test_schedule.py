@@ -36,10 +36,10 @@ def test_the_circuit_breaker_opens_after_faults_in_a_row_and_a_good_answer_close
     for count in range(1, BREAKER_FAULTS + 1):
         it.failed("no answer")
         assert it.breaker_open == (count == BREAKER_FAULTS)
-    it.succeeded(5)
+    it.succeeded(5, 5)
     assert not it.breaker_open
     assert (it.fault, it.good_at, it.first_good_at) == ("", 5, 5)
-    it.succeeded(6)
+    it.succeeded(6, 6)
     assert (it.good_at, it.first_good_at) == (6, 5)
 
 
@@ -53,12 +53,12 @@ def test_a_fault_that_stops_polling_opens_the_circuit_breaker_at_once() -> None:
 def test_an_answer_is_stale_after_ten_seconds_and_later_where_polls_are_rarer() -> None:
     it = schedule()
     assert not it.fresh(0, calm=False)
-    it.succeeded(100)
+    it.succeeded(100, 100)
     assert it.fresh(100 + STALE_AFTER, calm=False)
     assert not it.fresh(100 + STALE_AFTER + 0.1, calm=False)
     assert it.fresh(100 + STALE_AFTER + CALM_FACTOR - 1, calm=True)
     it = schedule(interval=5)
-    it.succeeded(100)
+    it.succeeded(100, 100)
     assert it.fresh(150, calm=False)
 
 

@@ -1,6 +1,7 @@
 """NodeSets that follow the queue, in a simulated cluster."""
 
 import threading
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -121,6 +122,57 @@ def test_a_node_that_gets_a_job_before_it_is_drained_stays() -> None:
                     w.job(2, 29.9)
             await w.until("only the minimum is left", lambda: len(w.pods()) == 1, 600)
             assert replicas(w) == 1
+
+    run(scenario())
+
+
+def test_a_node_that_was_kept_for_a_job_stays_when_the_job_starts_at_last() -> None:
+    async def scenario() -> None:
+        async with world(8) as w:
+            scaled(w)
+            slurm = w.slurms["slurm", "slurm"]
+            w.jobs.queue(slurm, 1, 20)
+            await w.until("the node is idle again", lambda: w.jobs.all[0].over, 120)
+            for number in range(20):
+                waiting = slurm.job_submit(cpus=4)
+                # Longer than an idle node is left. Jobs and nodes are read at different moments.
+                await w.run(40 + number / 20)
+                job = w.jobs.submit(slurm, 1, 10)
+                job.pending_id = waiting
+                sizes = watched(w)
+                await w.until("the job has ended", partial(getattr, job, "over"), 60)
+                assert set(sizes) == {1}, number
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fault", [Fault.NO_SLURMCTLD, Fault.HANG])
+def test_a_nodeset_gets_its_minimum_although_the_queue_is_not_read_and_nodes_are(fault: Fault) -> None:
+    async def scenario() -> None:
+        async with world(8) as w:
+            scaled(w)
+            w.jobs.queue(w.slurms["slurm", "slurm"], 1, 600)
+            await w.until("the job runs", lambda: w.jobs.all[0].runs, 120)
+            w.slurms["slurm", "slurm"].fail(fault, path="jobs/")
+            await w.run(10)
+            w.change("slinky", {"autoscaling": {"min": 3}})
+            assert await w.until("the minimum", lambda: replicas(w) == 3, 90) <= 75
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("seconds", [1.5, 5.0, 20.0])
+def test_a_nodeset_follows_a_queue_that_takes_longer_to_read_than_the_nodes(seconds: float) -> None:
+    async def scenario() -> None:
+        async with world(8) as w:
+            scaled(w)
+            slurm = w.slurms["slurm", "slurm"]
+            slurm.fail(Fault.SLOW, path="jobs/", seconds=seconds)
+            w.jobs.queue(slurm, 1, 900)
+            await w.until("the first job runs", lambda: w.jobs.all[0].runs, 120)
+            w.jobs.queue(slurm, 2, 60)
+            assert await w.until("two more", lambda: replicas(w) == 3, 120) <= 3 * (seconds + 10)
+            await w.until("one is left", lambda: replicas(w) == 1, 600)
 
     run(scenario())
 

@@ -89,7 +89,7 @@ async def test_jobs_that_can_not_be_read_leave_the_deadlines_as_they_were(
         malformed = Job(9, states=frozenset({"RUNNING"}), nodes="slinky-[1-0]")
 
         async def jobs() -> Answer[Jobs]:
-            return Answer(Jobs((malformed,), 1), scene.parts.now)
+            return Answer(Jobs((malformed,), 1), scene.parts.now, scene.parts.now)
 
         monkeypatch.setattr(cluster.poller, "jobs", jobs)
     scene.pass_seconds(DEADLINES_FOR)

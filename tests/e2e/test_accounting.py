@@ -282,7 +282,7 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
     assert "lasers" not in left
     assert "urgent" not in accounted.login("sacctmgr", "-n", "-P", "show", "qos", "format=name").split()
     assert share(accounted, "theirs")[0] == "7"
-    assert upgrading.uids(accounted) == before
+    until_equal("the same pods to be ready", lambda: upgrading.uids(accounted), before, 60)
     declare(accounted, {})
 
 

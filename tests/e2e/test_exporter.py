@@ -61,10 +61,13 @@ def test_only_prometheus_reads_the_metrics_and_slurm_answers_a_user_without_righ
     label = ("label", "pod", "tenant", "app.kubernetes.io/name=prometheus", "--overwrite")
     slurm.kubernetes.kubectl("-n", NAMESPACE, *label)
     until("Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080), 60)
-    until_equal("all sources to be read", lambda: prometheus.read().get("slurm_exporter_up"), 1, 60)
-    stale = {series: value for series, value in prometheus.read().items() if series.startswith("slurm_exporter_stale")}
-    assert stale
-    assert set(stale.values()) == {0}
+
+    def fresh() -> bool:
+        shown = prometheus.read()
+        stale = {value for series, value in shown.items() if series.startswith("slurm_exporter_stale")}
+        return shown.get("slurm_exporter_up") == 1 and stale == {0}
+
+    until("all sources to be read, and none to be out of date", fresh, 60)
 
 
 def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Prometheus) -> None:
@@ -85,12 +88,16 @@ def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Pro
             return prometheus.by_state("slurm_nodes") == nodes and {state: shown.get(state) for state in jobs} == jobs
 
         until("the exporter to agree with sinfo and squeue", agree, 60)
-        assert prometheus.read()["slurm_jobs_held"] == 3
+        until_equal("the held jobs", lambda: prometheus.read().get("slurm_jobs_held"), 3, 60)
         # By node, because a node may be in several partitions.
         lines = set(slurm.login("sinfo", "-h", "-N", "-o", "%N %C").strip().splitlines())
         cpus = [sum(float(line.split()[1].split("/")[place]) for line in lines) for place in range(3)]
-        shown = prometheus.by_state("slurm_cpus")
-        assert [shown.get(state, 0) for state in ("allocated", "idle", "other")] == cpus
+
+        def shown() -> list[float]:
+            found = prometheus.by_state("slurm_cpus")
+            return [found.get(state, 0) for state in ("allocated", "idle", "other")]
+
+        until_equal("the CPUs", shown, cpus, 60)
     finally:
         slurm.login("scancel", "--state=PENDING", "--state=RUNNING", "--user=root")
         slurm.until_idle(2)

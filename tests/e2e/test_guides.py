@@ -180,7 +180,9 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     restore(kubernetes, saved, RESTORED, "statesave-restored")
     (values,) = on_page("backup.md", "existingClaim").documents
     restored = Slurm(kubernetes, RESTORED)
-    install(restored, values | {"clusterName": f"{NAMESPACE}_slurm"})
+    # slurmctld requeues the job itself when its worker registers later than 20 s after slurmctld's start.
+    patient = values["controller"] | {"extraConfMap": {"BatchStartTimeout": 600}}
+    install(restored, values | {"clusterName": f"{NAMESPACE}_slurm", "controller": patient})
 
     until("the login node", lambda: kubernetes.kubectl(*_ROLLOUT), 120)
     until_equal("the worker to be ready", lambda: restored.nodes().get("slinky-0"), "mixed", 120)

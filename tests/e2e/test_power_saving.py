@@ -339,7 +339,6 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
     sizes = staying(watch)
     assert turns(sizes) <= 1, sizes
     assert set(sizes) == {1, 2}
-    assert [power.job(it)["Restarts"] for it in (wide, narrow)] == ["0", "0"]
 
     # Slurm never stops the worker that always ran.
     create(power, "power", {"price": 5})

@@ -215,7 +215,7 @@ class Run:
             await asyncio.sleep(3)
             return self.done[_end("PREEMPTED")] > 0
 
-        await until("a job that is preempted", preempted)
+        await until("a job that is preempted", preempted, 120)
         for what in DISTURBANCES:
             # slurmctld looks at time limits each half minute.
             await until(what, functools.partial(self._has_effect, what), 120)

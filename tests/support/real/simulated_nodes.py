@@ -105,7 +105,7 @@ class Slurmctld:
 
     def settle(self) -> None:
         """Wait until nothing more starts."""
-        running, begin = -1, 0
+        running, begin = -1, self.cycles()
         while self.cycles() < begin + SETTLED:
             found = sum("RUNNING" in job.states for job in self.jobs())
             if found != running:

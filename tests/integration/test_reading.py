@@ -7,12 +7,16 @@ import pytest
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
+from tests.cluster.waiting import until
 from tests.support.real.harness import CommandError, Kubernetes
 from tests.support.real.reading import look_of
 
 
 @pytest.fixture
 def kubernetes(control_plane: ControlPlane) -> Kubernetes:
+    # The API server makes its own Service a moment after it is ready.
+    service = "/api/v1/namespaces/default/services/kubernetes"
+    until(lambda: control_plane.get(service)[0] == 200, "the API server's own Service", 60)
     return Kubernetes(control_plane.kubeconfig, tool("kubectl"), tool("helm"))
 
 

@@ -258,7 +258,8 @@ class WatchedNamespace:
     async def _kubelets(self) -> None:
         while True:
             if self.kubelet_works:
-                for pod in (await self.pods()).values():
+                # No kubelet has the pods of other kinds that a test creates.
+                for pod in (await self._pods("app.kubernetes.io/name=slurmd")).values():
                     with contextlib.suppress(ApiError):
                         await self._kubelet(pod)
             await asyncio.sleep(0.05)
@@ -295,9 +296,13 @@ class WatchedNamespace:
             extra = encode(PodFacts(metadata["uid"], metadata["name"], "", owner))
             if host not in self.mute:
                 self.slurm.node_register(host, extra=extra, instance_id=kube_node)
-            await self.client.merge_patch(
-                PODS, self.namespace, metadata["name"], {"status": status}, subresource="status"
-            )
+            # Only if it is as it was seen: a test may have said meanwhile that it has failed.
+            patch = [
+                {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+                {"op": "test", "path": "/status/phase", "value": pod["status"]["phase"]},
+                *({"op": "add", "path": f"/status/{name}", "value": value} for name, value in status.items()),
+            ]
+            await self.client.json_patch(PODS, self.namespace, metadata["name"], patch, dict, subresource="status")
 
 
 @contextlib.asynccontextmanager

@@ -28,18 +28,21 @@ RETRY_PERIOD = 0.5
 
 @contextlib.asynccontextmanager
 async def running(kubeconfig: Path, namespace: str, identity: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A candidate in a process of its own, killed at the end."""
+    """A candidate in a process of its own that runs for the lease, killed at the end."""
     module = "tests.support.candidate"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, str(kubeconfig), namespace, identity),
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
+        assert process.stdout is not None
+        assert await process.stdout.readline(), f"{identity} has ended before it ran for the lease"
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await process.communicate()
 
 
 class Log:
@@ -79,6 +82,7 @@ async def main(kubeconfig: str, namespace: str, identity: str) -> None:
                 await guarded.merge_patch(CONFIG_MAPS, namespace, "log", {"data": {"by": identity, "n": str(count)}})
                 await asyncio.sleep(0.01)
 
+        print("runs for the lease", flush=True)
         await election.run(lead)
 
 

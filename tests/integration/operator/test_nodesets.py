@@ -90,12 +90,17 @@ async def test_a_revision_whose_name_is_taken_counts_as_a_collision_and_gets_ano
 
 
 @contextlib.asynccontextmanager
-async def machines(world: WatchedNamespace, *hosts: str) -> AsyncIterator[dict[str, Any]]:
-    """Kubernetes nodes `HOST.NAMESPACE` with a label of their own; what a NodeSet needs to run on just these."""
+async def machines(world: WatchedNamespace, *hosts: str, n2: Manifest | None = None) -> AsyncIterator[dict[str, Any]]:
+    """Kubernetes nodes `HOST.NAMESPACE` with a label of their own; what a NodeSet needs to run on just these.
+
+    `n2`: annotations and spec that this one has from the beginning: a NodeSet may be seen before a change of a node.
+    """
     label = {"pool": world.namespace}
     for host in hosts:
-        metadata = {"name": f"{host}.{world.namespace}", "labels": label}
-        await world.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        own: Manifest = (n2 if host == "n2" else None) or {}
+        metadata = {"name": f"{host}.{world.namespace}", "labels": label, "annotations": own.get("annotations", {})}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": own.get("spec", {})}
+        await world.client.create(NODES, node)
         # Admission makes a new node not-ready, and no kubelet says otherwise.
         await machine(world, host, {"spec": {"taints": None}})
     try:
@@ -176,8 +181,7 @@ async def test_in_daemonset_mode_each_matching_kubernetes_node_has_a_pod(world: 
 async def test_a_cordoned_kubernetes_node_in_daemonset_mode_keeps_its_drained_pod_and_gets_no_new_one(
     world: WatchedNamespace,
 ) -> None:
-    async with machines(world, "n1", "n2") as daemon_set:
-        await machine(world, "n2", {"spec": {"unschedulable": True}})
+    async with machines(world, "n1", "n2", n2={"spec": {"unschedulable": True}}) as daemon_set:
         await world.nodeset(**daemon_set)
         await until_hosts(world, "n1")
         await world.until_ready(1)
@@ -225,9 +229,8 @@ async def test_the_hostname_of_a_daemonset_mode_worker_can_be_overridden_and_cha
 async def test_two_kubernetes_nodes_with_one_slurm_name_are_reported_and_one_of_them_gets_a_worker(
     world: WatchedNamespace,
 ) -> None:
-    async with machines(world, "n1", "n2") as daemon_set:
-        override = "nodeset.slinky.slurm.net/hostname-override"
-        await machine(world, "n2", {"metadata": {"annotations": {override: "n1"}}})
+    override = {"nodeset.slinky.slurm.net/hostname-override": "n1"}
+    async with machines(world, "n1", "n2", n2={"annotations": override}) as daemon_set:
         await world.nodeset(**daemon_set)
         await until_hosts(world, "n1")
 

@@ -381,7 +381,12 @@ async def with_a_new_pod_that_is_not_ready(world: WatchedNamespace, replicas: in
     await world.until_ready(replicas)
     before = await uids(world)
     await change(world, slurmd={"image": BROKEN})
-    await asyncio.sleep(1)
+
+    async def seen() -> bool:
+        found = await status(world)
+        return (found.get("replicas"), found.get("updatedReplicas")) == (replicas, 0)
+
+    await until("the operator to see the new template", seen)
     assert await uids(world) == before, "OnDelete replaces none by itself"
     await world.client.delete(PODS, world.namespace, "slinky-0")
     await until("a new slinky-0", lambda: replaced(world, before, "slinky-0"))
@@ -434,10 +439,12 @@ async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits
     await world.nodeset(replicas=2, minReadySeconds=least, updateStrategy=rolling(1))
 
     async def made_and_ready() -> list[tuple[float, float]]:
-        """When each pod was made, and has been ready since, in the order in which they were made."""
+        """When each pod was made, and has been ready since, in the order in which they were made; [] until all are."""
         found = []
         for pod in (await world.pods()).values():
-            ready = next(it for it in pod["status"]["conditions"] if it["type"] == "Ready")
+            ready = next((it for it in pod["status"].get("conditions", ()) if it["type"] == "Ready"), None)
+            if ready is None:
+                return []
             times = (pod["metadata"]["creationTimestamp"], ready["lastTransitionTime"])
             found.append((datetime.fromisoformat(times[0]).timestamp(), datetime.fromisoformat(times[1]).timestamp()))
         return sorted(found)
@@ -453,7 +460,8 @@ async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits
     await change(world, slurmd={"image": "slurmd:next"})
     await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"))
     await world.until_ready(2)
-    (_, ready), (made, _) = await made_and_ready()
+    # The status may have been that of the pods before.
+    (_, ready), (made, _) = await until("both to be ready", made_and_ready)
     assert made >= ready + least, "the second went before the successor of the first was available"
 
 
@@ -492,8 +500,11 @@ async def test_a_scheduled_update_replaces_workers_in_its_own_reservation_which_
     await change(world, slurmd={"image": "slurmd:next"})
     await holds("the reservation", lambda: NAME in world.slurm.reservations)
     assert {"MAINT", "IGNORE_JOBS"} <= set(world.slurm.reservations[NAME].flags)
-    while time.time() < start - 0.5:
-        assert await uids(world) == before
+    while True:
+        found = await uids(world)
+        if time.time() >= start - 0.5:
+            break
+        assert found == before
         await asyncio.sleep(0.2)
     await until("both to be replaced", lambda: replaced(world, before, "slinky-0", "slinky-1"))
     await world.until_ready(2)
@@ -594,8 +605,8 @@ async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(world
     for wait in (1, 2):
         before = await uids(world)
         failed = {"status": {"phase": "Failed"}}
-        await world.client.merge_patch(PODS, world.namespace, "slinky-0", failed, subresource="status")
         since = time.monotonic()
+        await world.client.merge_patch(PODS, world.namespace, "slinky-0", failed, subresource="status")
         await until("a new pod", partial(replaced, world, before, "slinky-0"))
         assert time.monotonic() - since >= wait
 

@@ -593,7 +593,8 @@ async def test_a_cordon_of_schedmds_operator_ends_with_its_cause_and_that_of_a_u
     await installation.install("1.3")
     keeps = {"spec": {"updateStrategy": {"type": "OnDelete"}}}
     await world.client.merge_patch(NODESETS, world.namespace, "slinky", keeps)
-    mark = {"metadata": {"annotations": {"nodeset.slinky.slurm.net/pod-cordon": "true"}}}
+    cordon = "nodeset.slinky.slurm.net/pod-cordon"
+    mark = {"metadata": {"annotations": {cordon: "true"}}}
     await installation.former.merge_patch(PODS, world.namespace, "slinky-0", mark)
     await world.client.merge_patch(PODS, world.namespace, "slinky-1", mark, field_manager="kubectl-annotate")
     for name in ("slinky-0", "slinky-1"):
@@ -603,12 +604,13 @@ async def test_a_cordon_of_schedmds_operator_ends_with_its_cause_and_that_of_a_u
         await installation.complete()
 
         async def returned() -> bool:
-            return "DRAIN" not in world.slurm.states("slinky-0")
+            # Two writes, in no order.
+            marked = cordon in (await world.pods())["slinky-0"]["metadata"]["annotations"]
+            return not marked and "DRAIN" not in world.slurm.states("slinky-0")
 
         await until("the first worker to return to service", returned)
         pods = await world.pods()
-    assert "nodeset.slinky.slurm.net/pod-cordon" not in pods["slinky-0"]["metadata"]["annotations"]
-    assert pods["slinky-1"]["metadata"]["annotations"]["nodeset.slinky.slurm.net/pod-cordon"] == "true"
+    assert pods["slinky-1"]["metadata"]["annotations"][cordon] == "true"
     assert "DRAIN" in world.slurm.states("slinky-1")
 
 

@@ -136,6 +136,11 @@ class Kubernetes:
             raise CommandError(f"{' '.join(words[:8])}: rc {done.status}\n{done.output}{done.errors}")
         return done.output
 
+    def close(self) -> None:
+        """End the shells of `ask`."""
+        for shells in self._shells.values():
+            shells.close()
+
     @cached_property
     def _shells(self) -> dict[tuple[str, ...], Shells]:
         return {}

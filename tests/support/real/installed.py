@@ -1,7 +1,7 @@
 """A local cluster with Slurm on it, installed by Helm as a user would."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from tests.cluster.local import cluster_down, cluster_up
 from tests.cluster.tools import tool
@@ -14,7 +14,8 @@ def cluster(name: str) -> Iterator[Kubernetes]:
     # One that was killed has left its own behind, with everything on it.
     cluster_down(name)
     try:
-        yield Kubernetes(cluster_up(name).kubeconfig, tool("kubectl"), tool("helm"))
+        with closing(Kubernetes(cluster_up(name).kubeconfig, tool("kubectl"), tool("helm"))) as found:
+            yield found
     finally:
         cluster_down(name)
 

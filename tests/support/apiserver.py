@@ -296,7 +296,7 @@ class WatchedNamespace:
             extra = encode(PodFacts(metadata["uid"], metadata["name"], "", owner))
             if host not in self.mute:
                 self.slurm.node_register(host, extra=extra, instance_id=kube_node)
-            # Only if it is as it was seen: a test may have said meanwhile that it has failed.
+            # Only if it is as it was seen: a test may have let it fail meanwhile.
             patch = [
                 {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
                 {"op": "test", "path": "/status/phase", "value": pod["status"]["phase"]},

@@ -126,6 +126,7 @@ def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm:
     until("a new job to run", scheduled, 60, 0.1)
     took = time.monotonic() - start
     print(f"slurmctld killed -> a new job has run: {took:.1f} s")
+    assert took < 15
     assert slurm.job(job)["JobState"] in {"RUNNING", "COMPLETED"}
     until_equal("the job to end by itself", lambda: slurm.job(job)["JobState"], "COMPLETED", 60)
     assert slurm.job(job)["ExitCode"] == "0:0"

@@ -95,6 +95,7 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
         print(f"primary lost -> jobs are taken again: {took:.1f} s, of which SlurmctldTimeout is {TIMEOUT} s")
         until_equal("the Service to lead to the standby", lambda: active(doubled), ["slurm-controller-1"], 60)
         assert doubled.job(job)["JobState"] == "RUNNING"
+        assert took < TIMEOUT + 15
     start = time.monotonic()
     until_equal("the Service to lead to the primary again", lambda: active(doubled), ["slurm-controller-0"], 60)
     until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"), 60)

@@ -35,6 +35,7 @@ def test_a_new_worker_is_idle_in_slurm_within_seconds_of_being_scheduled(
         print(
             f"\nworker pod scheduled -> IDLE in Slurm: {took - 1:.1f} to {took:.1f} s (PodScheduled has whole seconds)"
         )
+    assert took - 1 < 15
 
 
 def until_running(slurm: Slurm, number: int) -> None:

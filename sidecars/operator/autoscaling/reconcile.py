@@ -93,15 +93,14 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     memory.changed = False
     memory.plan_at = clock + PLAN_EVERY if cluster is not None else float("-inf")
     planner = memory.queue.planner or Autoscaling(observe.settings(controller, memory))
-    decision = await _decide(runtime, memory, key, planner, scaled, known)
+    decide = partial(_decide, runtime, memory, key, cluster, planner, scaled, known)
+    decision = await decide()
     if decision is not None and decision.removes and cluster is not None and observe.nodes_are_older(cluster, memory):
-        decision = None
-        if await _nodes_read_again(cluster, memory):
-            decision = await _decide(runtime, memory, key, planner, scaled, known)
+        decision = await decide() if await _nodes_read_again(cluster, memory) else None
     if decision is None:
         memory.changed = True
         return AGAIN
-    if cluster is not None and _is_postponed(cluster, memory, decision):
+    if cluster is not None and _postpone(cluster, memory, decision):
         memory.changed = True
         return TICK
     _report(runtime, ("Controller", key), decision.counted)
@@ -133,12 +132,12 @@ async def _decide(
     runtime: Runtime,
     memory: Memory,
     key: Key,
+    cluster: Cluster | None,
     planner: Autoscaling,
     scaled: Sequence[tuple[Manifest, NodeSet]],
     jobs: Jobs | None,
 ) -> Decision | None:
     """None if the watch has not shown our last write yet."""
-    cluster = runtime.clusters.get(key)
     records = cluster.poller.nodes if cluster is not None and cluster.poller.known else {}
     seen = [observe.seen(runtime, memory, manifest, nodeset, records) for manifest, nodeset in scaled]
     if not all(effects.is_shown(memory, it) for it in seen):
@@ -150,7 +149,7 @@ async def _decide(
     decide = partial(planner.plan, [it.scaled for it in seen], jobs, nodes, past, runtime.now())
     count = len(records) + sum(it.scaled.max for it in seen)
     began = cluster.poller.now() if cluster is not None else runtime.now()
-    plan = await _decided(decide, len(listed.jobs) if listed is not None else 0, count)
+    plan = await _planned(decide, len(listed.jobs) if listed is not None else 0, count)
     _rest(memory, cluster, began)
     sizes = [sizing.size(it.scaled, it.pods, it.registered, plan, runtime.now()) for it in seen]
     return Decision(seen, sizes, sizing.counted(plan, known=jobs is not None and nodes is not None))
@@ -166,10 +165,10 @@ async def _nodes_read_again(cluster: Cluster, memory: Memory) -> bool:
     return not observe.nodes_are_older(cluster, memory)
 
 
-def _is_postponed(cluster: Cluster, memory: Memory, decision: Decision) -> bool:
-    """Whether NodeSets are to grow that needn't by the next queue.
+def _postpone(cluster: Cluster, memory: Memory, decision: Decision) -> bool:
+    """Have NodeSets that would grow wait for the next queue if nodes were read after this one. True if they wait.
 
-    They wait for one queue only: where a queue takes long to read, nodes are always newer.
+    They wait for one queue only: nodes are always newer than a queue that takes long to read.
     """
     asked_at = memory.answer.asked_at if memory.answer is not None else None
     if not (decision.adds and observe.queue_is_older(cluster, memory) and memory.postponed in (None, asked_at)):
@@ -179,7 +178,7 @@ def _is_postponed(cluster: Cluster, memory: Memory, decision: Decision) -> bool:
     return True
 
 
-async def _decided(decide: Callable[[], Plan], jobs: int, nodes: int) -> Plan:
+async def _planned(decide: Callable[[], Plan], jobs: int, nodes: int) -> Plan:
     """The plan for so many jobs, on nodes that exist or may be added."""
     return decide() if jobs * nodes <= AT_ONCE else await asyncio.to_thread(decide)
 

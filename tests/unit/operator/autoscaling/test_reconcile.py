@@ -345,5 +345,5 @@ async def test_the_event_loop_does_not_wait_for_a_long_plan(jobs: int, nodes: in
         threads.append(threading.get_ident())
         return Plan({}, (), (), {})
 
-    await reconcile._decided(decide, jobs, nodes)
+    await reconcile._planned(decide, jobs, nodes)
     assert (threads == [threading.get_ident()]) is waits

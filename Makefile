@@ -87,6 +87,10 @@ integration: $(READY) ## tests on a real kube-apiserver and etcd
 e2e: $(READY) ## tests with real Slurm on real Kubernetes, on two local clusters of their own
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --timeout=900 -o timeout_func_only=true --durations=25 tests/e2e
 
+.PHONY: gpus
+gpus: $(READY) ## tests with the NVIDIA GPUs of this host, as root with cgroup v2; not a part of `test`
+	$(PYTEST) --timeout=120 tests/gpus
+
 .PHONY: bench
 bench: $(READY) ## benchmarks; B=NAME for one
 	$(BIN)/python -m tests.bench $(B)

@@ -378,7 +378,7 @@ def slurmd(home: Path, files: Mapping[str, bytes]) -> Iterator[int]:
 async def sbatch(home: Path, pid: int, script: str) -> None:
     """Submit a script of /etc/slurm as the tenant's user, as soon as that is possible."""
     (home / "etc" / script).chmod(0o644)
-    within = ["nsenter", f"--mount=/proc/{pid}/ns/mnt", "chroot", str(home / "root")]
+    within = ["nsenter", f"--target={pid}", "--mount"]
     user = ["setpriv", f"--reuid={MAIL}", f"--regid={MAIL}", "--clear-groups"]
 
     async def submitted() -> bool:

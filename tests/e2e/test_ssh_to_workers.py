@@ -40,14 +40,13 @@ class Machine:
     """The processes of one image."""
 
     process: subprocess.Popen[bytes]
-    home: Path
 
     def run(self, *words: str) -> tuple[int, str]:
         """Run a command there; its exit code and what it printed."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         if not children:
             return 1, "it starts"
-        enter = ("nsenter", "--target", children[0], "--mount", "--pid", "chroot", str(self.home / "root"))
+        enter = ("nsenter", "--target", children[0], "--mount", "--pid")
         done = subprocess.run([*enter, *words], capture_output=True, text=True, timeout=60, check=False)
         return done.returncode, done.stdout + done.stderr
 
@@ -85,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
         def started(image: str, user: int, *command: str) -> Machine:
             process = stack.enter_context(outside.daemon(home / image, image, user, files, command))
-            return Machine(process, home / image)
+            return Machine(process)
 
         started("slurmctld", outside.SLURM, "/usr/sbin/slurmctld", "-D")
         login = started("login", 0, "sleep", "infinity")

@@ -26,8 +26,14 @@ mkdir -p "$home/root/etc/slurm" "$home/root/state" "$home/root/run/slurmctld"
 mount --bind "$home/etc" "$home/root/etc/slurm"
 cp /etc/resolv.conf /etc/hosts "$home/root/etc/"
 chown -R "$user:$user" "$home/etc" "$home/root/state" "$home/root/run/slurmctld"
+# After a chroot, no process could create a user namespace.
+cd "$home/root"
+mkdir -p .host
+pivot_root . .host
+umount --lazy /.host
+rmdir /.host
 # Another user's process forgets by whose death it was to die.
-exec chroot "$home/root" setpriv "--reuid=$user" "--regid=$user" --clear-groups --pdeathsig=KILL "$@"
+exec setpriv "--reuid=$user" "--regid=$user" --clear-groups --pdeathsig=KILL "$@"
 """
 
 _COMPILE = r"""

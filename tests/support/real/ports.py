@@ -21,7 +21,8 @@ Two files run at a time, and any two may be those.
     CHECK_PAIRS,
     PYXIS,
     CHECK_EQUIPPED,
-) = range(7830, 8000, 10)
+    GPUS,
+) = range(7830, 8010, 10)
 
-SIMULATED = 8000
+SIMULATED = 8010
 """And the following ones: two for each number of `simulated_nodes.running`."""

@@ -20,6 +20,7 @@ from sidecars.policy.autoscaling.records import Nodes, PresentNode, ScaledNodeSe
 from sidecars.policy.nodeset.records import FINISHED
 from sidecars.slurm import conf, states
 from sidecars.slurm.errors import Malformed, NotYet, SlurmError
+from sidecars.slurm.owners import belongs_to
 from sidecars.slurm.records import Node
 from sidecars.workloads import names
 from sidecars.workloads.resources import Controller, NodeSet
@@ -125,10 +126,7 @@ def nodes(
     of: Mapping[str, str],
     leaving: frozenset[str],
 ) -> Nodes | None:
-    """All nodes of Slurm; None if they are unknown. `of`: the NodeSets of those that are scaled.
-
-    A node whose pod is to be deleted takes no job.
-    """
+    """All nodes of Slurm; None if they are unknown. `of` and `leaving`: see `by_node`."""
     poller, now = cluster.poller, runtime.now()
     if (
         not (poller.known or _is_empty(runtime, cluster, controller))
@@ -180,8 +178,10 @@ def workers(runtime: Runtime, nodeset: NodeSet, nodes: Mapping[str, Node]) -> li
     for pod in runtime.caches.pods.store.by("owner", nodeset.metadata.uid):
         if pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED:
             continue
-        name, started = slurm_node(pod), has_started(pod)
+        name = slurm_node(pod)
         node = nodes.get(name)
+        # Slurm may have the node before the kubelet has reported that slurmd runs.
+        started = has_started(pod) or (node is not None and belongs_to(node, pod.metadata.uid))
         since, why = (None, "") if started else _stuck(pod)
         found.append(
             Worker(
@@ -260,6 +260,6 @@ def _remembered(node: str) -> offers.Offer | None:
 
 
 def by_node(seen: Sequence[Seen]) -> tuple[dict[str, str], frozenset[str]]:
-    """The NodeSets of the registered nodes, and the nodes of pods that go."""
+    """The NodeSets of the registered nodes, and the nodes that take no job: of former pods, and of pods that go."""
     of = {name: it.nodeset.name for it in seen for name in it.registered}
-    return of, frozenset(name for it in seen for name in it.pods.leaving)
+    return of, frozenset(name for it in seen for name in (*it.pods.leaving, *(it.pods.staying.keys() - it.registered)))

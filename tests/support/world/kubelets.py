@@ -104,6 +104,8 @@ class Kubelets:
     without_slurmctld: set[int] = field(default_factory=set)
     """Models whose slurmctld doesn't exist."""
     broken_images: set[str] = field(default_factory=set)
+    late: float = 0.0
+    """By so many seconds more, kubelets report late that a container runs."""
     deleted_by_operator: set[str] = field(default_factory=set)
     """The uids of pods."""
     steps: Callable[[Slurmd], int] = lambda _: 0
@@ -386,9 +388,9 @@ class Kubelets:
             # The kubelet reports late, because it has much to do.
             second += self.rng.uniform(5.0, 20.0)
         reported, registered = (first, second) if self.rng.random() < 0.8 else (second, first)
-        self._later(reported, self._show, uid, False, running)
+        self._later(self.late + reported, self._show, uid, False, running)
         self._later(registered, self._register, uid)
-        self._later(second + self.rng.uniform(0.1, 1.0), self._show, uid, True, running)
+        self._later(self.late + second + self.rng.uniform(0.1, 1.0), self._show, uid, True, running)
 
     def _listens(self, address: str) -> bool:
         """Whether a slurmd answers at the address."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.operator.autoscaling import observe
 from sidecars.operator.autoscaling.memory import Memory
 from sidecars.operator.autoscaling.observe import Seen
@@ -98,6 +99,24 @@ async def test_a_started_pod_whose_node_is_in_slurm_is_registered_and_shows_what
     remembered = Scene().seen(record, autoscaling={"max": 5})
     assert remembered.scaled.shape is not None
     assert remembered.scaled.shape.all_cores == 6
+
+
+async def test_a_node_of_a_pod_that_the_kubelet_has_not_reported_is_registered_and_a_former_pods_is_not() -> None:
+    scene = Scene()
+    for number, uid in enumerate(("slinky-0", "of-the-former-pod")):
+        scene.model.node_register(f"slinky-{number}", extra=encode(PodFacts(uid)))
+        waiting = [{"name": "slurmd", "state": {"waiting": {}}}]
+        scene.parts.pod(f"slinky-{number}", phase="Pending", containerStatuses=waiting)
+    cluster = await scene.connect()
+    seen = scene.seen(replicas=2)
+    assert seen.registered == {"slinky-0"}
+    found = scene.nodes(cluster, seen)
+    assert found is not None
+    # The pod of slinky-1 is still to come: a job can't have both.
+    assert [(it.name, it.nodeset, it.usable) for it in found.nodes] == [
+        ("slinky-0", "slinky", True),
+        ("slinky-1", "", False),
+    ]
 
 
 async def test_a_node_that_cannot_be_read_is_a_problem_and_what_is_registered_counts() -> None:

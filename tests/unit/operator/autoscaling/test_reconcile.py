@@ -146,6 +146,22 @@ def test_a_node_that_was_kept_for_a_job_stays_when_the_job_starts_at_last() -> N
     run(scenario())
 
 
+def test_a_worker_in_slurm_that_the_kubelet_has_not_reported_yet_is_the_one_that_its_job_waits_for() -> None:
+    async def scenario() -> None:
+        async with world(8) as w:
+            scaled(w)
+            w.kubelets.late = 120.0
+            slurm = w.slurms["slurm", "slurm"]
+            slurm.job_submit(cpus=4)
+            await w.until("the worker is in Slurm", lambda: slurm.nodes, 60)
+            sizes = watched(w)
+            # Longer than a pod is left that no job needs.
+            await w.run(90)
+            assert set(sizes) == {1}
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("fault", [Fault.NO_SLURMCTLD, Fault.HANG])
 def test_a_nodeset_gets_its_minimum_although_the_queue_is_not_read_and_nodes_are(fault: Fault) -> None:
     async def scenario() -> None:

@@ -24,7 +24,7 @@ CLASSES = Resource(_GROUP, "v1", "DeviceClass", "deviceclasses", namespaced=Fals
 BY_OWNER = "owner"
 """Index of the claims by the uid of the pod that controls them."""
 REPEAT_AFTER = 5.0
-"""Seconds after which an allocation is sent again that is not seen yet."""
+"""Seconds after which an allocation, or that it is taken back, is sent again if it is not seen yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,15 @@ class _Sent:
     """What was sent to a claim."""
 
     granted: tuple[Granted, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """A claim whose devices were taken back."""
+
+    version: str
+    """Its resourceVersion before."""
     at: float
 
 
@@ -62,6 +71,7 @@ class Devices:
         self._kube = kube
         self._now = now
         self._sent: dict[str, _Sent] = {}
+        self._returned: dict[str, _Returned] = {}
         self._numbered: dict[str, tuple[Numbered, ...]] | None = None
         self._classes: set[str] = set()
         """The names of the DeviceClasses that exist."""
@@ -90,7 +100,11 @@ class Devices:
         if not pod.spec.resource_claims:
             return claims.NONE
         its = self._stores.claims.by(BY_OWNER, pod.metadata.uid) if self._stores is not None else ()
-        return claims.claims_of(pod, {it.metadata.name: it for it in its}, self.rules, self._planned(), self._classes)
+        by_name, returned = (
+            {it.metadata.name: it for it in its},
+            {uid: it.version for uid, it in self._returned.items()},
+        )
+        return claims.claims_of(pod, by_name, self.rules, self._planned(), returned, self._classes)
 
     def holders(self) -> Mapping[Device, set[str]]:
         """The uids of the claims of the whole cluster that have each device, or to which it was sent."""
@@ -128,7 +142,13 @@ class Devices:
         claim = self._claim(pod, action)
         if claim is None or claim.status is None or claim.status.allocation is None:
             return
-        self._sent.pop(claim.metadata.uid, None)
+        uid, version, now = claim.metadata.uid, claim.metadata.resource_version, self._now()
+        former = self._returned.get(uid)
+        if former is not None and former.version == version and now < former.at + REPEAT_AFTER:
+            return
+        self._sent.pop(uid, None)
+        # Before anything is sent: no pod may start with what the claim still shows.
+        self._returned[uid] = _Returned(version, now)
         await self._patch(claim, claims.deallocation_patch(claim), "status")
         log.info("ResourceClaim %s/%s gives its devices back", pod.metadata.namespace, action.claim.name)
 
@@ -146,9 +166,12 @@ class Devices:
 
     def forget(self) -> None:
         """Forget what was sent to claims that show it, that show something else, or that are gone."""
-        if self._stores is None or not self._sent:
+        if self._stores is None or not (self._sent or self._returned):
             return
         present = {it.metadata.uid: it for it in self._stores.claims.values()}
+        for uid, returned in list(self._returned.items()):
+            if uid not in present or present[uid].metadata.resource_version != returned.version:
+                del self._returned[uid]
         for uid in list(self._sent):
             claim = present.get(uid)
             shown = claim is not None and claim.status is not None and claim.status.allocation is not None

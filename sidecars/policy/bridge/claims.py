@@ -49,11 +49,13 @@ def claims_of(
     found: Mapping[str, ResourceClaim],
     rules: Rules,
     planned: Mapping[str, tuple[Granted, ...]],
+    returned: Mapping[str, str],
     classes: Collection[str] | None = None,
 ) -> PodClaims:
     """`found`: the claims of its namespace by name. `planned`: what was sent to claims that don't show it, by uid.
 
-    `classes`: the names of the DeviceClasses that exist. None: any does.
+    `returned`: the resourceVersions that claims had when their devices were taken back, by uid. `classes`: the names of
+    the DeviceClasses that exist. None: any does.
     """
     if not pod.spec.resource_claims:
         return NONE
@@ -83,7 +85,8 @@ def claims_of(
             return PodClaims(None, missing=f"DeviceClass {absent} doesn't exist: an administrator creates it")
         for wish in wishes:
             total[wish.gres] = total.get(wish.gres, 0) + wish.number
-        claims.append(_claim(claim, wishes, pod, planned.get(claim.metadata.uid)))
+        uid, version = claim.metadata.uid, claim.metadata.resource_version
+        claims.append(_claim(claim, wishes, pod, planned.get(uid), returned=returned.get(uid) == version))
     return PodClaims(tuple(claims), tuple(sorted(total.items())))
 
 
@@ -145,7 +148,9 @@ def deallocation_patch(claim: ResourceClaim) -> Patch:
     return patch
 
 
-def _claim(claim: ResourceClaim, wishes: tuple[Wish, ...], pod: Pod, planned: tuple[Granted, ...] | None) -> Claim:
+def _claim(
+    claim: ResourceClaim, wishes: tuple[Wish, ...], pod: Pod, planned: tuple[Granted, ...] | None, *, returned: bool
+) -> Claim:
     meta = claim.metadata
     granted = _granted(claim)
     reserved = claim.status.reserved_for if claim.status is not None else ()
@@ -157,6 +162,7 @@ def _claim(claim: ResourceClaim, wishes: tuple[Wish, ...], pod: Pod, planned: tu
         shown=granted is not None,
         others=any(it.uid != pod.metadata.uid for it in reserved),
         deleting=meta.deletion_timestamp is not None,
+        returned=returned,
     )
 
 

@@ -64,6 +64,8 @@ class Claim:
     others: bool = False
     """Whether it is reserved for something else than the pod."""
     deleting: bool = False
+    returned: bool = False
+    """Whether its devices were taken back, which it doesn't show yet: nothing may start with them."""
 
 
 Numbered = tuple[str, Device]

@@ -50,7 +50,7 @@ def plan(job: Job, pairs: Iterable[tuple[Pod, str]], view: View) -> Plan:
                 found.actions.append(Grant(pod, node, claim, claim.granted))
             elif claim.granted is None or not claim.shown:
                 open_ones.append((pod, node, claim, given))
-            elif claim.others or not _fits(claim, given, taken):
+            elif claim.others or claim.returned or not _fits(claim, given, taken):
                 found.actions += _taken_back(pod, claim, job, found)
     for pod, node, claim, given in open_ones:
         granted = _chosen(pod, node, claim, given, taken, job, found)

@@ -400,6 +400,7 @@ class World:
             self.avoided.clear()
             self.sent.clear()
             self.claims.sent.clear()
+            self.claims.returned.clear()
             self.observe(all_of=True)
         return actions
 

@@ -37,6 +37,8 @@ class SimClaims:
     cache: dict[str, _Version] = field(default_factory=dict)
     sent: dict[str, tuple[Granted, ...]] = field(default_factory=dict)
     """What the bridge remembers to have sent."""
+    returned: dict[str, int] = field(default_factory=dict)
+    """The versions of claims whose devices it remembers to have taken back."""
     numbers: dict[str, int] = field(default_factory=dict)
     """How many devices a claim requests."""
     taken_back: int = 0
@@ -86,7 +88,8 @@ class SimClaims:
         granted = self.cache[uid][1]
         wishes = (Wish("gpu", GRES, number),)
         shown = granted is not None
-        return (Claim(uid, uid, wishes, granted if shown else self.sent.get(uid), shown=shown),)
+        returned = self.returned.get(uid) == self.cache[uid][0]
+        return (Claim(uid, uid, wishes, granted if shown else self.sent.get(uid), shown=shown, returned=returned),)
 
     def holders(self) -> dict[Device, set[str]]:
         """As `claims.holders`."""
@@ -109,6 +112,7 @@ class SimClaims:
 
     def deallocate(self, action: Deallocate) -> None:
         """As the effects do."""
+        self.returned[action.claim.uid] = self.cache[action.claim.uid][0]
         if self.rng.random() < 0.9:
             self.sent.pop(action.claim.uid, None)
             self._write(action.claim.uid, None)

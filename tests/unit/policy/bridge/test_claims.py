@@ -38,11 +38,11 @@ def allocated(*pods: str, device: str = "gpu-2") -> dict[str, Any]:
 
 
 def found(it: ResourceClaim | None, this: Pod | None = None, **planned: tuple[Granted, ...]) -> PodClaims:
-    return claims_of(this or pod(), {} if it is None else {it.metadata.name: it}, PARSED, planned)
+    return claims_of(this or pod(), {} if it is None else {it.metadata.name: it}, PARSED, planned, {})
 
 
 def test_a_pod_without_claims_has_none() -> None:
-    assert claims_of(pod(resourceClaims=[]), {}, NO_RULES, {}) == claims.NONE
+    assert claims_of(pod(resourceClaims=[]), {}, NO_RULES, {}, {}) == claims.NONE
 
 
 def test_the_claims_of_a_pod_are_requested_together() -> None:
@@ -50,6 +50,12 @@ def test_the_claims_of_a_pod_are_requested_together() -> None:
     assert it.gres == (("gpu:h100", 2),)
     assert it.claims is not None
     assert [one.wishes for one in it.claims] == [(Wish("gpu", "gpu:h100", 2),)]
+
+
+def test_devices_that_were_taken_back_are_so_until_the_claim_has_changed() -> None:
+    for version, returned in (("7", True), ("6", False)):
+        it = claims_of(pod(), {"p-gpu-x": claim(status=allocated("u"))}, PARSED, {}, {"c": version})
+        assert [(one.granted, one.returned) for one in it.claims or ()] == [(GRANTED, returned)]
 
 
 def test_a_claim_that_does_not_exist_yet_is_waited_for() -> None:
@@ -61,14 +67,14 @@ def test_a_claim_that_does_not_exist_yet_is_waited_for() -> None:
 
 def test_a_device_class_that_does_not_exist_is_waited_for() -> None:
     """It may have settings for the driver, without which a pod would get its devices otherwise."""
-    it = claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, classes=frozenset({"another"}))
+    it = claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, {}, classes=frozenset({"another"}))
     assert it.claims is None
     assert it.missing == f"DeviceClass {DRIVER} doesn't exist: an administrator creates it"
-    assert claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, classes=frozenset({DRIVER})).claims
+    assert claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, {}, classes=frozenset({DRIVER})).claims
 
 
 def test_claims_without_a_rule_for_a_driver_are_refused() -> None:
-    assert "mapped no DeviceClass" in claims_of(pod(), {}, NO_RULES, {}).problem
+    assert "mapped no DeviceClass" in claims_of(pod(), {}, NO_RULES, {}, {}).problem
 
 
 def test_a_claim_that_several_pods_can_share_is_refused() -> None:

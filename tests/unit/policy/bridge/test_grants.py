@@ -84,6 +84,12 @@ def test_devices_of_an_earlier_job_are_taken_back_and_only_then_replaced() -> No
     assert action == Deallocate(this, claim("c1", 0))
 
 
+def test_devices_that_were_taken_back_release_no_pod_although_the_claim_still_shows_them_and_the_job_has_them() -> None:
+    its = dataclasses.replace(claim("c1", 1), returned=True)
+    this = pod("a", its)
+    assert plan(job(1), this).actions == [Deallocate(this, its)]
+
+
 def test_nothing_is_taken_back_from_a_pod_whose_release_was_sent() -> None:
     sent = dataclasses.replace(pod("a", claim("c1", 0)), node="k1")
     found = plan(job(1), sent)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sidecars.policy.bridge import decide, grants
@@ -97,6 +97,8 @@ def run_many(look: Callable[[World], None] = lambda _: None, often: int | None =
         look(run(seed, often))
 
 
+# A job gets the devices that the bridge has just taken back from its pod's claim, which still shows them.
+@example(seed=5561)
 @given(seed=st.integers(0, 2**32))
 def test_no_cpu_mib_or_device_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
     settled(run(seed))

@@ -1,0 +1,96 @@
+"""What was sent to ResourceClaims, on a double of Kubernetes whose watch shows nothing by itself."""
+
+import copy
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+
+from sidecars.bridge.devices import CLAIMS, REPEAT_AFTER, Devices, Stores
+from sidecars.kube import Client, Invalid, Manifest, Store, Unreachable
+from sidecars.policy.bridge import records
+from sidecars.policy.bridge.claim_manifests import DeviceClass, ResourceClaim
+from sidecars.policy.bridge.devices import Claim
+from sidecars.policy.bridge.manifests import Pod
+from sidecars.policy.bridge.records import Deallocate, GroupKey
+from tests.support.bridge_devices import DRIVER, PARSED, claim_spec, device_class, with_gpu
+from tests.support.kube_double import KubeDouble
+
+
+@dataclass
+class Scene:
+    """A pod whose claim has a device."""
+
+    kube: KubeDouble
+    devices: Devices
+    claims: Store[ResourceClaim]
+    pod: Pod
+    now: float = 0.0
+
+    def stored(self) -> Manifest:
+        return copy.deepcopy(self.kube.objects(CLAIMS)["team", "p-gpu"])
+
+    def show(self) -> None:
+        """The watch has shown what is stored."""
+        self.claims.put(msgspec.convert(self.stored(), ResourceClaim))
+
+    def claim(self) -> Claim:
+        [found] = self.devices.of(self.pod).claims or ()
+        return found
+
+    async def deallocate(self) -> None:
+        its = records.Pod("u", "team", "p", GroupKey("team", "p"), gated=True)
+        await self.devices.deallocate(self.pod, Deallocate(its, self.claim()))
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """As the watch has shown it."""
+    async with KubeDouble() as kube, Client.connect(kube.credentials) as client:
+        item = with_gpu("team", "p")
+        item["metadata"]["uid"] = "u"
+        item["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
+        stores = Stores(Store(), Store(), Store())
+        devices = Devices(PARSED, stores, client, lambda: found.now)
+        found = Scene(kube, devices, stores.claims, msgspec.convert(item, Pod))
+        stores.classes.put(msgspec.convert(device_class(), DeviceClass))
+        owner = {"kind": "Pod", "name": "p", "uid": "u", "controller": True}
+        metadata = {"namespace": "team", "name": "p-gpu", "ownerReferences": [owner]}
+        result = {"request": "gpu", "driver": DRIVER, "pool": "k1", "device": "gpu-0"}
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"uid": "u"}]}
+        kube.put(CLAIMS, {"metadata": metadata, "spec": claim_spec(), "status": status})
+        found.show()
+        yield found
+
+
+async def test_a_claim_has_no_devices_from_when_they_are_taken_back_until_it_shows_something_else(scene: Scene) -> None:
+    assert not scene.claim().returned
+    await scene.deallocate()
+    assert "allocation" not in scene.stored()["status"]
+    assert scene.claim().granted
+    assert scene.claim().returned
+    scene.devices.forget()
+    assert scene.claim().returned
+    scene.show()
+    scene.devices.forget()
+    assert scene.claim() == Claim(scene.claim().uid, "p-gpu", scene.claim().wishes)
+
+
+async def test_devices_are_taken_back_once_and_again_when_that_is_not_seen_for_a_while(scene: Scene) -> None:
+    await scene.deallocate()
+    # Another request would be refused, as the claim has changed.
+    await scene.deallocate()
+    scene.now += REPEAT_AFTER
+    with pytest.raises(Invalid):
+        await scene.deallocate()
+
+
+async def test_devices_whose_return_had_no_answer_are_not_used_before_it_is_repeated(scene: Scene) -> None:
+    scene.kube.write_faults.append("drop")
+    with pytest.raises(Unreachable):
+        await scene.deallocate()
+    assert scene.claim().returned
+    scene.now += REPEAT_AFTER
+    await scene.deallocate()
+    assert "allocation" not in scene.stored()["status"]

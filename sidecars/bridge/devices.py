@@ -100,10 +100,8 @@ class Devices:
         if not pod.spec.resource_claims:
             return claims.NONE
         its = self._stores.claims.by(BY_OWNER, pod.metadata.uid) if self._stores is not None else ()
-        by_name, returned = (
-            {it.metadata.name: it for it in its},
-            {uid: it.version for uid, it in self._returned.items()},
-        )
+        by_name = {it.metadata.name: it for it in its}
+        returned = {uid: it.version for uid, it in self._returned.items()}
         return claims.claims_of(pod, by_name, self.rules, self._planned(), returned, self._classes)
 
     def holders(self) -> Mapping[Device, set[str]]:

@@ -105,7 +105,7 @@ class Kubelets:
     """Models whose slurmctld doesn't exist."""
     broken_images: set[str] = field(default_factory=set)
     late: float = 0.0
-    """By so many seconds more, kubelets report late that a container runs."""
+    """Seconds by which kubelets report later that a container runs."""
     deleted_by_operator: set[str] = field(default_factory=set)
     """The uids of pods."""
     steps: Callable[[Slurmd], int] = lambda _: 0

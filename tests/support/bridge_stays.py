@@ -113,17 +113,22 @@ class Stays:
         """The cores of the jobs of new stays, in their order."""
         while True:
             stay = await self._unread.get()
-            while True:
-                try:
-                    job, cores = await self._slurm.call(cores_of(stay.job))
-                except NotFound:
-                    break
-                except SlurmError:
-                    await asyncio.sleep(0.2)
-                    continue
-                self._take(stay, job, cores)
-                break
+            await self._ask(stay)
             await self._compare(stay)
+
+    async def _ask(self, stay: Stay) -> str:
+        """Take what Slurm knows of its job; what that is, in words."""
+        while True:
+            try:
+                job, cores = await self._slurm.call(cores_of(stay.job))
+            except NotFound:
+                return f"job {stay.job} is forgotten"
+            except SlurmError:
+                await asyncio.sleep(0.2)
+                continue
+            self._take(stay, job, cores)
+            has = {node: sorted(its) for node, its in cores.items()}
+            return f"job {stay.job} is {'+'.join(sorted(job.states))} since {job.start_time} on {has}"
 
     @staticmethod
     def _take(stay: Stay, job: ExternalJob, cores: Cores) -> None:
@@ -140,11 +145,12 @@ class Stays:
         self.counts["compared"] += 1
         beside = [it for it in self._all.values() if it.owner and stay.beside(it)]
         for other in beside:
+            known = ""
             if other is not stay and other.cores & stay.cores and other.owner != stay.owner:
                 # slurmctld that was killed may have started its job again, on other cores.
-                with contextlib.suppress(SlurmError):
-                    self._take(other, *await self._slurm.call(cores_of(other.job)))
-            self.wrong += overbooked({}, [Claim(it.owner, it.node, things=it.cores) for it in (stay, other)])
+                known = await self._ask(other)
+            found = overbooked({}, [Claim(it.owner, it.node, things=it.cores) for it in (stay, other)])
+            self.wrong += [f"{it}: {stay.pod} beside {other.pod}, {known}" for it in found]
         own = [it for it in beside if it.owner == stay.owner and it.ended is None]
         place = f"{stay.owner} on {stay.node}"
         cpus = [Claim(it.pod, place, {"cpus": it.amounts["cpus"]}) for it in own]

@@ -100,7 +100,6 @@ def test_no_module_is_too_long() -> None:
 
 TESTED_BY = {
     "__main__.py": "test_main.py",
-    "bridge/devices.py": "bridge/test_dra.py",
     "bridge/passes.py": "bridge/test_main.py",
     "exporter/compatible.py": "exporter/test_families.py",
     "exporter/serving.py": "exporter/test_main.py",

@@ -149,7 +149,8 @@ class JobBook:
         if record is not None and former is not None and _has_begun(former, record):
             comment = former[1]
         if record is not None and comment is not None:
-            if former is not None and former[1] == comment and not record.allocations:
+            ended = record.states & STATES_ENDED
+            if former is not None and former[1] == comment and ended and not record.allocations:
                 # What an ended job had is needed until its pods are gone.
                 record = dataclasses.replace(record, allocations=former[0].allocations)
             self._records[job_id] = record, comment

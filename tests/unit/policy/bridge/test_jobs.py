@@ -145,6 +145,16 @@ def test_an_ended_job_keeps_what_it_had() -> None:
     assert found.to_read() == []
 
 
+def test_a_job_whose_start_slurm_has_forgotten_has_no_place_until_it_starts_again() -> None:
+    found = book(RUNS)
+    found.states({1: PENDING}, 1)
+    found.details(1, STARTED)
+    assert found.jobs({}, {"n1": "k1"})[1].slots == ()
+    found.states({1: RUNNING}, 2)
+    found.details(1, dataclasses.replace(RUNS, allocations=(Allocation("n2", 2),)))
+    assert found.jobs({}, {"n1": "k1", "n2": "k2"})[1].slots == (("k2", 2),)
+
+
 def test_an_ended_job_that_slurm_forgets_stays_ended_while_a_pod_has_its_label() -> None:
     found = book(dataclasses.replace(RUNS, states=CANCELLED), OTHER)
     found.states({2: RUNNING}, 1)

@@ -24,7 +24,7 @@ CLASSES = Resource(_GROUP, "v1", "DeviceClass", "deviceclasses", namespaced=Fals
 BY_OWNER = "owner"
 """Index of the claims by the uid of the pod that controls them."""
 REPEAT_AFTER = 5.0
-"""Seconds after which an allocation, or that it is taken back, is sent again if it is not seen yet."""
+"""Seconds after which a change of an allocation is sent again if it is not seen yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _Returned:
     """A claim whose devices were taken back."""
 
     version: str
-    """Its resourceVersion before."""
+    """Its resourceVersion before that."""
     at: float
 
 

@@ -68,8 +68,10 @@ echo $$ >{CGROUP}/cgroup.procs
 ldconfig
 mkdir -p /run/slurm /run/slurm-oci
 chmod 1733 /run/slurm-oci
-exec unshare --cgroup sh -c 'umount /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec slurmd -D -N {NODE}'
-"""
+exec unshare --cgroup sh -c '
+umount /sys/fs/cgroup
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+exec slurmd -D -N {NODE}'"""
 LINES = """\
 PartitionName=all Nodes=ALL Default=YES
 GresTypes=gpu

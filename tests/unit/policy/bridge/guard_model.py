@@ -8,20 +8,20 @@ Pods get devices from a device plugin, which knows nothing of Slurm's own jobs.
 """
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from sidecars.contract import bridge
 from sidecars.policy.bridge import guards
-from sidecars.policy.bridge.alone import Own
 from sidecars.policy.bridge.guards import GUARD, Gone, Worker
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
-from sidecars.policy.bridge.records import Job, Phase, View
+from sidecars.policy.bridge.records import Phase, View
 from sidecars.policy.bridge.shape import Shape, gpus_of
+from sidecars.slurm.external import ExternalJob
 from sidecars.slurm.records import Node
 from tests.unit.policy.bridge.model import CPUS, MEMORY, SimJob, SimPod, World
 from tests.unit.policy.bridge.model_claims import GPUS
@@ -174,11 +174,13 @@ class GuardWorld(World):
 
     # --- the bridge
 
-    def _job(self, it: SimJob, shapes: Collection[Shape]) -> Job:  # type: ignore[override]
-        found = super()._job(it, shapes)
-        gres = tuple((node, (("gpu", len(indices)),)) for node, indices in it.indices.items() if indices)
-        own = Own(whole=it.shape.exclusive, gres=gres)
-        return dataclasses.replace(found, guard=True, own=own, completing=bool(self.completing.get(it.job_id)))
+    def states(self, job: SimJob) -> frozenset[str]:
+        """COMPLETING while an Epilog waits."""
+        return super().states(job) | ({"COMPLETING"} if self.completing.get(job.job_id) else set())
+
+    def record(self, job: SimJob) -> ExternalJob:
+        """That of a batch job."""
+        return dataclasses.replace(super().record(job), external=False, guard=True)
 
     def view(self) -> View:
         """Each partition has nodes with a slurmd."""
@@ -189,10 +191,10 @@ class GuardWorld(World):
         """As without guards, or when the guard was queued again."""
         return super().may_delete(job) or job.phase is Phase.PENDING
 
-    def run_bridge(self, *, kill: bool = False) -> list[Any]:
-        """One pass, in which the workers come last."""
+    def act(self, *, kill: bool) -> Sequence[object]:
+        """As without guards. The workers come last."""
         lost = list(self.lost)
-        actions: list[Any] = list(super().run_bridge(kill=kill))
+        actions = super().act(kill=kill)
         view = self.view()
         told = guards.decide(view, map(self._worker, self.nodes), {it: self._record(it) for it in self.nodes})
         for action in told[: self.rng.randrange(len(told) + 1)] if kill else told:

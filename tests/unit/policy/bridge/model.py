@@ -1,20 +1,22 @@
 """A small Slurm and a small Kubernetes around `decide`, with everything that can go wrong between its steps.
 
 The scheduler of this Kubernetes binds a released pod whatever else is on the node: only the bridge prevents that two
-pods use the same CPU, MiB or device. Every reader sees pods late, each by itself, as in a cache; Slurm's states are
-read after its details, as the bridge does.
+pods use the same CPU, MiB or device. Every reader sees pods late, each by itself, as in a cache. The bridge reads the
+jobs with its `JobBook` while Slurm goes on.
 """
 
 import dataclasses
 import random
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide
 from sidecars.policy.bridge.devices import Device
-from sidecars.policy.bridge.placeholder import comment_for, slots_of, together
+from sidecars.policy.bridge.jobs import JobBook
+from sidecars.policy.bridge.placeholder import comment_for
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
@@ -22,7 +24,6 @@ from sidecars.policy.bridge.records import (
     DeletePod,
     Grant,
     GroupKey,
-    Job,
     Label,
     Phase,
     Pod,
@@ -45,6 +46,17 @@ TERMINATION = 3
 """Steps that a deleted pod still uses its node."""
 FORGET = 6
 """Steps after which Slurm forgets an ended job."""
+SECONDS = 10.0
+"""Of a step, for the bridge."""
+STATES = {
+    Phase.SUBMITTED: ("PENDING",),
+    Phase.PENDING: ("PENDING",),
+    Phase.STARTING: ("RUNNING", "CONFIGURING"),
+    Phase.RUNNING: ("RUNNING",),
+    Phase.STOPPED: ("SUSPENDED",),
+    Phase.ENDED: ("CANCELLED",),
+}
+"""In Slurm."""
 
 
 @dataclass
@@ -128,9 +140,12 @@ class World:
     pods: dict[str, SimPod] = field(default_factory=dict)
     cache: dict[str, Pod] = field(default_factory=dict)
     late: list[tuple[int, Submit]] = field(default_factory=list)
+    book: JobBook = field(init=False)
     step: int = 0
     down: int = 0
     """Until then Slurm doesn't answer."""
+    killed: int = 0
+    """How often slurmctld was killed."""
     serial: int = 0
     submitting: dict[GroupKey, int] = field(default_factory=dict)
     avoided: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -141,6 +156,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.claims = SimClaims(self.rng)
+        self.begin()
 
     # --- users
 
@@ -238,6 +254,7 @@ class World:
 
     def roll_back(self, job: SimJob) -> None:
         """slurmctld was killed before it saved its state: a job that runs has not started, or is forgotten."""
+        self.killed += 1
         its = self.components(job)
         forgets = self.rng.random() < 0.3
         for it in its:
@@ -247,6 +264,12 @@ class World:
             else:
                 it.phase, it.slots, it.later = Phase.PENDING, {}, self.step + self.rng.randrange(6)
                 it.indices, it.rolled_back = {}, True
+        if self.rng.random() < 0.5:
+            # Others start, and the job itself elsewhere, before the bridge looks again.
+            self.schedule()
+            for it in its:
+                it.later = 0
+            self.schedule()
 
     def schedule(self) -> None:
         for job in sorted(self.jobs.values(), key=lambda it: it.job_id):
@@ -258,6 +281,11 @@ class World:
             if all(it.phase is Phase.ENDED and self.step - it.ended > FORGET for it in self.components(job)):
                 self.forgotten.add(job.job_id)
                 del self.jobs[job.job_id]
+
+    def go_on_meanwhile(self) -> None:
+        """Slurm may start jobs before the bridge looks again."""
+        if self.rng.random() < 0.3:
+            self.schedule()
 
     def _place(self, components: list[SimJob]) -> None:
         """All of them start, or none does."""
@@ -272,7 +300,7 @@ class World:
             slots: dict[str, int] = {}
             indices: dict[str, tuple[int, ...]] = {}
             left = job.pods
-            for node, room in rooms.items():
+            for node, room in self.rng.sample(list(rooms.items()), len(rooms)):
                 if node in job.excluded and set(self.nodes) - set(job.excluded):
                     continue
                 fit = room.fits(job.shape, left)
@@ -327,30 +355,79 @@ class World:
 
     # --- the bridge
 
+    def states(self, job: SimJob) -> frozenset[str]:
+        """In Slurm's list."""
+        return frozenset(STATES[job.phase])
+
+    def record(self, job: SimJob) -> ExternalJob:
+        """Its details in Slurm."""
+        comment, shape = job.comment, job.shape
+        text = bridge.encode(comment)
+        if comment.by_user:
+            text = f"{bridge.BY_USER}{comment.namespace}/{comment.group.removeprefix(bridge.group_id(''))}"
+        return ExternalJob(
+            job.job_id,
+            self.states(job),
+            external=True,
+            user_name=USER,
+            user_id=1000,
+            comment=text,
+            admin_comment=text if job.confirmed else "",
+            blocked=job.phase is Phase.SUBMITTED,
+            cpus_per_task=shape.cpus,
+            het_id=job.lead if comment.parts else 0,
+            het_offset=job.job_id - job.lead,
+            allocations=tuple(map(job.allocation, job.slots)),
+            partition=shape.partition,
+            tasks=job.pods,
+            memory_per_task=shape.memory,
+            gres_per_task=shape.gres,
+            whole=shape.exclusive,
+        )
+
+    def begin(self) -> None:
+        """As a bridge that has just started: it asks first when slurmctld has."""
+        self.book = JobBook()
+        self.book.started_at(self.killed)
+
+    def read(self) -> None:
+        """Read the jobs as `Passes` does. Slurm may go on meanwhile."""
+        if self.step < self.down:
+            self.book.fail()
+            return
+        self._list()
+        self.go_on_meanwhile()
+        due = {*self.book.to_read(), *self.book.next_waiting(len(self.jobs))}
+        for job_id in sorted(due):
+            job = self.jobs.get(job_id)
+            self.book.details(job_id, None if job is None else self.record(job))
+        self.go_on_meanwhile()
+        self._list(again=True)
+        self.book.started_at(self.killed)
+
+    def _list(self, *, again: bool = False) -> None:
+        listed = {job.job_id: self.states(job) for job in self.jobs.values()}
+        self.book.states(listed, SECONDS * self.step, again=again)
+
     def view(self) -> View:
-        known = self.step >= self.down
-        shapes: defaultdict[int, set[Shape]] = defaultdict(set)
+        shapes: defaultdict[int, set[tuple[GroupKey, Shape]]] = defaultdict(set)
         for pod in self.cache.values():
             if pod.job is not None and pod.shape is not None:
-                shapes[pod.job].add(pod.shape)
-        jobs = {}
-        for lead in {it.lead for it in self.jobs.values()}:
-            its = [self._job(it, shapes[it.job_id]) for it in self.jobs.values() if it.lead == lead]
-            whole = together(its) if its[0].comment.parts else its[0]
-            self.seen.add(tuple(it.phase for it in its))
-            jobs[whole.job_id] = whole
+                shapes[pod.job].add((pod.key, pod.shape))
+        names = {node: node for node in self.nodes}
+        devices = {node: tuple((GRES, gpu(node, index)) for index in range(GPUS)) for node in self.nodes}
+        jobs = self.book.jobs(shapes, names, names, devices)
+        self.seen |= {tuple(it.phase for it in self.components(job)) for job in self.jobs.values()}
         for key, since in list(self.submitting.items()):
             # A late submission arrives within two steps.
-            if self.step > since + 2 or any(
-                job.key == key and job.phase is Phase.SUBMITTED for job in self.jobs.values()
-            ):
+            if self.step > since + 2 or any(job.key == key and job.phase is Phase.SUBMITTED for job in jobs.values()):
                 del self.submitting[key]
         pods = []
         for uid, pod in self.cache.items():
             true = self.pods.get(uid)
             unbound = 0.0
             if not pod.gated and not pod.bound and true is not None:
-                unbound = 10.0 * (self.step - true.released)
+                unbound = SECONDS * (self.step - true.released)
             if not pod.gated:
                 self.sent.pop(uid, None)
             node = pod.node or self.sent.get(uid, "")
@@ -361,7 +438,7 @@ class World:
         return View(
             pods=tuple(pods),
             jobs=jobs,
-            known=known,
+            known=self.book.known,
             users={NAMESPACE: USER},
             nodes=dict.fromkeys(self.nodes, ""),
             submitting=frozenset(self.submitting),
@@ -370,38 +447,27 @@ class World:
             holders=self.claims.holders(),
         )
 
-    @staticmethod
-    def _job(it: SimJob, shapes: Collection[Shape]) -> Job:
-        """As the bridge makes it of Slurm's record, with places for the largest of the pods with its label."""
-        record = ExternalJob(it.job_id, cpus_per_task=it.shape.cpus)
-        slots = {node: slots_of(it.allocation(node), shapes, record) for node in it.slots}
-        return Job(
-            *(it.job_id, it.phase, USER, it.comment, tuple(slots.items())),
-            confirmed=it.confirmed,
-            state="X",
-            offset=it.job_id - it.lead,
-            cpus=tuple((node, it.cpus(node)) for node in it.slots),
-            devices=tuple(
-                (node, GRES, tuple(gpu(node, index) for index in indices))
-                for node, indices in it.indices.items()
-                if indices
-            ),
-        )
-
-    def run_bridge(self, *, kill: bool = False) -> list[Action]:
+    def run_bridge(self, *, kill: bool = False) -> Sequence[object]:
         """One pass. A killed bridge applies some of its actions and forgets what it remembers."""
-        actions = list(decide.decide(self.view()))
-        most = self.rng.randrange(len(actions) + 1) if kill else len(actions)
-        self.rng.shuffle(actions)
-        for action in actions[:most]:
-            self.apply(action)
+        self.read()
+        actions = self.act(kill=kill)
         if kill:
+            self.begin()
             self.submitting.clear()
             self.avoided.clear()
             self.sent.clear()
             self.claims.sent.clear()
             self.claims.returned.clear()
             self.observe(all_of=True)
+        return actions
+
+    def act(self, *, kill: bool) -> Sequence[object]:
+        """Apply what is decided, in any order; of a bridge that is killed, a part of it."""
+        actions = list(decide.decide(self.view()))
+        most = self.rng.randrange(len(actions) + 1) if kill else len(actions)
+        self.rng.shuffle(actions)
+        for action in actions[:most]:
+            self.apply(action)
         return actions
 
     def apply(self, action: Action) -> None:
@@ -426,6 +492,9 @@ class World:
                     job = self.jobs.get(job_id)
                     if job is not None and job.phase is Phase.SUBMITTED:
                         job.phase, job.confirmed = Phase.PENDING, True
+                        self.book.stale(job_id)
+                        if self.rng.random() < 0.9:
+                            self.book.started(job_id, bridge.encode(action.job.comment))
             case Grant():
                 self.claims.grant(action)
             case Deallocate():

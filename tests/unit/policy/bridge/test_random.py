@@ -13,16 +13,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sidecars.policy.bridge import decide, grants
+from sidecars.policy.bridge import jobs as reading
 from sidecars.policy.bridge.devices import Device
+from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import Job, Phase, Report, Start, View
+from sidecars.slurm.external import ExternalJob
 from tests.unit.policy.bridge import model, model_claims
 from tests.unit.policy.bridge.model import CPUS, MEMORY, World
 
 STEPS = 40
 
 
-CREATE, SUSPEND, ROLL_BACK = 0, 8, 10
+CREATE, DELETE, SUSPEND, ROLL_BACK = 0, 2, 8, 10
 
 
 def disturb(world: World, what: int | None = None) -> None:
@@ -39,7 +42,7 @@ def disturb(world: World, what: int | None = None) -> None:
             owner = rng.choice(("", f"owner{world.serial}"))
             memory, gpus = rng.choice((1, 1, 1, 2, MEMORY)), rng.choice((0, 0, 1, 1, 2))
             world.create(*cpus, memory=memory, owner=owner, unbindable=rng.random() < 0.1, gpus=gpus)
-        case 2 if world.pods:
+        case 2 if world.pods:  # DELETE
             world.delete(rng.choice(sorted(world.pods)))
         case 3 | 4 if jobs:
             # scancel, a time limit, preemption: for the bridge they are the same.
@@ -98,7 +101,7 @@ def run_many(look: Callable[[World], None] = lambda _: None, often: int | None =
 
 
 # A job gets the devices that the bridge has just taken back from its pod's claim, which still shows them.
-@example(seed=5561)
+@example(seed=971)
 @given(seed=st.integers(0, 2**32))
 def test_no_cpu_mib_or_device_has_two_owners_and_all_is_settled_at_the_end(seed: int) -> None:
     settled(run(seed))
@@ -164,6 +167,24 @@ def test_the_model_finds_a_bridge_that_ignores_the_pods_of_jobs_whose_start_slur
         run_many(often=ROLL_BACK)
 
 
+# The defect is rare.
+@pytest.mark.timeout(120)
+def test_the_model_finds_a_bridge_for_which_a_job_keeps_the_place_of_a_start_that_slurm_has_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    details = JobBook.details
+
+    def keeps(self: JobBook, job_id: int, record: ExternalJob | None) -> bool:
+        former = self._records.get(job_id)
+        if record is not None and former is not None and not record.allocations:
+            record = dataclasses.replace(record, allocations=former[0].allocations)
+        return details(self, job_id, record)
+
+    monkeypatch.setattr(JobBook, "details", keeps)
+    with pytest.raises(AssertionError, match="are in use by"):
+        run_many(often=ROLL_BACK)
+
+
 def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,7 +210,7 @@ def test_the_model_finds_a_bridge_that_looks_at_the_first_component_alone(monkey
         whole = together(its)
         return whole if whole.phase is Phase.SUBMITTED else dataclasses.replace(whole, phase=its[0].phase)
 
-    monkeypatch.setattr(model, "together", first_alone)
+    monkeypatch.setattr(reading, "together", first_alone)
     with pytest.raises(AssertionError):
         run_many()
 
@@ -197,7 +218,7 @@ def test_the_model_finds_a_bridge_that_looks_at_the_first_component_alone(monkey
 def test_the_model_finds_a_bridge_that_leaves_components_running_when_another_one_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(model, "together", lambda its: dataclasses.replace(together(its), remaining=()))
+    monkeypatch.setattr(reading, "together", lambda its: dataclasses.replace(together(its), remaining=()))
     with pytest.raises(AssertionError, match=r"has no pod|jobs .* of"):
         run_many(settled)
 
@@ -220,7 +241,7 @@ def test_the_model_finds_a_bridge_that_gives_devices_by_number_alone(monkeypatch
 def test_the_model_finds_a_bridge_that_does_not_look_at_what_other_claims_have(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_claims.SimClaims, "holders", lambda self: {})
     with pytest.raises(AssertionError, match="two owners"):
-        run_many()
+        run_many(often=DELETE)
 
 
 def test_the_model_finds_a_bridge_that_releases_before_the_claims_show_their_devices(

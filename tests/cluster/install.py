@@ -122,7 +122,7 @@ def helm_environment() -> dict[str, str]:
 def check_charts(values: tuple[Path, ...], progress: Progress) -> None:
     """Render every chart with its values, so that a wrong values file stops everything before anything is changed."""
     if not built("helm"):
-        with progress.step("Helm (built once)"):
+        with progress.step("Helm (built once, some minutes)"):
             tool("helm")
     with progress.step("charts and values"):
         for path in values:

@@ -257,7 +257,7 @@ def _up(
         debian.unpacked()
     with ThreadPoolExecutor(1) as beside:
         # Downloads and unpacking fill the gaps that the compiler leaves.
-        archive = beside.submit(images, cache.root(), progress.say) if images is not None else None
+        archive = beside.submit(_images, images, progress) if images is not None else None
         once = "" if built("kube") else " (built once, some minutes)"
         with progress.step(f"Kubernetes programs{once}"):
             tool("kube")
@@ -290,6 +290,13 @@ def _up(
             pause=0.3,
         )
     return cluster
+
+
+def _images(build: ImageBuilder, progress: Progress) -> Path:
+    found = build(cache.root(), progress.say)
+    if not built("kube"):
+        progress.say("images: all are built, and the programs are still being compiled")
+    return found
 
 
 def _start_control_plane(cluster: Cluster) -> None:

@@ -210,6 +210,19 @@ data:
 {{- end }}
 {{- end }}
 
+{{- /* Refuse to delete a key: Helm would, with a Secret of this release that isn't rendered any more. Call with
+(list ROOT VALUE SECRET), where VALUE is the key in the values. */}}
+{{- define "slurm.keyStays" -}}
+{{- $root := index . 0 -}}
+{{- $namespace := include "slurm.namespace" $root -}}
+{{- $found := lookup "v1" "Secret" $namespace (index . 2) | default dict -}}
+{{- $annotations := dig "metadata" "annotations" dict $found -}}
+{{- $release := list (get $annotations "meta.helm.sh/release-namespace") (get $annotations "meta.helm.sh/release-name") -}}
+{{- if and (deepEqual $release (list $root.Release.Namespace $root.Release.Name)) (ne (get $annotations "helm.sh/resource-policy") "keep") -}}
+{{- fail (printf "%s: this release has created Secret %s/%s, and would delete it now, with a key that the running cluster needs. To have Helm keep it, run `kubectl --namespace %s annotate secret %s helm.sh/resource-policy=keep` first" (index . 1) $namespace (index . 2) $namespace (index . 2)) -}}
+{{- end -}}
+{{- end }}
+
 {{- /* "true" if the release has the embedded database. Call with the root context. */}}
 {{- define "slurm.mariadb" -}}
 {{- with .Values.accounting -}}

@@ -210,7 +210,7 @@ data:
 {{- end }}
 {{- end }}
 
-{{- /* Refuse to delete a key: Helm would, with a Secret of this release that isn't rendered any more. Call with
+{{- /* Refuse to delete a key: Helm would, with a Secret of this release that isn't rendered. Call with
 (list ROOT VALUE SECRET), where VALUE is the key in the values. */}}
 {{- define "slurm.keyStays" -}}
 {{- $root := index . 0 -}}

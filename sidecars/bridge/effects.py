@@ -289,7 +289,7 @@ class Effects:
 
     async def _claim(self, action: Grant | Deallocate) -> None:
         pod = self._pod(action.pod)
-        if pod is None or all(it.name != bridge.GATE for it in pod.spec.scheduling_gates):
+        if pod is None or not pods.is_gated(pod):
             return
         if isinstance(action, Grant):
             await self._devices.grant(pod, action)
@@ -298,10 +298,10 @@ class Effects:
 
     async def _release(self, action: Release) -> None:
         pod = self._pod(action.pod)
-        if pod is None or all(it.name != bridge.GATE for it in pod.spec.scheduling_gates):
+        if pod is None or not pods.is_gated(pod):
             return
         # Before anything is sent: another pod of the group must not get this place.
-        self._memory.sent[pod.metadata.uid] = action.node
+        self._memory.sent[pod.metadata.uid] = pod.metadata.resource_version, action.node
         self._memory.released[pod.metadata.uid] = self._now()
         await self._patch(pod, pods.release_patch(pod, action.node, action.end_time, self._wall()))
         if pod.metadata.creation_timestamp is not None:

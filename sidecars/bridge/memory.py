@@ -64,8 +64,8 @@ class Memory:
     submitted: dict[GroupKey, Submission] = field(default_factory=dict)
     """The open submission of each group."""
     refusals: dict[GroupKey, Refusal] = field(default_factory=dict)
-    sent: dict[str, str] = field(default_factory=dict)
-    """The nodes of releases that were sent, by the pod's uid."""
+    sent: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """The releases that were sent, by the pod's uid: the version of the pod, and the node."""
     released: dict[str, float] = field(default_factory=dict)
     """When a pod was released that has not been seen bound yet, by its uid."""
     unbound: dict[str, float] = field(default_factory=dict)
@@ -161,13 +161,21 @@ class Memory:
                 del self._avoided[owner]
         return {owner: tuple(nodes) for owner, nodes in self._avoided.items()}
 
+    def sent_to(self, uid: str, version: str | None) -> str:
+        """The node of a release that was sent and may have effect; "" for none. `version`: that of a gated pod.
+
+        A release is refused when the pod has changed since the version that it was sent for.
+        """
+        found, node = self.sent.get(uid, ("", ""))
+        return node if version is None or version == found else ""
+
     def lost(self, kube_node: str, now: float) -> bool:
         """Whether a missing Kubernetes node has been missing for long enough."""
         return now - self.missing.setdefault(kube_node, now) >= LOST_AFTER
 
     def forget(self, pods: frozenset[str], keys: frozenset[GroupKey], now: float) -> None:
         """Forget what concerns other pods and groups than these, and requests that may be repeated."""
-        self.sent = {uid: node for uid, node in self.sent.items() if uid in pods}
+        self.sent = {uid: it for uid, it in self.sent.items() if uid in pods}
         self.released = {uid: at for uid, at in self.released.items() if uid in pods}
         self.unbound = {uid: since for uid, since in self.unbound.items() if uid in pods}
         self.refusals = {key: it for key, it in self.refusals.items() if key in keys}

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from sidecars.bridge.devices import Devices
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
@@ -87,8 +87,10 @@ class NodeRecords:
                 found["drained" if states.is_drain(record.states) else "in_service"] += 1
         return found
 
-    async def apply(self, keys: frozenset[str], guarded: Mapping[str, str]) -> None:
-        """Bring the records up to date. `keys`: the node labels that waiting pods select by.
+    async def apply(
+        self, keys: frozenset[str], guarded: Mapping[str, str], holding: Container[str] = frozenset()
+    ) -> None:
+        """Bring the records up to date. `keys`: the node labels that waiting pods select by; `holding`: see `decide`.
 
         `guarded`: the Slurm nodes with a slurmd by their Kubernetes nodes, which have no other record: two would give
         away the same CPUs.
@@ -114,7 +116,8 @@ class NodeRecords:
                 wanted.append(found)
             else:
                 self._show(name, found)
-        self.kube_nodes = {it.name: it.kube_node for it in wanted}
+        # Of several with one name, the first has the record.
+        self.kube_nodes = {it.name: it.kube_node for it in reversed(wanted)}
         asked = float("-inf") if poller.last_good is None else poller.last_good
         self._counts_from = {name: at for name, at in self._counts_from.items() if at >= asked}
         self.numbered = {
@@ -122,8 +125,8 @@ class NodeRecords:
             for it in poller.nodes.values()
             if it.extra and it.name not in self._counts_from
         }
-        self.slurm_nodes = {it.kube_node: it.name for it in wanted if it.name in poller.nodes}
-        actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known)
+        self.slurm_nodes = {kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes}
+        actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known, holding=holding)
         refused = {it.name: it.message for it in actions if isinstance(it, policy.Conflict)}
         for it in wanted:
             self._show(it.kube_node, refused.get(it.name, ""))

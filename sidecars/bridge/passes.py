@@ -16,7 +16,6 @@ from sidecars.bridge.memory import Memory, PerPod
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import Owners
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
-from sidecars.contract import bridge
 from sidecars.kube import Event, Store
 from sidecars.kube.records import ConfigMap
 from sidecars.policy.bridge import causes, groups, pods, shape, tenants
@@ -277,13 +276,13 @@ class Passes:
         now = self._now()
         self._read_owners()
         keys = frozenset(
-            key
-            for pod in self._concerned.values()
-            if any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
-            for key in shape.selector_keys(pod)
+            key for pod in self._concerned.values() if pods.is_gated(pod) for key in shape.selector_keys(pod)
         )
         self._guards.look()
-        await self._node_records.apply(keys, self._guards.slurm_nodes)
+        await self._node_records.apply(keys, self._guards.slurm_nodes, self._book.holding())
+        if self._now() - self._confirmed_at >= LEAST_PAUSE:
+            # slurmctld may have been killed, and have started again, while the records were changed.
+            await self._confirm()
         self._effects.slurm_nodes = self._node_records.slurm_nodes
         self._effects.guard_nodes = self._guards.slurm_nodes
         records, memory = self._node_records, self._memory
@@ -299,7 +298,10 @@ class Passes:
                 log.error("Slurm user %s of a tenant has uid 0: its pods are refused", user)
             if root:
                 shaped = self._shaped()
-        memory.missing = {name: at for name, at in memory.missing.items() if self._nodes.get(None, name) is None}
+        missed = {name for pod in self._concerned.values() if (name := pod.spec.node_name)}
+        memory.missing = {
+            name: at for name, at in memory.missing.items() if name in missed and self._nodes.get(None, name) is None
+        }
         seen = tuple(self._seen(pod, shaped[uid], now) for uid, pod in self._concerned.items())
         self._forget(seen, now)
         view = View(
@@ -330,7 +332,8 @@ class Passes:
 
     def _read_owners(self) -> None:
         named = {uid: self._source(pod) for uid, pod in self._concerned.items()}
-        waiting = (named[uid] for uid, pod in self._concerned.items() if pods.job_id_of(pod) is None)
+        # Also of pods that have a job and wait: after a start, what their object requests for them isn't known.
+        waiting = (named[uid] for uid, pod in self._concerned.items() if pods.is_gated(pod))
         self._owners.forget(frozenset(filter(None, named.values())))
         self._owners.read(dict.fromkeys(filter(None, waiting)))
 
@@ -368,7 +371,7 @@ class Passes:
         lost = False
         if spec.node_name and self._nodes.get(None, spec.node_name) is None:
             lost = memory.lost(spec.node_name, now)
-        sent = memory.sent.get(meta.uid, "")
+        sent = memory.sent_to(meta.uid, meta.resource_version if pods.is_gated(pod) else None)
         known = self._views.get(meta.uid)
         claims = self._devices.of(pod)
         if known is not None and known[0] is pod and known[1] is shaped and known[2:5] == (claims, sent, lost):

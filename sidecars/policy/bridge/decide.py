@@ -390,9 +390,8 @@ def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
             continue
         if not _is_theirs(job, view) and not job.confirmed:
             continue
-        # Pods of other namespaces have the ids of a state that Slurm has lost.
-        present = (pod.namespace for job_id in job.ids for pod in view.labelled.get(job_id, ()))
-        if job.comment.namespace not in present:
+        # Pods of other groups have the ids of a state that Slurm has lost.
+        if not any(_fits(pod, job) for job_id in job.ids for pod in view.labelled.get(job_id, ())):
             yield _cancel(job, "none of its pods exists")
 
 

@@ -254,9 +254,13 @@ def _is_over(job: Job) -> bool:
 
 
 def _is_gone(job: Job, kube_node: str, view: View) -> bool:
-    """Whether no pod of the job is on the node, nor will be: those that are left are on its other nodes."""
+    """Whether no pod of the job is on the node, nor will be: those that are left are on its other nodes.
+
+    Pods of other groups have the ids of a state that Slurm has lost. Those on the node use what the job had, too.
+    """
     others = {node for node, _ in job.slots} - {kube_node}
-    return all(pod.node in others for pod in view.labelled.get(job.job_id, ()))
+    its = (it for it in view.labelled.get(job.job_id, ()) if it.node == kube_node or concerns(job.comment, it.key))
+    return all(pod.node in others for pod in its)
 
 
 def _is_left(pod: SeenPod, view: View, *, down: bool) -> bool:

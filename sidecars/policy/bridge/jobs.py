@@ -83,7 +83,9 @@ class JobBook:
                 else:
                     del self._records[job_id]
         for job_id in [it for it in self._gone if it in listed]:
+            # A slurmctld that has lost its state gives the ids of before to other jobs.
             del self._gone[job_id]
+            self._records.pop(job_id, None)
         self._outdated &= listed.keys()
         self._states = listed
         return changed
@@ -186,6 +188,10 @@ class JobBook:
         if found is None or self._states.get(job_id, STATES_ENDED) & STATES_ENDED:
             return ()
         return found[0].allocations
+
+    def holding(self) -> frozenset[str]:
+        """The Slurm nodes of the placeholders that have begun and not ended. The node of a suspended one is IDLE."""
+        return frozenset(it.node for job_id in self._records for it in self._has(job_id))
 
     def stale(self, job_id: int) -> None:
         """The details of this job have changed without its states: they are read again."""

@@ -5,7 +5,7 @@ NodeAddr is always the node's InternalIP: a name that slurmctld can't resolve wo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sidecars.contract import bridge
@@ -186,9 +186,17 @@ def wanted_of(
 
 
 def decide(
-    wanted: Iterable[Wanted], records: Mapping[str, Node], keys: frozenset[str], *, known: bool
+    wanted: Iterable[Wanted],
+    records: Mapping[str, Node],
+    keys: frozenset[str],
+    *,
+    known: bool,
+    holding: Container[str] = frozenset(),
 ) -> tuple[NodeAction, ...]:
-    """What to do about the records. Nothing while Slurm's list of nodes isn't `known`."""
+    """What to do about the records. Nothing while Slurm's list of nodes isn't `known`.
+
+    `holding`: the nodes of jobs that have begun and not ended, also of suspended ones, whose nodes are IDLE.
+    """
     if not known:
         return ()
     actions: list[NodeAction] = []
@@ -200,10 +208,10 @@ def decide(
         else:
             named[it.name] = it
     for name, it in sorted(named.items()):
-        actions += _one(it, records.get(name), keys)
+        actions += _one(it, records.get(name), keys, holding)
     for name, record in sorted(records.items()):
         if name not in named and _ours(record):
-            actions += _removal(record, _GONE)
+            actions += _removal(record, _GONE, holding)
     return tuple(actions)
 
 
@@ -213,7 +221,7 @@ def _ours(record: Node) -> bool:
     return "EXTERNAL" in record.states and (begun or bridge.labels_of(record.extra) is not None)
 
 
-def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[NodeAction]:
+def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Container[str]) -> Iterator[NodeAction]:
     if record is None:
         yield Create(it)
         return
@@ -231,13 +239,14 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str]) -> Iterator[Node
         yield SetExtra(it.name, extra)
     if "NOT_RESPONDING" in record.states:
         # A signal to an external job does that, and nothing but a new record ends it.
-        yield from _removal(record, _SILENT)
+        yield from _removal(record, _SILENT, holding)
         return
     # A record that is too small only wastes, and is replaced when no job is on the node. One that is too large would
     # give away what other pods use.
     too_large = it.cpus < record.cpus or it.memory < record.real_memory or not set(devices) <= set(it.devices)
-    if (_differs(it, record) or devices != it.devices) and (too_large or not states.is_busy(record.states)):
-        yield from _removal(record, _CHANGED)
+    busy = states.is_busy(record.states) or record.name in holding
+    if (_differs(it, record) or devices != it.devices) and (too_large or not busy):
+        yield from _removal(record, _CHANGED, holding)
         return
     if _is_others(record):
         return
@@ -267,11 +276,12 @@ def _is_others(record: Node) -> bool:
     return out_of_service and theirs and not is_ours(record)
 
 
-def _removal(record: Node, reason: str) -> Iterator[NodeAction]:
+def _removal(record: Node, reason: str, holding: Container[str]) -> Iterator[NodeAction]:
     if _is_others(record):
         # The next record would be in service.
         return
-    if not states.is_busy(record.states) and states.base_state(record.states) in ("IDLE", "DOWN"):
+    busy = states.is_busy(record.states) or record.name in holding
+    if not busy and states.base_state(record.states) in ("IDLE", "DOWN"):
         yield Delete(record.name)
     elif not states.is_drain(record.states):
         yield Drain(record.name, reason)

@@ -118,7 +118,10 @@ def job_of(
     confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
     its = {shape for key, shape in shapes.get(record.job_id, ()) if concerns(comment, key)}
     names = guard_nodes if record.guard else kube_nodes
-    slots = [(names.get(it.node, f"of Slurm node {it.node}"), slots_of(it, its, record)) for it in record.allocations]
+    slots = [
+        (names.get(it.node, f"of Slurm node {it.node}"), slots_of(it, its, record, by_user=comment.by_user))
+        for it in record.allocations
+    ]
     phase = _phase(record, states, confirmed=confirmed, current=current)
     if comment.by_user and phase is Phase.SUBMITTED:
         # Whoever has submitted it lets it start.
@@ -207,11 +210,18 @@ def _phase(record: ExternalJob, states: frozenset[str], *, confirmed: bool, curr
     return Phase.STARTING
 
 
-def slots_of(it: Allocation, shapes: Collection[Shape], record: ExternalJob) -> int:
-    """How many pods fit into what the job really has: its user may have reduced it after the submission."""
-    if not shapes:
-        return it.cpus // record.cpus_per_task
-    return min(_fits(it, shape) for shape in shapes)
+def slots_of(it: Allocation, shapes: Collection[Shape], record: ExternalJob, *, by_user: bool = False) -> int:
+    """How many pods fit into what the job really has: its user may have reduced it after the submission.
+
+    No more than it has tasks there, because `shapes` lacks what the object of the group requests while that isn't read.
+    But the tasks of a user's job need not be pods.
+    """
+    fits = [_fits(it, shape) for shape in shapes]
+    if not by_user or not fits:
+        fits.append(it.cpus // record.cpus_per_task)
+    if not by_user and record.memory_per_task and it.memory:
+        fits.append(it.memory // record.memory_per_task)
+    return min(fits)
 
 
 def _fits(it: Allocation, shape: Shape) -> int:

@@ -116,6 +116,11 @@ def pod_of(
     )
 
 
+def is_gated(pod: Pod) -> bool:
+    """Whether it has the gate of the bridge."""
+    return any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
+
+
 def key_of(pod: Pod, group: Group) -> GroupKey:
     """Its group, or that of its job: its owner can change its labels, but not of which group its job is."""
     meta = pod.metadata

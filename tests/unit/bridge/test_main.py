@@ -12,7 +12,7 @@ from sidecars.bridge.effects import BY_JOB
 from sidecars.bridge.memory import AVOID_SECONDS, Memory
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import RESOURCES
-from sidecars.bridge.passes import Passes
+from sidecars.bridge.passes import LEAST_PAUSE, Passes
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS
 from sidecars.policy.bridge import decide
@@ -570,3 +570,70 @@ async def test_what_a_pod_requests_counts_also_if_its_label_is_seen_while_node_r
         world.kube.put(PODS, pod("team", "p", cpu="4", group=("g", 1)))
         await world.until("a decision", lambda: world.released() or "reason" in world.condition())
         assert "no place left" in world.condition()["message"]
+
+
+async def test_a_bridge_that_starts_while_a_group_waits_knows_what_its_object_requests(world: World) -> None:
+    world.kube.put(NODES, node("k2"))
+    wishes = {f"{bridge.WISHES}mem-per-node": "4Gi", f"{bridge.WISHES}cpu-per-task": "4"}
+    metadata = {"namespace": "team", "name": "g", "uid": "g", "annotations": wishes}
+    world.kube.put(RESOURCES[SourceKind.SCHEDULER_PLUGINS], {"metadata": metadata, "spec": {"minMember": 4}})
+    names = [f"p{index}" for index in range(4)]
+    for name in names:
+        item = pod("team", name)
+        item["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "g"}
+        world.kube.put(PODS, item)
+    async with world.bridge():
+        job = await world.job()
+        assert (job.tasks, job.cpus) == (4, 4)
+
+        def labelled() -> bool:
+            return all(bridge.JOB_LABEL in world.pod(name)["metadata"]["labels"] for name in names)
+
+        await world.until("the labels", labelled)
+    world.slurm.job_run(job.job_id, {"k1": 2, "k2": 2})
+    async with world.bridge():
+        await world.until("the releases", lambda: all(map(world.released, names)))
+    places = [world.pod(name)["metadata"]["annotations"][bridge.NODE_ANNOTATION] for name in names]
+    assert sorted(places) == ["k1", "k1", "k2", "k2"]
+
+
+async def test_no_pod_is_released_by_what_an_earlier_slurmctld_has_said_before_the_records_were_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, forgotten = NodeRecords.apply, False
+
+    async def slow(self: NodeRecords, *args: Any) -> None:
+        nonlocal forgotten
+        await apply(self, *args)
+        if not forgotten and any("RUNNING" in it.states for it in live(world.slurm)):
+            forgotten = True
+            await asyncio.sleep(LEAST_PAUSE)
+            [job] = live(world.slurm)
+            job.states, job.allocation, job.nodes = {"PENDING"}, {}, []
+            world.slurm.started_at += 1
+
+    monkeypatch.setattr(NodeRecords, "apply", slow)
+    async with world.bridge():
+        await world.until("the record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("slurmctld to start again", lambda: forgotten)
+        world.kube.put(PODS, pod("team", "q"))
+        await world.until("the next pass", lambda: len(live(world.slurm)) == 2)
+        assert not world.released()
+
+
+async def test_a_node_that_does_not_come_back_is_forgotten_with_its_pods(world: World) -> None:
+    async with world.bridge() as started:
+        await world.until("the record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"k1": 1})
+        await world.until("the release", world.released)
+        world.bind()
+        world.kube.remove(NODES, "", "k1")
+        [found] = started
+        await world.until("the node to be missed", lambda: bool(found._memory.missing))
+        world.kube.remove(PODS, "team", "p")
+        await world.until("the node to be forgotten", lambda: not found._memory.missing and not found._busy)

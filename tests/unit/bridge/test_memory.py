@@ -132,12 +132,18 @@ def test_the_pods_of_a_node_are_lost_when_it_has_been_missing_for_a_minute() -> 
     assert memory.lost("k1", 100 + LOST_AFTER)
 
 
+def test_a_release_has_no_effect_any_more_when_the_pod_has_changed_and_still_waits() -> None:
+    memory = Memory(sent={"a": ("1", "k1")})
+    assert [memory.sent_to("a", version) for version in ("1", "2", None)] == ["k1", "", "k1"]
+    assert memory.sent_to("b", "1") == ""
+
+
 def test_what_concerns_pods_and_groups_that_are_gone_is_forgotten() -> None:
-    memory = Memory(sent={"a": "k1", "b": "k1"}, unbound={"a": 1.0, "b": 1.0})
+    memory = Memory(sent={"a": ("1", "k1"), "b": ("1", "k1")}, unbound={"a": 1.0, "b": 1.0})
     memory.refuse(KEY, "no", 0)
     memory.may_ask("start", 7, 0)
     memory.forget(frozenset({"a"}), frozenset({KEY}), 1)
-    assert memory.sent == {"a": "k1"}
+    assert memory.sent == {"a": ("1", "k1")}
     assert memory.unbound == {"a": 1.0}
     assert KEY in memory.refusals
     assert set(memory.asked) == {("start", 7)}

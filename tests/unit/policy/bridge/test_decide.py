@@ -623,12 +623,13 @@ def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_g
     assert act(pod, jobs=(job,)) == ()
     [deleted] = act(pod, jobs=(dataclasses.replace(job, phase=Phase.ENDED),))
     assert isinstance(deleted, DeletePod)
-    [unknown] = act(dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,))
+    unknown, cancelled = act(dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,))
     assert isinstance(unknown, Report)
+    assert isinstance(cancelled, Cancel)
 
 
 def test_each_part_of_an_object_keeps_its_own_job_while_the_object_is_not_read() -> None:
-    """After a restart nothing reads the object of pods that have their jobs: they have one key until then."""
+    """After a restart, pods that have their jobs have one key until then."""
     key = GroupKey("team", "jobset/s")
     driver, worker = (dataclasses.replace(it, key=key, size=0) for it in (BOUND, dataclasses.replace(LABELLED, job=8)))
     drives = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/driver"))
@@ -669,3 +670,8 @@ def test_all_pods_are_looked_at_equally_often_however_many_groups_exist(phase: P
         decide(View(pods, jobs, True, {"team": "ada"}, {"a": ""}))
         looks.append(Counted.looks)
     assert looks[0] == looks[1] > 0
+
+
+def test_a_pod_of_another_group_with_the_id_from_a_lost_state_keeps_no_job_either() -> None:
+    other = dataclasses.replace(BOUND, key=GroupKey("team", "v"), uid="v", name="old", node="b")
+    assert Cancel(7, "none of its pods exists") in act(other, jobs=(RUNNING,))

@@ -344,3 +344,9 @@ def test_limits_of_the_whole_pod_count() -> None:
     level = msgspec.convert({"limits": BOUNDS}, type(pod.spec.resources))
     whole = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=level))
     assert problem_of(whole, exclusive=False) == ""
+
+
+def test_an_epilog_waits_for_no_pod_of_another_group_that_has_the_id_from_a_lost_state_elsewhere() -> None:
+    other = dataclasses.replace(BOUND, key=GroupKey("other", "v"), namespace="other", uid="v", node="elsewhere")
+    assert tell(other, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
+    assert tell(dataclasses.replace(other, node="a"), jobs=(COMPLETING,)) != (Gone(worker(), "7"),)

@@ -380,3 +380,22 @@ def test_the_comment_of_a_users_job_that_waits_can_change() -> None:
     found.details(1, dataclasses.replace(waits, comment=f"{bridge.BY_USER}team/h"))
     [job] = found.jobs({}, {}).values()
     assert job.comment.group == "group/h"
+
+
+def test_a_job_with_the_id_of_one_that_slurm_has_forgotten_is_not_that_one_before_it_is_read() -> None:
+    found = book(RUNS)
+    found.states({1: CANCELLED}, 1)
+    found.states({2: RUNNING}, 2)
+    assert phases(found) == {1: Phase.ENDED}
+    found.details(2, OTHER)
+    found.states({1: PENDING, 2: RUNNING}, 3, again=True)
+    assert (known(found), phases(found)) == (True, {})
+
+
+def test_a_job_holds_its_nodes_until_it_has_ended_also_while_it_is_suspended() -> None:
+    found = book(RUNS, OTHER)
+    assert found.holding() == {"n1"}
+    found.states({1: frozenset({"SUSPENDED"}), 2: RUNNING}, 1)
+    assert found.holding() == {"n1"}
+    found.states({1: CANCELLED, 2: RUNNING}, 2)
+    assert found.holding() == frozenset()

@@ -265,3 +265,14 @@ def test_a_cordoned_node_and_one_that_is_not_ready_take_no_pods(changes: dict[st
     found = wanted_of(kube_node(**changes), Usage(), KEYS)
     assert isinstance(found, Wanted)
     assert found.drain.startswith(bridge.DRAIN_PREFIX)
+
+
+def test_the_record_of_a_node_whose_job_is_suspended_is_drained_and_stays_until_the_job_has_ended() -> None:
+    silent = changed("IDLE", "NOT_RESPONDING")
+    for wanted in (WANTED, None):
+        records = [] if wanted is None else [wanted]
+        [action] = decide(records, {"k1": silent}, KEYS, known=True, holding={"k1"})
+        assert isinstance(action, Drain)
+        assert decide(records, {"k1": silent}, KEYS, known=True) == (Delete("k1"),)
+    smaller = dataclasses.replace(WANTED, cpus=9)
+    assert decide([smaller], {"k1": RECORD}, KEYS, known=True, holding={"k1"}) == ()

@@ -250,3 +250,12 @@ def test_an_index_without_a_device_of_its_type_names_nothing() -> None:
         Gres("nic", 1),
     ):
         assert named(gres) == []
+
+
+def test_a_job_of_the_bridge_has_no_more_places_than_tasks_whatever_its_pods_seem_to_request() -> None:
+    small = dataclasses.replace(SHAPE, cpus=1, memory=100)
+    record = dataclasses.replace(running(Allocation("n1", 8, 4000)), memory_per_task=2000)
+    assert job(record, shape=small).slots == (("k1", 2),)
+    by_user = dataclasses.replace(COMMENT, by_user=True)
+    found = job_of(record, by_user, record.states, current=True, shapes={7: [(KEY, small)]}, kube_nodes=NODES)
+    assert found.slots == (("k1", 8),)

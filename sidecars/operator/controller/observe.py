@@ -41,7 +41,16 @@ async def configuration(runtime: Runtime, controller: Controller) -> Observed:
     with workload.usable():
         config_set = config.compose(controller, nodesets, facts, topology.wanted_blocks(runtime, controller))
     faults, warnings = _lint(runtime, controller, config_set, nodesets)
-    return Observed(nodesets, facts, config_set, faults, warnings)
+    readable = {nodeset.name for nodeset in nodesets}
+    unread = [name for name in runtime.lookup.users_of(controller.namespace, controller.name) if name not in readable]
+    return Observed(nodesets, facts, config_set, [*map(_unread, unread), *faults], warnings)
+
+
+def _unread(nodeset: str) -> str:
+    return (
+        f"NodeSet {nodeset} can't be read, and its jobs would end without its lines in slurm.conf: correct what its "
+        "condition Ready names, or delete it"
+    )
 
 
 def claim_condition(runtime: Runtime, controller: Controller) -> Condition | None:

@@ -6,7 +6,7 @@ at each start. So a partition is first closed (State=INACTIVE: it accepts no job
 https://slurm.schedmd.com/slurm.conf.html), and its line stays until no job record names it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sidecars.policy.conditions import Condition
@@ -47,13 +47,15 @@ def blocked(
 ) -> tuple[BlockedPartition, ...]:
     """Which of the `removed` partitions have to stay, given Slurm's partitions and all jobs."""
     known = {partition.name: partition for partition in partitions}
+    # One that is closed may be removed next, by another NodeSet.
+    staying = {it.name for it in known.values() if it.name not in removed and not is_closed(it)}
     everything = tuple(jobs)
     found = []
     for name in removed:
         if name in known and not is_closed(known[name]):
             found.append(BlockedPartition(name, "Slurm has not closed it yet", look_again=1.0))
             continue
-        waiting = sorted(job.job_id for job in everything if _needs(job, name, removed))
+        waiting = sorted(job.job_id for job in everything if _needs(job, name, staying))
         if waiting:
             found.append(BlockedPartition(name, f"{_jobs(waiting)} would be lost: cancel or move them"))
             continue
@@ -78,11 +80,11 @@ def condition(blocked: Sequence[BlockedPartition]) -> Condition | None:
     )
 
 
-def _needs(job: Job, partition: str, removed: Sequence[str]) -> bool:
-    """Whether the job would be lost with the partition: a pending one may name others too."""
+def _needs(job: Job, partition: str, staying: Collection[str]) -> bool:
+    """Whether the job would be lost with the partition: a pending one may name others too, of which one has to stay."""
     if not _names(job, partition) or not job.states.isdisjoint(_OVER):
         return False
-    return "PENDING" not in job.states or set(job.partition.split(",")) <= set(removed)
+    return "PENDING" not in job.states or not any(it in staying for it in job.partition.split(","))
 
 
 def _names(job: Job, partition: str) -> bool:

@@ -115,3 +115,12 @@ async def test_a_topology_yaml_of_the_site_beside_topologies_is_a_fault_that_nam
     both = controller(parts, topologies=[NVLINK], configFileRefs=[{"name": "site"}])
     [fault] = (await observe.configuration(parts.runtime, both)).faults
     assert "ConfigMap site key topology.yaml" in fault
+
+
+async def test_a_nodeset_that_cannot_be_read_keeps_what_is_published_because_its_jobs_would_end() -> None:
+    parts = Parts()
+    parts.keys()
+    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
+    parts.custom("NodeSet", "newer", {"controllerRef": {"name": "slurm"}, "scalingMode": "SomethingNew"})
+    [fault] = (await observe.configuration(parts.runtime, controller(parts))).faults
+    assert fault.startswith("NodeSet newer can't be read")

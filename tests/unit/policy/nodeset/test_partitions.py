@@ -33,10 +33,19 @@ def test_an_unfinished_job_is_named(state: str) -> None:
 
 
 def test_a_pending_job_with_another_partition_to_go_to_is_no_obstacle() -> None:
-    assert blocked(["gpu"], [CLOSED], [job(7, "PENDING", "gpu,all")], NOW) == ()
-    assert blocked(["gpu"], [CLOSED], [job(7, "RUNNING", "gpu,all")], NOW) != ()
+    known = [CLOSED, Partition("all", states=frozenset({"UP"}))]
+    assert blocked(["gpu"], known, [job(7, "PENDING", "gpu,all")], NOW) == ()
+    assert blocked(["gpu"], known, [job(7, "RUNNING", "gpu,all")], NOW) != ()
     both = blocked(["gpu", "all"], [CLOSED], [job(7, "PENDING", "gpu,all")], NOW)
     assert [it.partition for it in both] == ["gpu", "all"]
+
+
+def test_a_pending_job_has_no_other_partition_in_one_that_is_closed_or_gone() -> None:
+    job_of_both = job(7, "PENDING", "gpu,cpu")
+    closed = Partition("cpu", states=frozenset({"INACTIVE"}))
+    for known in ([CLOSED, closed], [CLOSED]):
+        (found,) = blocked(["gpu"], known, [job_of_both], NOW)
+        assert "1 job (7)" in found.why
 
 
 def test_records_of_finished_jobs_are_waited_for_as_long_as_slurm_keeps_them() -> None:

@@ -76,6 +76,11 @@ def is_powering_up(states: AbstractSet[str]) -> bool:
     return "POWERING_UP" in states
 
 
+def is_awaited(states: AbstractSet[str]) -> bool:
+    """Whether power saving is starting the node for a job, which Slurm ends or queues again if the node is lost."""
+    return is_powering_up(states) and "CLOUD" in states and is_busy(states)
+
+
 def is_under_power_saving(states: AbstractSet[str]) -> bool:
     """Whether the record of a node without a slurmd has to stay: power saving has stopped it, or is starting it."""
     return "CLOUD" in states and (is_powered_down(states) or is_powering_up(states))

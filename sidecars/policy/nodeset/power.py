@@ -140,17 +140,18 @@ def ordinals(
         node = slurm.nodes.get(name)
         if node is not None and "CLOUD" in node.states and not states.is_powered_down(node.states):
             found.add(ordinal)
+    # From `replicas` on, a job that waits for its node would be lost. When it has begun, the pod is drained.
+    awaited = (it for it in slurm.nodes.values() if states.is_awaited(it.states) and nodeset.metadata.uid in it.extra)
+    found |= {it for node in awaited if (it := render.ordinal_of(nodeset, node.name)) is not None}
     return frozenset(found)
 
 
 def retained(nodeset: NodeSet) -> Callable[[Node], bool]:
     """Whether a record without a pod is that of a node which Slurm has powered down, or is powering up."""
-    named = slots(nodeset) if nodeset.spec.power_saving.enabled and not nodeset.metadata.deletion_timestamp else {}
-
-    def check(node: Node) -> bool:
-        return node.name in named and states.is_under_power_saving(node.states)
-
-    return check
+    saves = nodeset.spec.power_saving.enabled and not nodeset.metadata.deletion_timestamp
+    named = slots(nodeset) if saves else {}
+    kept, awaited = states.is_under_power_saving, states.is_awaited
+    return lambda node: kept(node.states) if node.name in named else saves and awaited(node.states)
 
 
 def plan(desired: Desired, observed: Observed, memory: Memory, now: float) -> PowerPlan:

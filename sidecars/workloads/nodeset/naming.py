@@ -31,6 +31,13 @@ def hostname(nodeset: NodeSet, ordinal: int) -> str:
     return f"{prefix}{index(nodeset, ordinal)}" if prefix else pod_name(nodeset, ordinal)
 
 
+def ordinal_of(nodeset: NodeSet, name: str) -> int | None:
+    """The ordinal with this hostname; None if none has it."""
+    number = name.removeprefix(hostname(nodeset, 0).removesuffix(index(nodeset, 0)))
+    found = int(number) if number.isdecimal() else -1
+    return found if found >= 0 and hostname(nodeset, found) == name else None
+
+
 def selector(nodeset: NodeSet) -> dict[str, str]:
     """The labels that select this NodeSet's pods."""
     return {names.APP_INSTANCE: nodeset.name, names.APP_NAME: "slurmd"}

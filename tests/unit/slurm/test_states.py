@@ -85,3 +85,10 @@ def test_a_node_that_is_idle_and_up_is_unused(more: str) -> None:
 )
 def test_a_node_with_work_or_a_plan_is_not_unused(words: str) -> None:
     assert not states.is_unused(frozenset(words.split()))
+
+
+def test_a_node_is_awaited_while_power_saving_starts_it_for_a_job() -> None:
+    assert states.is_awaited({"ALLOCATED", "CLOUD", "POWERING_UP"})
+    assert not states.is_awaited({"IDLE", "CLOUD", "POWERING_UP"})
+    assert not states.is_awaited({"ALLOCATED", "CLOUD"})
+    assert not states.is_awaited({"ALLOCATED", "POWERING_UP"})

@@ -521,6 +521,28 @@ def test_a_record_without_a_pod_stays_while_slurm_has_it_powered_down() -> None:
     assert not power.retained(builders.nodeset("slinky", replicas=1))(off(0))
 
 
+def awaited(ordinal: int, *words: str) -> Node:
+    """A record of the NodeSet whose node a job has, and that is being started."""
+    extra = encode(PodFacts("", nodeset_uid="uid-of-slinky"))
+    return cloud(ordinal, "ALLOCATED", *(words or ("POWERING_UP",)), extra=extra)
+
+
+def test_a_node_for_which_a_job_waits_gets_its_pod_although_fewer_replicas_are_asked_for_by_now() -> None:
+    found = decided(1, (), off(0), awaited(7))
+    assert [it.ordinals for it in found.actions if isinstance(it, actions.CreatePods)] == [(7,)]
+    nodeset = builders.nodeset("slinky", replicas=1, powerSaving={"enabled": True})
+    assert power.retained(nodeset)(awaited(7))
+    other = replace(awaited(7), extra=encode(PodFacts("", nodeset_uid="another")))
+    assert power.ordinals(nodeset, (), slurm(other), offered=True) == frozenset()
+
+
+def test_a_pod_for_which_a_job_waits_stays_until_the_job_has_begun_and_is_drained_then() -> None:
+    waiting = decided(1, [starting(7)], off(0), awaited(7))
+    assert not {actions.DeletePod, actions.Drain, actions.SetDown} & {*kinds(waiting)}
+    begun = decided(1, [worker(7)], off(0), awaited(7, "CLOUD"))
+    assert [it.slurm_nodes for it in begun.actions if isinstance(it, actions.Drain)] == [("slinky-7",)]
+
+
 POWER = st.sampled_from([(), ("POWERING_UP",), ("POWERED_DOWN",), ("POWERING_DOWN",), ("POWERED_DOWN", "POWER_UP")])
 BASE = st.sampled_from(["IDLE", "IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN"])
 FLAGS = st.sampled_from([(), (), ("DRAIN",), ("COMPLETING",), ("NOT_RESPONDING",)])

@@ -175,7 +175,7 @@ def _settled(node: PresentNode, memory: Memory, leaving: frozenset[str], now: fl
 def workers(runtime: Runtime, nodeset: NodeSet, nodes: Mapping[str, Node]) -> list[Worker]:
     """Its pods that are neither finished nor being deleted. `nodes`: Slurm's, as far as known."""
     found = []
-    for pod in runtime.caches.pods.store.by("owner", nodeset.metadata.uid):
+    for pod in runtime.caches.pods.store.by("owner", nodeset.own_id):
         if pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED:
             continue
         name = slurm_node(pod)
@@ -185,7 +185,8 @@ def workers(runtime: Runtime, nodeset: NodeSet, nodes: Mapping[str, Node]) -> li
         since, why = (None, "") if started else _stuck(pod)
         found.append(
             Worker(
-                slurm_node=name,
+                # With hostNetwork, a pod has none until Kubernetes has scheduled it.
+                slurm_node=name or pod.metadata.name,
                 started=started,
                 created=pod.metadata.creation_timestamp.timestamp() if pod.metadata.creation_timestamp else 0.0,
                 cordoned=pod.metadata.annotations.get(names.POD_CORDON) == "true",

@@ -55,7 +55,7 @@ async def delete_revisions(this: Pass) -> None:
     """
     if not leaves_pods(this):
         return
-    for manifest in this.runtime.caches.controller_revisions.store.by("owner", this.nodeset.metadata.uid):
+    for manifest in this.runtime.caches.controller_revisions.store.by("owner", this.nodeset.own_id):
         metadata = manifest["metadata"]
         with contextlib.suppress(NotFound):
             await this.runtime.client.delete(

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 async def take_over(this: Pass) -> bool:
     """Whether cordons were to be taken over; the watch then shows it, and starts another pass. Raises KubeError."""
-    pods = this.runtime.caches.pods.store.by("owner", this.nodeset.metadata.uid)
+    pods = this.runtime.caches.pods.store.by("owner", this.nodeset.own_id)
     unclear = [pod for pod in pods if _is_unclear(pod) and pod.metadata.uid not in this.memory.cordoned_by_users]
     results = await bulk.each(partial(_take_over, this, pod) for pod in unclear)
     for pod, result in zip(unclear, results, strict=True):

@@ -13,5 +13,5 @@ def refusal(runtime: Runtime, nodeset: NodeSet, template: Manifest) -> str:
         gpus.KubeNode(node.metadata.name, node.metadata.labels, node.status.allocatable)
         for node in runtime.caches.kube_nodes.store.values()
     ]
-    used = {pod.spec.node_name for pod in runtime.caches.pods.store.by("owner", nodeset.metadata.uid)}
+    used = {pod.spec.node_name for pod in runtime.caches.pods.store.by("owner", nodeset.own_id)}
     return gpus.refusal(nodeset, template, nodes, used)

@@ -13,7 +13,7 @@ from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.nodeset.template import pod_source
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.pods import slurm_node
-from sidecars.operator.runtime.waking import key_of
+from sidecars.operator.runtime.waking import key_of, own_id
 from sidecars.operator.upgrade import takeover
 from sidecars.policy import placement
 from sidecars.policy.nodeset import lost, power
@@ -113,7 +113,7 @@ def observed_pods(this: Pass) -> list[WorkerPod]:
     min_ready = this.nodeset.spec.min_ready_seconds
     explained_by = runtime.settings.propagated_node_conditions
     node_of = runtime.caches.kube_nodes.store.get
-    for pod in runtime.caches.pods.store.by("owner", this.nodeset.metadata.uid):
+    for pod in runtime.caches.pods.store.by("owner", this.nodeset.own_id):
         node = node_of(None, pod.spec.node_name) if pod.spec.node_name else None
         known = before.get(pod.metadata.uid)
         if known is None or not known.is_current(pod, node, min_ready):
@@ -140,7 +140,7 @@ def _other_workers(this: Pass, view: SlurmView) -> OtherWorkers:
         key = key_of(nodeset)
         if key == this.key or controller_of(nodeset) != this.controller:
             continue
-        for pod in caches.pods.store.by("owner", nodeset["metadata"]["uid"]):
+        for pod in caches.pods.store.by("owner", own_id(nodeset)):
             since = slurmd_since(pod)
             ended = pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
             if since is not None and not ended:

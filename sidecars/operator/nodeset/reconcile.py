@@ -24,6 +24,7 @@ from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizers
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
+from sidecars.operator.runtime.waking import own_id
 from sidecars.policy.autoscaling import sizing
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.report import report
@@ -92,7 +93,7 @@ async def _begin(runtime: Runtime, memories: Memories, key: Key) -> Pass | None:
     except ResourceError as error:
         await runtime.status.report(NODESETS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
         deferral.wake_all(runtime, memory.deferral)
-        gone = not runtime.caches.pods.store.by("owner", manifest["metadata"]["uid"])
+        gone = not runtime.caches.pods.store.by("owner", own_id(manifest))
         if manifest["metadata"].get("deletionTimestamp") and gone:
             await remove_finalizers(runtime, NODESETS, manifest, {WORKERS_TERMINATE_FIRST})
         return None

@@ -56,7 +56,7 @@ async def current(
 def stored_of(runtime: Runtime, nodeset: NodeSet) -> list[revisions.Stored]:
     """The NodeSet's revisions as last seen; objects without a revision of ours are left out."""
     found = []
-    for manifest in runtime.caches.controller_revisions.store.by("owner", nodeset.metadata.uid):
+    for manifest in runtime.caches.controller_revisions.store.by("owner", nodeset.own_id):
         try:
             revision = render.revision_of(manifest)
         except ValueError as error:

@@ -86,7 +86,7 @@ async def _rendered_source(runtime: Runtime, manifest: Manifest, nodeset: NodeSe
 
 
 def _has_former_pods(runtime: Runtime, nodeset: NodeSet) -> bool:
-    return any(map(takeover.is_former, runtime.caches.pods.store.by("owner", nodeset.metadata.uid)))
+    return any(map(takeover.is_former, runtime.caches.pods.store.by("owner", nodeset.own_id)))
 
 
 def _blocked(runtime: Runtime, nodeset: NodeSet, controller: Controller) -> tuple[render.Revision | None, Block] | None:

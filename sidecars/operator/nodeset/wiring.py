@@ -38,14 +38,14 @@ def wire(runtime: Runtime, memories: Memories) -> None:
     Call it once, before the reflectors run.
     """
     caches, queue = runtime.caches, runtime.queues.nodesets
-    caches.pods.store.add_index("owner", _controlling_uids)
+    caches.pods.store.add_index("owner", _controllers)
     caches.pods.store.add_index("slurm_node", _slurm_nodes)
     caches.pods.store.add_index(adoption.ORPHANED, adoption.index)
     caches.pods.store.add_index("kube_node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
     caches.kube_nodes.store.add_index("topology", _has_topology)
     caches.claims.store.add_index("instance", lambda claim: (instance(claim),))
     caches.claims.store.add_index("place", lambda claim: ((*instance(claim), _place(claim)),) if _place(claim) else ())
-    caches.controller_revisions.store.add_index("owner", _owning_uids)
+    caches.controller_revisions.store.add_index("owner", _owners)
 
     def urgent(key: Key) -> None:
         """Look at the NodeSet at once, even while its pods are created."""
@@ -158,13 +158,16 @@ def _place(claim: records.PersistentVolumeClaim) -> str | None:
     return claim.metadata.annotations.get(names.KUBE_NODE)
 
 
-def _controlling_uids(pod: records.Pod) -> Iterable[str]:
+def _controllers(pod: records.Pod) -> Iterable[tuple[str, str]]:
+    """See `own_id`. Anyone can write the uid of a NodeSet of another namespace as that of an owner."""
     owner = pod.metadata.controller
-    return (owner.uid,) if owner is not None else ()
+    return ((pod.metadata.namespace, owner.uid),) if owner is not None else ()
 
 
-def _owning_uids(manifest: Manifest) -> Iterable[str]:
-    return (owner["uid"] for owner in manifest["metadata"].get("ownerReferences") or () if owner.get("controller"))
+def _owners(manifest: Manifest) -> Iterable[tuple[str, str]]:
+    metadata = manifest["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    return ((metadata["namespace"], owner["uid"]) for owner in owners if owner.get("controller"))
 
 
 def _owning_nodesets(manifest: Manifest) -> Iterable[Key]:

@@ -22,6 +22,11 @@ def key_of(manifest: Manifest) -> Key:
     return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
 
 
+def own_id(manifest: Manifest) -> tuple[str, str]:
+    """Namespace and uid of the object, by which the index `owner` has what it controls."""
+    return manifest["metadata"]["namespace"], manifest["metadata"]["uid"]
+
+
 def pod_key(pod: records.Pod) -> Key:
     """Namespace and name of the pod."""
     return pod.metadata.namespace, pod.metadata.name

@@ -7,7 +7,7 @@ from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.pods import wake_pods
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.operator.runtime.waking import add_all, key_of, kube_node_changed, pod_key
+from sidecars.operator.runtime.waking import add_all, key_of, kube_node_changed, own_id, pod_key
 from sidecars.operator.worker_pod.reconcile import shown_by
 from sidecars.policy import podstate
 from sidecars.workloads import topology
@@ -19,7 +19,7 @@ def wire(runtime: Runtime) -> None:
     caches, queue = runtime.caches, runtime.queues.pods
 
     def pods_of(nodeset: Manifest) -> Iterable[Key]:
-        return map(pod_key, caches.pods.store.by("owner", nodeset["metadata"]["uid"]))
+        return map(pod_key, caches.pods.store.by("owner", own_id(nodeset)))
 
     def nodesets(event: Event[Manifest]) -> None:
         # Of a change of `replicas`, thousands of pods have nothing to show.

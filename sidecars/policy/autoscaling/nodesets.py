@@ -62,7 +62,8 @@ def removed(names: Sequence[str], workers: Mapping[str, Worker], replicas: int) 
 def pods(workers: Sequence[Worker], applied: Applied | None, replicas: int) -> Pods:
     """`applied`: our last decision, None where another client has changed the number since."""
     by_name = {it.slurm_node: it for it in workers}
-    named = applied.remove if applied is not None else ()
+    # What another client has removed, and what is drained for it, doesn't come back with our next decision.
+    named = applied.remove if applied is not None else tuple(it.slurm_node for it in workers if it.cordoned)
     leaving = removed(named, by_name, replicas)
     staying = {name: it for name, it in by_name.items() if name not in leaving}
     left = max(0, len(staying) - replicas)

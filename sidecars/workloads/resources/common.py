@@ -142,3 +142,8 @@ class Resource(Part, frozen=True, kw_only=True):
     def namespace(self) -> str:
         """metadata.namespace."""
         return self.metadata.namespace
+
+    @property
+    def own_id(self) -> tuple[str, str]:
+        """Namespace and uid: what it controls is in its namespace, whatever others name its uid as an owner's."""
+        return self.metadata.namespace, self.metadata.uid

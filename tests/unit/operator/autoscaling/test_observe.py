@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from sidecars.contract.extra import PodFacts, encode
@@ -214,6 +215,15 @@ async def test_a_pod_that_cannot_start_says_why(status: dict[str, Any], why: str
     else:
         assert stuck.stuck_since is None
     assert stuck.why == why
+
+
+def test_pods_with_the_hosts_network_that_kubernetes_has_not_scheduled_are_counted_each() -> None:
+    scene = Scene()
+    for name in ("slinky-0", "slinky-1"):
+        pod = scene.parts.pod(name, phase="Pending")
+        spec = msgspec.structs.replace(pod.spec, host_network=True, node_name="")
+        scene.parts.runtime.caches.pods.store.put(msgspec.structs.replace(pod, spec=spec))
+    assert scene.seen().pods.staying.keys() == {"slinky-0", "slinky-1"}
 
 
 async def test_after_a_person_has_set_the_number_autoscaling_goes_on_later_and_after_a_program_never() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sidecars.contract.extra import PodFacts, encode
 from sidecars.kube import identity, records
+from sidecars.operator.nodeset import revisions
 from sidecars.operator.nodeset.observe import observe, observed_pods, slurm_nodes_in_use, with_answers
 from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import JobList, Jobs, Known, SlurmctldStart
@@ -251,3 +252,26 @@ async def test_the_workers_of_the_other_nodesets_of_the_slurm_cluster_are_counte
     assert observed.others == OtherWorkers()
     asked = with_answers(this, observed, {SlurmctldStart(): Known(None)})
     assert asked.others == OtherWorkers(running=3, missing=1, replaced=(EPOCH - 5,))
+
+
+async def test_a_pod_and_a_revision_of_another_namespace_that_name_the_nodeset_as_their_owner_are_not_its_own() -> None:
+    parts, _ = await connected()
+    this = begin(parts)
+    own = parts.pod("slinky-0")
+    forged = msgspec.structs.replace(own.metadata, namespace="tenant", uid="forged")
+    parts.runtime.caches.pods.store.put(msgspec.structs.replace(own, metadata=forged))
+    owner = {"apiVersion": "bogus/v1", "kind": "NodeSet", "name": "slinky", "uid": this.nodeset.metadata.uid}
+    parts.runtime.caches.controller_revisions.store.put(
+        {
+            "metadata": {
+                "namespace": "tenant",
+                "name": "forged",
+                "uid": "forged",
+                "ownerReferences": [owner | {"controller": True}],
+            },
+            "revision": 9,
+            "data": {"spec": {}},
+        }
+    )
+    assert [pod.uid for pod in observed_pods(this)] == ["slinky-0"]
+    assert revisions.stored_of(parts.runtime, this.nodeset) == []

@@ -36,6 +36,12 @@ def test_pods_that_nobody_named_stay_although_there_are_too_many() -> None:
     assert (found.leaving, found.kept) == ((), 0)
 
 
+def test_pods_that_another_client_has_removed_leave_with_the_next_decision_too() -> None:
+    found = pods([worker("a"), worker("b", busy=True, cordoned=True), worker("c", cordoned=True)], None, 1)
+    assert (found.leaving, list(found.staying), found.kept) == (("b", "c"), ["a"], 0)
+    assert pods([worker("a"), worker("b", cordoned=True)], None, 2).leaving == ()
+
+
 def test_a_name_of_a_former_decision_removes_no_pod_that_is_wanted() -> None:
     assert pods([worker("a"), worker("b")], Applied(2, ("b",)), 2).leaving == ()
 

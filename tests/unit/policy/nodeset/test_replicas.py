@@ -99,3 +99,9 @@ def test_a_named_pod_with_a_job_is_condemned_only_if_it_already_is() -> None:
     view = SlurmView({"slinky-0": node(0, "MIXED"), "slinky-1": node(1, "MIXED", "DRAIN")}, None)
     named = DesiredPods("slurm", 1, "new", removable=("slinky-0", "slinky-1"))
     assert list(condemn(named, pods, pods, view)) == ["slinky-1"]
+
+
+def test_a_named_pod_without_a_slurm_node_is_known_by_its_own_name() -> None:
+    pods = [worker(number, slurm_node="", kube_node=None) for number in range(3)]
+    named = DesiredPods("slurm", 1, "new", removable=(pods[2].name, pods[0].name))
+    assert list(condemn(named, pods, pods, slurm())) == [pods[2].name, pods[0].name]

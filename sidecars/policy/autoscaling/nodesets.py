@@ -22,6 +22,7 @@ class Worker:
     """A pod of the NodeSet that is not being deleted. Times are seconds since the epoch."""
 
     slurm_node: str
+    """The pod's own name while it has none."""
     started: bool
     """False only while its slurmd is known never to have run."""
     created: float

@@ -68,8 +68,7 @@ def waiting(concerned: Iterable[Pod], jobs: Iterable[Job]) -> Counter[tuple[str,
     found = Counter({(why.value, ""): 0 for why in Why if why not in (Why.RELEASED, Why.WAITING)})
     by_id = {job_id: job for job in jobs for job_id in job.ids}
     for pod in concerned:
-        gated = any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
-        if not gated or pod.finished or pod.metadata.deletion_timestamp is not None:
+        if not pods.is_gated(pod) or pod.finished or pod.metadata.deletion_timestamp is not None:
             continue
         shown = pod.status.condition(bridge.CONDITION)
         reason = shown.reason if shown is not None else Why.WAITING.value

@@ -244,8 +244,7 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Contain
     # A record that is too small only wastes, and is replaced when no job is on the node. One that is too large would
     # give away what other pods use.
     too_large = it.cpus < record.cpus or it.memory < record.real_memory or not set(devices) <= set(it.devices)
-    busy = states.is_busy(record.states) or record.name in holding
-    if (_differs(it, record) or devices != it.devices) and (too_large or not busy):
+    if (_differs(it, record) or devices != it.devices) and (too_large or not _has_job(record, holding)):
         yield from _removal(record, _CHANGED, holding)
         return
     if _is_others(record):
@@ -276,12 +275,15 @@ def _is_others(record: Node) -> bool:
     return out_of_service and theirs and not is_ours(record)
 
 
+def _has_job(record: Node, holding: Container[str]) -> bool:
+    return states.is_busy(record.states) or record.name in holding
+
+
 def _removal(record: Node, reason: str, holding: Container[str]) -> Iterator[NodeAction]:
     if _is_others(record):
         # The next record would be in service.
         return
-    busy = states.is_busy(record.states) or record.name in holding
-    if not busy and states.base_state(record.states) in ("IDLE", "DOWN"):
+    if not _has_job(record, holding) and states.base_state(record.states) in ("IDLE", "DOWN"):
         yield Delete(record.name)
     elif not states.is_drain(record.states):
         yield Drain(record.name, reason)

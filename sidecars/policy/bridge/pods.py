@@ -29,7 +29,7 @@ _HIGHEST_JOB = 2**32
 
 def concerned(pod: Pod) -> bool:
     """Whether the bridge has to do with the pod."""
-    return bridge.JOB_LABEL in pod.metadata.labels or any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
+    return bridge.JOB_LABEL in pod.metadata.labels or is_gated(pod)
 
 
 def shape_or_problem(

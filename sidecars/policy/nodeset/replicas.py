@@ -53,10 +53,9 @@ def _named(pods: Sequence[WorkerPod], names: Sequence[str], slurm: SlurmView) ->
     One that got a job before it was drained stays: autoscaling sees the job, and decides again.
     """
     order = {name: number for number, name in enumerate(names)}
-    named = [(order.get(pod.slurm_node or pod.name), pod) for pod in pods]
-    able = [(number, pod) for number, pod in named if number is not None]
-    found = [(number, pod) for number, pod in able if pod.cordon is not None or not is_busy(pod, slurm)]
-    return [pod for _, pod in sorted(found, key=lambda it: it[0])]
+    named = [pod for pod in pods if (pod.slurm_node or pod.name) in order]
+    found = [pod for pod in named if pod.cordon is not None or not is_busy(pod, slurm)]
+    return sorted(found, key=lambda pod: order[pod.slurm_node or pod.name])
 
 
 def misplaced(pods: Iterable[WorkerPod], places: Mapping[str, Place]) -> dict[str, str]:

@@ -137,12 +137,7 @@ async def test_the_end_of_one_component_by_itself_ends_the_whole_job(world: Worl
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.NO_SLURMCTLD, Fault.EMPTY, Fault.RESET, Fault.BAD_TOKEN])
 async def test_no_pod_is_deleted_and_nothing_submitted_while_slurm_is_unknown(world: World, fault: Fault) -> None:
     async with world.bridge():
-        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
-        world.kube.put(PODS, pod("team", "p"))
-        job = await world.job()
-        world.slurm.job_run(job.job_id, {"k1": 1})
-        await world.until("the release", world.released)
-        world.bind()
+        await world.running()
         world.slurm.fail(fault)
         world.kube.put(PODS, pod("team", "other"))
         before = len(world.slurm.requests("GET", "jobs/state/"))
@@ -162,12 +157,7 @@ def test_ten_minutes_without_slurm_end_no_pod_and_no_pass_and_the_next_pod_gets_
     async def outage() -> None:
         loop = asyncio.get_running_loop()
         async with a_world(tmp_path) as world, world.bridge() as passes:
-            await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
-            world.kube.put(PODS, pod("team", "p"))
-            job = await world.job()
-            world.slurm.job_run(job.job_id, {"k1": 1})
-            await world.until("the release", world.released)
-            world.bind()
+            job = await world.running()
             world.slurm.fail(Fault.NO_SLURMCTLD)
             world.kube.put(PODS, pod("team", "other"))
             begun, before = loop.time(), len(world.slurm.requests("GET", "jobs/state/"))
@@ -626,12 +616,7 @@ async def test_no_pod_is_released_by_what_an_earlier_slurmctld_has_said_before_t
 
 async def test_a_node_that_does_not_come_back_is_forgotten_with_its_pods(world: World) -> None:
     async with world.bridge() as started:
-        await world.until("the record", lambda: "k1" in world.slurm.nodes)
-        world.kube.put(PODS, pod("team", "p"))
-        job = await world.job()
-        world.slurm.job_run(job.job_id, {"k1": 1})
-        await world.until("the release", world.released)
-        world.bind()
+        await world.running()
         world.kube.remove(NODES, "", "k1")
         [found] = started
         await world.until("the node to be missed", lambda: bool(found._memory.missing))

@@ -15,7 +15,7 @@ from sidecars.kube import CONFIG_MAPS, EVENTS, NODES, PODS, Client
 from sidecars.simulate import SlurmModel, serve
 from sidecars.simulate.records import SimJob
 from tests.support.apiserver import until
-from tests.support.bridge import KEY, live, node, slurm, tenants
+from tests.support.bridge import KEY, live, node, pod, slurm, tenants
 from tests.support.kube_double import KubeDouble
 
 
@@ -59,6 +59,16 @@ class World:
         await until("a job that is not held", self.when(lambda: any(not job.blocked for job in live(self.slurm))))
         [found] = live(self.slurm)
         return found
+
+    async def running(self) -> SimJob:
+        """The job of a pod `p` that was released to the node and bound."""
+        await self.until("the node's record", lambda: "k1" in self.slurm.nodes)
+        self.kube.put(PODS, pod("team", "p"))
+        job = await self.job()
+        self.slurm.job_run(job.job_id, {"k1": 1})
+        await self.until("the release", self.released)
+        self.bind()
+        return job
 
     def released(self, name: str = "p") -> bool:
         return not self.pod(name)["spec"]["schedulingGates"]

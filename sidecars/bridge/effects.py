@@ -321,10 +321,12 @@ class Effects:
                 self._event(pod, "Warning", BridgeEvent.REFUSED, message)
 
     async def _cancel(self, action: Cancel) -> None:
-        if action.avoid is not None:
-            self._memory.avoid(*action.avoid, self._now())
         if not self._memory.may_ask("cancel", action.job, self._now()):
             return
+        if action.unbound is not None and not await self._is_unbound(action.unbound):
+            return
+        if action.avoid is not None:
+            self._memory.avoid(*action.avoid, self._now())
         if action.refused is not None:
             self._memory.refuse(action.refused, action.message, self._now())
         log.info("job %d is cancelled: %s", action.job, action.message)
@@ -335,6 +337,11 @@ class Effects:
         for job_id in (action.job, *action.rest):
             await self._slurm.cancel(job_id)
         self._wake()
+
+    async def _is_unbound(self, seen: SeenPod) -> bool:
+        """Whether it waits for the scheduler at this moment: a watch may be silent for a minute before it is cut."""
+        pod = await self._kube.get(PODS, seen.namespace, seen.name, Pod)
+        return pod.metadata.uid == seen.uid and not pod.spec.node_name
 
     async def _delete(self, action: DeletePod) -> None:
         pod = self._pod(action.pod)

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from sidecars.bridge.devices import Devices
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 _MOST_KEYS = 64
 """Label keys in a node's Extra that waiting pods name and no node has, and of those that pods have named before."""
 
+
+_REFUSED_SECONDS = 10.0
+"""Seconds after which a change is sent again that Slurm has refused."""
 
 _UNKNOWN = "Slurm's record of Kubernetes node {} is not known yet"
 
@@ -45,6 +48,8 @@ class NodeRecords:
         self._events = events
         self._devices = devices
         self._shown: dict[str, str] = {}
+        self._refused: dict[tuple[type[policy.Change], str], tuple[float, str]] = {}
+        """The changes of records that Slurm has refused: when each is sent again, and Slurm's words."""
         self._keys: frozenset[str] = frozenset()
         self._counts_from: dict[str, float] = {}
         """When the last change of a record was done for sure: its devices count in answers asked for later."""
@@ -88,7 +93,7 @@ class NodeRecords:
         return found
 
     async def apply(
-        self, keys: frozenset[str], guarded: Mapping[str, str], holding: Container[str] = frozenset()
+        self, keys: frozenset[str], guarded: Mapping[str, str], holding: frozenset[str] | None = frozenset()
     ) -> None:
         """Bring the records up to date. `keys`: the node labels that waiting pods select by; `holding`: see `decide`.
 
@@ -96,8 +101,8 @@ class NodeRecords:
         away the same CPUs.
         """
         poller = self._poller
-        known = [bridge.labels_of(it.extra) or {} for it in poller.nodes.values()]
-        older = sorted({*self._keys, *(key for labels in known for key in labels)} - keys - {bridge.KUBE_NODE})
+        known = {it.name: bridge.labels_of(it.extra) or {} for it in poller.nodes.values()}
+        older = sorted({*self._keys, *(key for labels in known.values() for key in labels)} - keys - {bridge.KUBE_NODE})
         # Any number of labels may be in a pod, but only those that a node has tell the nodes apart.
         carried = {key for it in self._store.values() for key in it.metadata.labels} if keys else set()
         others = sorted(keys - carried)
@@ -116,7 +121,8 @@ class NodeRecords:
                 wanted.append(found)
             else:
                 self._show(name, found)
-        # Of several with one name, the first has the record.
+        # Of several with one name, the first has the record: the one that has it already.
+        wanted.sort(key=lambda it: known.get(it.name, {}).get(bridge.KUBE_NODE) != it.kube_node)
         self.kube_nodes = {it.name: it.kube_node for it in reversed(wanted)}
         asked = float("-inf") if poller.last_good is None else poller.last_good
         self._counts_from = {name: at for name, at in self._counts_from.items() if at >= asked}
@@ -126,26 +132,37 @@ class NodeRecords:
             if it.extra and it.name not in self._counts_from
         }
         self.slurm_nodes = {kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes}
+        now = poller.now()
+        # What is sent again remains shown until its answer.
+        self._refused = {key: it for key, it in self._refused.items() if now < it[0] + _REFUSED_SECONDS}
+        later = {key for key, (again_at, _) in self._refused.items() if now < again_at}
+        if holding is not None:
+            holding |= {name for kind, name in later if kind is policy.Delete}
         actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known, holding=holding)
-        refused = {it.name: it.message for it in actions if isinstance(it, policy.Conflict)}
+        shown = {self.kube_nodes.get(name, name): text for (_, name), (_, text) in self._refused.items()}
+        shown |= {it.kube_node: it.message for it in actions if isinstance(it, policy.Conflict)}
         for it in wanted:
-            self._show(it.kube_node, refused.get(it.name, ""))
-        await self._send(it for it in actions if not isinstance(it, policy.Conflict))
+            self._show(it.kube_node, shown.get(it.kube_node, ""))
+        changes = [(it, _name(it)) for it in actions if not isinstance(it, policy.Conflict)]
+        await self._send((it, name) for it, name in changes if (type(it), name) not in later)
 
-    async def _send(self, actions: Iterable[policy.NodeAction]) -> None:
+    async def _send(self, actions: Iterable[tuple[policy.Change, str]]) -> None:
         sent = False
-        for action in actions:
+        for action, name in actions:
             sent = True
-            name = action.wanted.name if isinstance(action, policy.Create) else action.name
             # A job on the next record of this name must not get devices by the indices of the one before.
             replaces = isinstance(action, policy.Create | policy.Delete)
             done = SUBMIT_SECONDS
             try:
                 await self._one(action)
                 done = 0.0
+                self._refused.pop((type(action), name), None)
             except SlurmError as error:
-                done = 0.0 if isinstance(error, Rejected) else SUBMIT_SECONDS
-                self._show(self.kube_nodes.get(name, name), f"Slurm refuses to change the node's record: {error}")
+                text = f"Slurm refuses to change the node's record: {error}"
+                if isinstance(error, Rejected):
+                    done = 0.0
+                    self._refused[type(action), name] = self._poller.now() + _REFUSED_SECONDS, text
+                self._show(self.kube_nodes.get(name, name), text)
             finally:
                 if replaces:
                     self.numbered.pop(name, None)
@@ -154,7 +171,7 @@ class NodeRecords:
             # Otherwise the next pass would send the same.
             await self._poller.poll()
 
-    async def _one(self, action: policy.NodeAction) -> None:
+    async def _one(self, action: policy.Change) -> None:
         match action:
             case policy.Create(wanted):
                 await self._slurm.call(protocol.create_nodes(wanted.conf()))
@@ -186,6 +203,10 @@ class NodeRecords:
             log.warning("node %s: %s", kube_node, message)
             regarding = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": {"name": kube_node}}
             self._events.emit(regarding, "Warning", BridgeEvent.REFUSED, "Register", message)
+
+
+def _name(action: policy.Change) -> str:
+    return action.wanted.name if isinstance(action, policy.Create) else action.name
 
 
 def _fault(node: Node) -> str:

@@ -18,10 +18,11 @@ RESOURCES = {kind: Resource(*kind.value) for kind in SourceKind}
 AGAIN_SECONDS = 60.0
 """Seconds after which an object is read again while pods wait for their group to be complete."""
 FAILED_SECONDS = 5.0
-"""The same after a failure."""
+"""The same after a failure, but later each time: as long as it has failed."""
 _SECONDS = 15.0
 """How long an answer may take."""
 _AT_ONCE = 16
+_NEVER = float("-inf")
 
 
 class Reader(Protocol):
@@ -41,6 +42,10 @@ class Owners:
         self._due: dict[Source, float] = {}
         self._tasks: dict[Source, asyncio.Task[None]] = {}
         self._facts: dict[Source, Facts] = {}
+        self._failing: dict[Source, float] = {}
+        """Since when an object can't be read."""
+        self._lacking: list[Source] = []
+        """What the last `read` was for and had no sizes."""
 
     @property
     def facts(self) -> Mapping[Source, Facts]:
@@ -49,24 +54,35 @@ class Owners:
 
     @property
     def waiting(self) -> bool:
-        """Whether something has to be read again, after a failure, without a change of a pod."""
-        return any(it.sizes is None for it in self._facts.values())
+        """Whether something has to be read soon without a change of a pod: what failed, or was too much at once."""
+        lacking = (it for it in self._lacking if self._facts.get(it, groups.UNREAD).sizes is None)
+        return any(it in self._facts or it not in self._tasks for it in lacking)
 
-    def read(self, sources: Iterable[Source]) -> None:
-        """Begin to read the objects of `sources` that are due."""
-        now = self._now()
-        for source in sources:
-            if len(self._tasks) >= _AT_ONCE:
-                return
-            if source not in self._tasks and now >= self._due.get(source, now):
-                task = asyncio.create_task(self._read(source), name=f"read {source.kind.resource} {source.name}")
-                self._tasks[source] = task
+    def read(self, again: Iterable[Source], once: Iterable[Source] = ()) -> None:
+        """Begin to read the objects that are due, those first that have waited for longest.
+
+        Those of `again` are read each AGAIN_SECONDS, those of `once` until their sizes are known.
+        """
+        now, again = self._now(), dict.fromkeys(again)
+        self._lacking = [
+            it for it in dict.fromkeys((*again, *once)) if self._facts.get(it, groups.UNREAD).sizes is None
+        ]
+        due = [
+            it for it in {**dict.fromkeys(self._lacking), **again} if it not in self._tasks and now >= self._due_at(it)
+        ]
+        for source in sorted(due, key=self._due_at)[: _AT_ONCE - len(self._tasks)]:
+            task = asyncio.create_task(self._read(source), name=f"read {source.kind.resource} {source.name}")
+            self._tasks[source] = task
+
+    def _due_at(self, source: Source) -> float:
+        return self._due.get(source, _NEVER)
 
     def forget(self, named: frozenset[Source]) -> None:
         """Forget what no pod names."""
         for source in self._facts.keys() - named:
             del self._facts[source]
             self._due.pop(source, None)
+            self._failing.pop(source, None)
 
     async def close(self) -> None:
         """Give up what is not answered yet."""
@@ -91,7 +107,13 @@ class Owners:
             found = Facts(problem=str(error), refused=True)
         finally:
             del self._tasks[source]
-        self._due[source] = self._now() + (AGAIN_SECONDS if found.sizes is not None else FAILED_SECONDS)
+        now = self._now()
+        if found.sizes is not None:
+            self._failing.pop(source, None)
+            self._due[source] = now + AGAIN_SECONDS
+        else:
+            failing = now - self._failing.setdefault(source, now)
+            self._due[source] = now + min(max(failing, FAILED_SECONDS), AGAIN_SECONDS)
         if self._facts.get(source) != found:
             if found.problem:
                 log.warning("pods of namespace %s: %s", source.namespace, found.problem)

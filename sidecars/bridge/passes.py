@@ -331,11 +331,15 @@ class Passes:
             self.wake()
 
     def _read_owners(self) -> None:
-        named = {uid: self._source(pod) for uid, pod in self._concerned.items()}
-        # Also of pods that have a job and wait: after a start, what their object requests for them isn't known.
-        waiting = (named[uid] for uid, pod in self._concerned.items() if pods.is_gated(pod))
-        self._owners.forget(frozenset(filter(None, named.values())))
-        self._owners.read(dict.fromkeys(filter(None, waiting)))
+        named = {uid: source for uid, pod in self._concerned.items() if (source := self._source(pod)) is not None}
+        gated = {
+            uid: pods.job_id_of(pod) for uid, pod in self._concerned.items() if uid in named and pods.is_gated(pod)
+        }
+        self._owners.forget(frozenset(named.values()))
+        again = (named[uid] for uid, job in gated.items() if job is None)
+        # After a start, what their object requests for pods with a job isn't known.
+        once = (named[uid] for uid, job in gated.items() if job is not None)
+        self._owners.read(again, once)
 
     def _job_shapes(self, shaped: Mapping[str, _Shaped]) -> dict[int, set[tuple[GroupKey, Shape]]]:
         found: defaultdict[int, set[tuple[GroupKey, Shape]]] = defaultdict(set)

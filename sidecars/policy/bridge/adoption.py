@@ -60,8 +60,9 @@ def refuse(
     for job in jobs:
         text = difference(job, parts)
         yield Cancel(job.job_id, text, rest=job.ids[1:], refused=key)
+    text = f"{text}: it is cancelled, and another one is submitted"
     for pod in waiting:
-        yield Report(pod, Why.REFUSED, f"{text}: it is cancelled, and another one is submitted")
+        yield Report(pod, Why.REFUSED, text)
 
 
 def misnamed_words(job: Job, user: str) -> str:

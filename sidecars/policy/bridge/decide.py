@@ -21,6 +21,7 @@ Unknown is never an end: a job that Slurm doesn't list, or that has another owne
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from sidecars.policy.bridge import adoption, by_user, grants
 from sidecars.policy.bridge.adoption import difference, is_for, parts_of, refuse
@@ -179,8 +180,8 @@ def _without_job(
         return
     wrong = next((pod for pod in waiting if pod.shape is None), None)
     if wrong is not None:
-        for pod in waiting:
-            yield Report(pod, Why.REFUSED, wrong.problem if pod is wrong else f"{wrong.name}: {wrong.problem}")
+        text = f"{wrong.name}: {wrong.problem}"
+        yield from (Report(pod, Why.REFUSED, wrong.problem if pod is wrong else text) for pod in waiting)
         return
     if view.kinds is None:
         for pod in waiting:
@@ -188,8 +189,8 @@ def _without_job(
         return
     sizes = sorted({pod.size for pod in waiting})
     if len(sizes) > 1:
+        text = f"the pods of {first.group} have different sizes of their group, such as {sizes[0]} and {sizes[1]}"
         for pod in waiting:
-            text = f"the pods of {first.group} have different sizes of their group: {', '.join(map(str, sizes))}"
             yield Report(pod, Why.REFUSED, text)
         return
     others = [pod for pod in pods if pod.present and pod.job is not None]
@@ -323,7 +324,7 @@ def _running(
     if late is not None:
         reason = late.unbound_reason or "the scheduler gives no reason"
         text = f"pod {late.name} was not bound to {late.node} within {_patience(late):.0f} s: {reason}"
-        yield _cancel(job, text, (avoid_key(late), late.node) if late.node else None)
+        yield replace(_cancel(job, text), avoid=(avoid_key(late), late.node) if late.node else None, unbound=late)
         return
     for pod in members:
         # A pod that has never waited needs no condition.
@@ -395,5 +396,5 @@ def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
             yield _cancel(job, "none of its pods exists")
 
 
-def _cancel(job: Job, message: str, avoid: tuple[str, str] | None = None) -> Cancel:
-    return Cancel(job.whole or job.job_id, message, avoid, (job.job_id,) if job.whole else job.ids[1:])
+def _cancel(job: Job, message: str) -> Cancel:
+    return Cancel(job.whole or job.job_id, message, rest=(job.job_id,) if job.whole else job.ids[1:])

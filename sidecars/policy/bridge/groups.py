@@ -196,7 +196,9 @@ def _leader_worker_set(pod: Pod) -> Group:
     labels, key = pod.metadata.labels, LEADER_WORKER_SET + "size"
     name, index = labels[LEADER_WORKER_SET + "name"], labels.get(LEADER_WORKER_SET + "group-index", "")
     size = pod.metadata.annotations.get(key, "")
-    problem = f"annotation {key} is {size!r}: the controller of LeaderWorkerSet writes the number of the group's pods"
+    problem = (
+        f"annotation {key} is {size[:20]!r}: the controller of LeaderWorkerSet writes the number of the group's pods"
+    )
     words = f"LeaderWorkerSet {name}, group {index}"
     return _sized(pod, f"lws/{name}/{index}", f"{name}-{index}", words, _number(size), problem)
 

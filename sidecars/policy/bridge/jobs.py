@@ -98,14 +98,17 @@ class JobBook:
         """Take in when slurmctld started, asked for after the details were read. Whether they are to be read again.
 
         One that is killed forgets the last seconds: a job that it starts again has the states of before, and may have
-        other nodes. Its clock has seconds.
+        other nodes, and the id of a job of others may be given to a placeholder. Its clock has seconds.
         """
         if start == self._start:
             return False
         self._start = start
         self._all_read = False
         self._outdated |= {it for it in self._records if not self._states.get(it, STATES_ENDED) & STATES_ENDED}
-        return bool(self._outdated)
+        others = self._read.keys() - self._records.keys()
+        for job_id in others:
+            del self._read[job_id]
+        return bool(self._outdated or others)
 
     @property
     def known(self) -> bool:
@@ -189,8 +192,13 @@ class JobBook:
             return ()
         return found[0].allocations
 
-    def holding(self) -> frozenset[str]:
-        """The Slurm nodes of the placeholders that have begun and not ended. The node of a suspended one is IDLE."""
+    def holding(self) -> frozenset[str] | None:
+        """The Slurm nodes of the placeholders that have begun and not ended. The node of a suspended one is IDLE.
+
+        None while not all jobs are known.
+        """
+        if not self.known:
+            return None
         return frozenset(it.node for job_id in self._records for it in self._has(job_id))
 
     def stale(self, job_id: int) -> None:

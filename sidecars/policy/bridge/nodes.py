@@ -138,13 +138,14 @@ class Undrain:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The record isn't the bridge's: it is left as it is."""
+    """This Kubernetes node has no record: that of its name isn't the bridge's, or another node has it."""
 
-    name: str
+    kube_node: str
     message: str
 
 
-NodeAction = Create | Delete | SetExtra | Drain | Undrain | Conflict
+Change = Create | Delete | SetExtra | Drain | Undrain
+NodeAction = Change | Conflict
 
 
 def wanted_of(
@@ -191,11 +192,13 @@ def decide(
     keys: frozenset[str],
     *,
     known: bool,
-    holding: Container[str] = frozenset(),
+    holding: Container[str] | None = frozenset(),
 ) -> tuple[NodeAction, ...]:
     """What to do about the records. Nothing while Slurm's list of nodes isn't `known`.
 
-    `holding`: the nodes of jobs that have begun and not ended, also of suspended ones, whose nodes are IDLE.
+    Of several `wanted` with one name, the first has the record.
+    `holding`: the nodes of jobs that have begun and not ended, also of suspended ones, whose nodes are IDLE, and other
+    nodes whose records can't be deleted now. None: any may be one.
     """
     if not known:
         return ()
@@ -203,8 +206,8 @@ def decide(
     named: dict[str, Wanted] = {}
     for it in wanted:
         if it.name in named:
-            text = f"the Kubernetes nodes {named[it.name].kube_node} and {it.kube_node} have the same Slurm node"
-            actions.append(Conflict(it.name, text))
+            text = f"Kubernetes node {named[it.name].kube_node} has Slurm node {it.name}: give this one another name"
+            actions.append(Conflict(it.kube_node, text))
         else:
             named[it.name] = it
     for name, it in sorted(named.items()):
@@ -221,19 +224,21 @@ def _ours(record: Node) -> bool:
     return "EXTERNAL" in record.states and (begun or bridge.labels_of(record.extra) is not None)
 
 
-def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Container[str]) -> Iterator[NodeAction]:
+def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Container[str] | None) -> Iterator[NodeAction]:
     if record is None:
         yield Create(it)
         return
     if "EXTERNAL" not in record.states:
-        yield Conflict(it.name, f"Slurm node {it.name} has a slurmd: the bridge uses external nodes alone")
+        yield Conflict(it.kube_node, f"Slurm node {it.name} has a slurmd: the bridge uses external nodes alone")
         return
     ours = bridge.labels_of(record.extra) is not None
     # Jobs have indices of the devices that the record was created with.
     devices = numbered_of(record.extra) if ours else it.devices
     extra = it.record_extra(keys, devices)
     if record.extra and not ours:
-        yield Conflict(it.name, f"Slurm node {it.name} has an Extra that the bridge hasn't written: delete the node")
+        yield Conflict(
+            it.kube_node, f"Slurm node {it.name} has an Extra that the bridge hasn't written: delete the node"
+        )
         return
     if record.extra != extra:
         yield SetExtra(it.name, extra)
@@ -275,11 +280,11 @@ def _is_others(record: Node) -> bool:
     return out_of_service and theirs and not is_ours(record)
 
 
-def _has_job(record: Node, holding: Container[str]) -> bool:
-    return states.is_busy(record.states) or record.name in holding
+def _has_job(record: Node, holding: Container[str] | None) -> bool:
+    return states.is_busy(record.states) or holding is None or record.name in holding
 
 
-def _removal(record: Node, reason: str, holding: Container[str]) -> Iterator[NodeAction]:
+def _removal(record: Node, reason: str, holding: Container[str] | None) -> Iterator[NodeAction]:
     if _is_others(record):
         # The next record would be in service.
         return

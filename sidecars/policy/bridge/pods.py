@@ -55,7 +55,7 @@ def shape_or_problem(
         name, wishes = (group.name, group.wishes) if group is not None else ("", {})
         return shape_of(pod, tenant, name, rules.extended, claims.gres, wishes), ""
     except ShapeError as error:
-        return None, str(error)
+        return None, printable(str(error), _MESSAGE_LIMIT)
 
 
 def _unguarded(pod: Pod, shape: Shape, claims: PodClaims, rules: Rules) -> str:

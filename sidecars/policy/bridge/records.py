@@ -367,6 +367,8 @@ class Cancel:
     message: str
     avoid: tuple[str, str] | None = None
     """What is to avoid which node from now on."""
+    unbound: Pod | None = None
+    """The job is cancelled because this pod isn't bound: not if it is bound by now."""
     rest: tuple[int, ...] = ()
     """The ids of the other components."""
     refused: GroupKey | None = None
@@ -388,4 +390,5 @@ Action = Submit | Label | Start | Allow | Grant | Deallocate | Release | Report 
 
 def avoid_key(pod: Pod) -> str:
     """By what the pods that replace this one are known."""
-    return pod.owner or f"{pod.key.namespace}/{pod.key.group}"
+    # Whoever creates a pod writes who its owner is.
+    return f"{pod.namespace}/{pod.owner or pod.key.group}"

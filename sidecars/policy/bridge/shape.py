@@ -24,6 +24,8 @@ from sidecars.workloads.resources import ResourceError
 _MEBIBYTE = 1 << 20
 _MOST_DIGITS = 40
 """Of a number. Users can write thousands, which Python refuses to read."""
+_MOST_CHARACTERS = 8192
+"""Of an annotation. The API server takes 256 KiB, which a message about each pod of a group would repeat."""
 _TEXT = re.compile(r"[A-Za-z0-9_.:,=@+*&|()\[\]/-]+")
 _REFUSED = {
     "user-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
@@ -260,6 +262,9 @@ def _wishes(annotations: Mapping[str, str]) -> dict[str, str]:
     for key, value in found.items():
         if key in _REFUSED:
             raise ShapeError(f"annotation {bridge.WISHES}{key} is refused: {_REFUSED[key]}")
+        if len(value) > _MOST_CHARACTERS:
+            most = f"at most {_MOST_CHARACTERS} are possible"
+            raise ShapeError(f"annotation {bridge.WISHES}{key} has {len(value)} characters: {most}")
         if key not in _KNOWN:
             raise ShapeError(f"annotation {bridge.WISHES}{key} doesn't exist; choose from {', '.join(sorted(_KNOWN))}")
         if key in _WORDS and not _TEXT.fullmatch(value):

@@ -75,6 +75,9 @@ async def test_nobody_of_one_namespace_can_say_that_a_pod_has_ended(
     kubelet = plane.client(f"kubelet-{name}", f"system:node:{name}", *KUBELET)
     async with Client.connect(load_credentials(kubelet)) as client:
         await client.merge_patch(PODS, world.namespace, "p", ended, subresource="status")
+    # Kept by a finalizer, it would keep all others from its node: its job has ended.
+    with pytest.raises(ApiError, match="only a kubelet reports that a pod has ended"):
+        await attacker.merge_patch(PODS, world.namespace, "p", {"status": {"phase": "Running"}}, subresource="status")
     await attacker.delete(PODS, world.namespace, "p", grace_period_seconds=0)
 
 

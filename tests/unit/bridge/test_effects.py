@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any, cast
 
 import msgspec
+import pytest
 from prometheus_client import REGISTRY
 
 from sidecars.bridge.effects import (
@@ -148,6 +149,29 @@ async def test_a_group_whose_job_requests_too_little_gets_no_other_one_at_once()
     assert slurm.jobs == [7, 8]
     assert memory.open_groups(101.0) == {POD.key}
     assert memory.open_groups(110.0) == frozenset()
+
+
+class Kube:
+    """Has one pod."""
+
+    def __init__(self, node: str, uid: str = "u") -> None:
+        self.pod = {"metadata": {"namespace": "team", "name": "p", "uid": uid}, "spec": {"nodeName": node}}
+
+    async def get(self, _: object, namespace: str, name: str, kind: type[Manifest]) -> Manifest:
+        assert (namespace, name) == ("team", "p")
+        return msgspec.convert(self.pod, kind)
+
+
+@pytest.mark.parametrize(("node", "uid", "jobs"), [("", "u", [7]), ("k1", "u", []), ("", "v", [])])
+async def test_a_job_is_cancelled_for_an_unbound_pod_only_if_it_is_unbound_at_this_moment(
+    node: str, uid: str, jobs: list[int]
+) -> None:
+    """Of a connection that has broken without a word, the watch shows nothing for a minute."""
+    memory, slurm, nothing = Memory(), Cancelled(), cast("Any", None)
+    parts = (cast("Any", Kube(node, uid)), cast("Any", slurm), nothing, nothing, memory, nothing, nothing)
+    effects = Effects(*parts, now=lambda: 100.0, wall=lambda: 0.0, wake=lambda: None)
+    await effects.apply([Cancel(7, "pod p was not bound to k1 within 15 s: taint", unbound=POD)])
+    assert slurm.jobs == jobs
 
 
 class Submitted(Cancelled):

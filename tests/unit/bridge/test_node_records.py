@@ -99,6 +99,23 @@ async def test_no_pod_is_released_to_an_external_node_while_its_record_is_not_kn
     assert records.faults() == {"k1": ""}, "a worker's node is known by its worker"
 
 
+@pytest.mark.parametrize("first", ["k1", "k2"])
+async def test_of_two_kubernetes_nodes_with_one_slurm_node_the_one_that_has_the_record_keeps_it(first: str) -> None:
+    """Whichever of them is known first, as after a start of the bridge: pods of its jobs run there."""
+    poller = FakePoller(record(*GPUS))
+    records, _ = parts(poller)
+    both = {"k1": node("k1"), "k2": node("k2")}
+    both["k2"]["metadata"]["labels"][bridge.NODE_NAME] = "k1"
+    store: Store[manifests.Node] = Store()
+    for name in sorted(both, key=first.__ne__):
+        store.put(msgspec.convert(both[name], manifests.Node))
+    records._store = store
+    await records.apply(frozenset(), {})
+    assert records.kube_nodes == {"k1": "k1"}
+    assert records.slurm_nodes == {"k1": "k1"}
+    assert records.states() == {"in_service": 1, "drained": 0, "missing": 0, "refused": 1}
+
+
 class Recorder:
     def emit(self, *_: object) -> None:
         """No Events here."""
@@ -132,3 +149,51 @@ async def test_a_request_without_an_answer_may_still_replace_the_record(fault: E
     poller.last_good = 20.0 + seconds + 1
     await records.apply(frozenset(), {})
     assert records.numbered == {"k1": GPUS[::-1]}
+
+
+class Refusing:
+    """Refuses to delete a node, as if it were in a reservation, and notes what is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def call(self, request: Any) -> None:
+        self.asked.append(f"{request.method} {request.body}" if request.method == "POST" else request.method)
+        if request.method == "DELETE":
+            raise Rejected("DELETE", 409, ())
+
+
+async def test_a_record_that_slurm_does_not_delete_is_drained_and_tried_again_only_after_a_while() -> None:
+    class Clocked(FakePoller):
+        time = 20.0
+
+        def now(self) -> float:
+            return self.time
+
+    idle = dataclasses.replace(record(), cpus=99, states=frozenset({"IDLE", "EXTERNAL"}))
+    poller, slurm = Clocked(idle), Refusing()
+    records, _ = parts(poller)
+    records._slurm = cast("Any", slurm)
+    await records.apply(frozenset(), {})
+    assert slurm.asked == ["DELETE"]
+    await records.apply(frozenset(), {})
+    assert len(slurm.asked) == 2, "it has more CPUs than are left, so that no other job must get it"
+    assert "DRAIN" in slurm.asked[1]
+    poller.nodes["k1"] = dataclasses.replace(idle, states=idle.states | {"DRAIN"}, reason="slurm-bridge: x")
+    for seconds in (1.0, 5.0, 9.0):
+        poller.time = 20.0 + seconds
+        await records.apply(frozenset(), {})
+    assert len(slurm.asked) == 2
+    assert records.states()["refused"] == 1
+    poller.time = 31.0
+    await records.apply(frozenset(), {})
+    assert slurm.asked[2:] == ["DELETE"]
+
+
+async def test_no_record_is_deleted_while_it_is_unknown_which_nodes_jobs_hold() -> None:
+    """The node of a suspended job is IDLE."""
+    poller, slurm = FakePoller(dataclasses.replace(record(), cpus=99)), Refusing()
+    records, _ = parts(poller)
+    records._slurm = cast("Any", slurm)
+    await records.apply(frozenset(), {}, None)
+    assert "DELETE" not in slurm.asked

@@ -1,6 +1,7 @@
 """Reading the objects that have the sizes of groups."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -41,9 +42,9 @@ class Bench:
     def wake(self) -> None:
         self.woken += 1
 
-    async def read(self, *sources: Source) -> None:
+    async def read(self, *sources: Source, once: Iterable[Source] = ()) -> None:
         """Until all that was begun is over."""
-        self.owners.read(sources)
+        self.owners.read(sources, once)
         await asyncio.gather(*self.owners._tasks.values())
 
 
@@ -121,3 +122,58 @@ async def test_reading_ends_with_the_bridge() -> None:
     bench.owners.read([JOB_SET])
     await bench.owners.close()
     assert not bench.owners.facts
+
+
+async def test_the_object_of_pods_that_have_a_job_is_read_until_its_sizes_are_known() -> None:
+    bench = Bench(Unreachable("cut"))
+    await bench.read(once=[JOB_SET])
+    assert bench.owners.waiting
+    bench.kube.answer = FOUND
+    for _ in range(3):
+        bench.time += AGAIN_SECONDS
+        await bench.read(once=[JOB_SET])
+    assert len(bench.kube.asked) == 2
+    assert not bench.owners.waiting
+
+
+async def test_an_object_that_can_not_be_read_counts_only_while_a_pod_waits_for_it() -> None:
+    """Otherwise everything would be looked at each second for as long as its pods run."""
+    bench = Bench(NotFound(404))
+    found = []
+    for named in ([JOB_SET], []):
+        await bench.read(once=named)
+        found.append(bench.owners.waiting)
+    assert found == [True, False]
+
+
+async def test_an_object_that_can_not_be_read_is_tried_less_often_the_longer_that_lasts() -> None:
+    bench = Bench(NotFound(404))
+    times: list[float] = []
+    for second in range(200):
+        bench.time = float(second)
+        before = len(bench.kube.asked)
+        await bench.read(JOB_SET)
+        times += [second] * (len(bench.kube.asked) - before)
+    assert times == [0, 5, 10, 20, 40, 80, 140]
+
+
+async def test_what_a_pod_names_first_is_read_however_many_objects_do_not_exist() -> None:
+    """Anyone who may create pods can have them name such objects."""
+    bench = Bench(NotFound(404))
+    absent = [Source(SourceKind.JOB_SET, "attacker", f"js{index}") for index in range(10 * owners._AT_ONCE)]
+    for _ in range(20):
+        bench.time += FAILED_SECONDS
+        await bench.read(*absent)
+    await bench.read(*absent, JOB_SET)
+    assert ("team", "js") in [it[1:] for it in bench.kube.asked]
+
+
+async def test_what_is_too_much_at_once_is_read_soon() -> None:
+    bench = Bench(FOUND)
+    many = [Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(owners._AT_ONCE + 3)]
+    found = []
+    for _ in range(2):
+        await bench.read(*many)
+        found.append(bench.owners.waiting)
+    assert found == [True, False]
+    assert {it[2] for it in bench.kube.asked} == {it.name for it in many}

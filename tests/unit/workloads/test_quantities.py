@@ -22,7 +22,26 @@ def test_a_quantity_is_read(text: Any, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "two", "1 Gi", "1gi", "1Gib", "--1", "1e", True, None, [], "1e9999", "1e99", "10E", "-8Ei", "9" * 400]
+    "text",
+    [
+        "",
+        "two",
+        "1 Gi",
+        "1gi",
+        "1Gib",
+        "--1",
+        "1e",
+        True,
+        None,
+        [],
+        "1e9999",
+        "1e99",
+        "10E",
+        "-8Ei",
+        "9" * 400,
+        "1" * 100 + "x",
+        "1" * 260_000 + "x",
+    ],
 )
 def test_what_is_no_quantity_is_refused_with_its_field(text: Any) -> None:
     with pytest.raises(ResourceError, match=r"^spec\.slurmd\.resources\.limits\.cpu: "):

@@ -249,10 +249,10 @@ def test_a_pod_that_is_not_bound_in_time_costs_its_job_and_the_node_is_avoided()
     late = dataclasses.replace(BOUND, bound=False, unbound_seconds=15, unbound_reason="taint", owner="rs")
     [action] = act(late, jobs=(RUNNING,))
     assert isinstance(action, Cancel)
-    assert action.avoid == ("rs", "a")
+    assert (action.avoid, action.unbound) == (("team/rs", "a"), late)
     assert "taint" in action.message
     fresh = dataclasses.replace(POD, owner="rs")
-    assert act(fresh, avoided={"rs": ("a",)}) == (Submit(KEY, ONE, ("a",)),)
+    assert act(fresh, avoided={"team/rs": ("a",)}) == (Submit(KEY, ONE, ("a",)),)
 
 
 def test_a_pod_that_the_scheduler_has_not_tried_yet_keeps_its_job_for_minutes() -> None:
@@ -378,13 +378,23 @@ def test_another_job_with_the_same_comment_is_not_cancelled_for_it() -> None:
     assert [it.job for it in actions if isinstance(it, Cancel)] == [7]
 
 
+def test_of_many_different_sizes_a_message_names_two() -> None:
+    """Each is a label of a pod, of which anyone may create thousands."""
+    pods = [dataclasses.replace(POD, uid=f"u{size}", name=f"p{size}", size=size) for size in range(2, 1000)]
+    reports = act(*pods)
+    assert {it.message for it in reports if isinstance(it, Report)} == {
+        f"the pods of {POD.group} have different sizes of their group, such as 2 and 3"
+    }
+    assert len(reports) == len(pods)
+
+
 def test_a_job_that_waits_may_have_all_nodes_but_those_that_its_pods_avoid_now() -> None:
     job = dataclasses.replace(RUNNING, phase=Phase.PENDING, slots=(), excluded=("a", "b"))
     pod = dataclasses.replace(LABELLED, owner="rs")
     assert [it for it in act(pod, jobs=(job,)) if isinstance(it, Allow)] == [Allow(job)]
-    [some] = [it for it in act(pod, jobs=(job,), avoided={"rs": ("b",)}) if isinstance(it, Allow)]
+    [some] = [it for it in act(pod, jobs=(job,), avoided={"team/rs": ("b",)}) if isinstance(it, Allow)]
     assert some == Allow(job, ("b",))
-    assert not any(isinstance(it, Allow) for it in act(pod, jobs=(job,), avoided={"rs": ("a", "b")}))
+    assert not any(isinstance(it, Allow) for it in act(pod, jobs=(job,), avoided={"team/rs": ("a", "b")}))
     running = dataclasses.replace(RUNNING, excluded=("b",))
     assert act(dataclasses.replace(pod, gated=False, bound=True, node="a"), jobs=(running,)) == ()
 
@@ -603,7 +613,7 @@ def test_pods_that_disagree_about_the_size_of_their_group_are_refused() -> None:
     first, second = group(2)
     actions = act(first, second, dataclasses.replace(second, uid="x", name="x", size=3))
     assert {(it.why, it.message) for it in actions if isinstance(it, Report)} == {
-        (Why.REFUSED, "the pods of group g have different sizes of their group: 2, 3")
+        (Why.REFUSED, "the pods of group g have different sizes of their group, such as 2 and 3")
     }
     assert len(actions) == 3
 

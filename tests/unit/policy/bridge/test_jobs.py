@@ -394,8 +394,31 @@ def test_a_job_with_the_id_of_one_that_slurm_has_forgotten_is_not_that_one_befor
 
 def test_a_job_holds_its_nodes_until_it_has_ended_also_while_it_is_suspended() -> None:
     found = book(RUNS, OTHER)
-    assert found.holding() == {"n1"}
+    assert found.holding() == frozenset({"n1"})
     found.states({1: frozenset({"SUSPENDED"}), 2: RUNNING}, 1)
-    assert found.holding() == {"n1"}
+    assert found.holding() == frozenset({"n1"})
     found.states({1: CANCELLED, 2: RUNNING}, 2)
     assert found.holding() == frozenset()
+
+
+def test_which_nodes_jobs_hold_is_unknown_until_each_job_was_read() -> None:
+    found = JobBook()
+    assert found.holding() is None
+    found.states({1: frozenset({"SUSPENDED"})}, 1)
+    assert found.holding() is None
+    found.details(1, dataclasses.replace(RUNS, states=frozenset({"SUSPENDED"})))
+    assert found.holding() == frozenset({"n1"})
+    found.fail()
+    assert found.holding() is None
+
+
+def test_a_placeholder_with_the_id_of_a_native_job_from_before_slurmctld_was_killed_is_read() -> None:
+    """Its state file may lack the last jobs, whose ids are given again before the next list."""
+    found = book(dataclasses.replace(OTHER, job_id=1))
+    found.started_at(100)
+    found.details(1, dataclasses.replace(OTHER, job_id=1))
+    assert found.started_at(101)
+    found.states({1: PENDING}, 2)
+    assert (known(found), found.to_read()) == (False, [1])
+    found.details(1, OURS)
+    assert phases(found) == {1: Phase.SUBMITTED}

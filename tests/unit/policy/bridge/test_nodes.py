@@ -225,7 +225,9 @@ def test_a_node_with_a_slurmd_is_a_conflict_and_is_left() -> None:
 
 def test_two_kubernetes_nodes_with_one_name_are_a_conflict() -> None:
     other = dataclasses.replace(WANTED, kube_node="k2")
-    assert [type(it) for it in decide([WANTED, other], {"k1": RECORD}, KEYS, known=True)] == [Conflict]
+    [action] = decide([WANTED, other], {"k1": RECORD}, KEYS, known=True)
+    assert isinstance(action, Conflict)
+    assert action.kube_node == "k2"
 
 
 def kube_node(**changes: Any) -> KubeNode:

@@ -136,6 +136,8 @@ def test_a_pod_chooses_among_what_its_namespace_may_use() -> None:
         ({"submit": "no"}, "write true or false"),
         ({"submit": "false"}, "add the labels"),
         ({"colour": "red"}, "doesn't exist; choose from"),
+        ({"job_name": "x" * 8193}, "job-name has 8193 characters: at most 8192 are possible"),
+        ({"cpu_per_task": "1" * 8000 + "x"}, "has 8001 characters: at most 100 are possible"),
     ],
 )
 def test_a_wrong_wish_is_refused_with_its_place_and_remedy(wishes: dict[str, str], words: str) -> None:

@@ -99,8 +99,7 @@ class Devices:
         """The claims of a pod. Equal while nothing of them changes."""
         if not pod.spec.resource_claims:
             return claims.NONE
-        its = self._stores.claims.by(BY_OWNER, pod.metadata.uid) if self._stores is not None else ()
-        by_name = {it.metadata.name: it for it in its}
+        by_name = {it.metadata.name: it for it in self._its(pod)}
         returned = {uid: it.version for uid, it in self._returned.items()}
         return claims.claims_of(pod, by_name, self.rules, self._planned(), returned, self._classes)
 
@@ -151,8 +150,12 @@ class Devices:
         log.info("ResourceClaim %s/%s gives its devices back", pod.metadata.namespace, action.claim.name)
 
     def _claim(self, pod: Pod, action: Grant | Deallocate) -> ResourceClaim | None:
-        its = self._stores.claims.by(BY_OWNER, pod.metadata.uid) if self._stores is not None else ()
-        return next((it for it in its if it.metadata.uid == action.claim.uid), None)
+        return next((it for it in self._its(pod) if it.metadata.uid == action.claim.uid), None)
+
+    def _its(self, pod: Pod) -> list[ResourceClaim]:
+        """The claims of the pod. Whoever creates a claim writes which pod it is of."""
+        found = self._stores.claims.by(BY_OWNER, pod.metadata.uid) if self._stores is not None else ()
+        return [it for it in found if it.metadata.namespace == pod.metadata.namespace]
 
     async def _patch(self, claim: ResourceClaim, patch: claims.Patch, subresource: str | None) -> ResourceClaim:
         meta = claim.metadata

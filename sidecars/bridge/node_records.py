@@ -60,6 +60,10 @@ class NodeRecords:
         self.numbered: dict[str, tuple[of_drivers.Numbered, ...]] = {}
         """The devices that the records have by index, by their names."""
 
+    def due(self) -> bool:
+        """Whether a change that Slurm has refused is to be sent again."""
+        return any(self._poller.now() >= again_at for again_at, _ in self._refused.values())
+
     def faults(self) -> dict[str, str]:
         """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
         known = self._poller.nodes
@@ -132,24 +136,20 @@ class NodeRecords:
             if it.extra and it.name not in self._counts_from
         }
         self.slurm_nodes = {kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes}
-        now = poller.now()
-        # What is sent again remains shown until its answer.
-        self._refused = {key: it for key, it in self._refused.items() if now < it[0] + _REFUSED_SECONDS}
-        later = {key for key, (again_at, _) in self._refused.items() if now < again_at}
-        if holding is not None:
-            holding |= {name for kind, name in later if kind is policy.Delete}
         actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known, holding=holding)
-        shown = {self.kube_nodes.get(name, name): text for (_, name), (_, text) in self._refused.items()}
-        shown |= {it.kube_node: it.message for it in actions if isinstance(it, policy.Conflict)}
+        conflicts = {it.kube_node: it.message for it in actions if isinstance(it, policy.Conflict)}
+        changes = {(type(it), _name(it)): it for it in actions if not isinstance(it, policy.Conflict)}
+        now = poller.now()
+        refused = self._refused = {key: it for key, it in self._refused.items() if now < it[0] or key in changes}
+        shown = {self.kube_nodes.get(name, name): text for (_, name), (_, text) in refused.items()} | conflicts
         for it in wanted:
             self._show(it.kube_node, shown.get(it.kube_node, ""))
-        changes = [(it, _name(it)) for it in actions if not isinstance(it, policy.Conflict)]
-        await self._send((it, name) for it, name in changes if (type(it), name) not in later)
+        await self._send([it for key, it in changes.items() if key not in refused or now >= refused[key][0]])
 
-    async def _send(self, actions: Iterable[tuple[policy.Change, str]]) -> None:
+    async def _send(self, changes: Iterable[policy.Change]) -> None:
         sent = False
-        for action, name in actions:
-            sent = True
+        for action in changes:
+            sent, name = True, _name(action)
             # A job on the next record of this name must not get devices by the indices of the one before.
             replaces = isinstance(action, policy.Create | policy.Delete)
             done = SUBMIT_SECONDS

@@ -139,7 +139,8 @@ class Passes:
         begun = self._now()
         changed = await self._read_jobs()
         calm = OTHERS_SECONDS if self._others else CALM_SECONDS if self._waits else REST_SECONDS
-        if changed or self._dirty or self._busy or self._now() - self._looked_at >= calm:
+        due = self._dirty or self._busy or self._node_records.due()
+        if changed or due or self._now() - self._looked_at >= calm:
             self._dirty, self._others, self._looked_at = False, False, self._now()
             await self._confirm()
             await self._decide()

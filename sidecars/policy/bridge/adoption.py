@@ -30,6 +30,11 @@ def is_for(job: Job, parts: Sequence[Part], *, guard: bool) -> bool:
     return (components, job.user, job.guard) == (wanted, parts[0].shape.user, guard)
 
 
+def is_theirs(job: Job, view: View) -> bool:
+    """Whether the job's user is the one of the namespace that it names: its comment is then no forgery of others."""
+    return job.is_of(view.users.get(job.comment.namespace))
+
+
 def difference(job: Job, parts: Sequence[Part]) -> str:
     """What the job lacks of that which the bridge would submit for these parts; "" for nothing.
 

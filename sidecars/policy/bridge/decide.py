@@ -23,12 +23,11 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from sidecars.policy.bridge import adoption, by_user, grants
-from sidecars.policy.bridge.adoption import difference, is_for, parts_of, refuse
+from sidecars.policy.bridge import adoption, by_user, grants, orphans
+from sidecars.policy.bridge.adoption import difference, is_for, is_theirs, parts_of, refuse
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.records import (
     Action,
-    Cancel,
     DeletePod,
     GroupKey,
     Job,
@@ -72,19 +71,14 @@ def decide(view: View) -> tuple[Action, ...]:
     actions: list[Action] = []
     submitted: defaultdict[GroupKey, list[Job]] = defaultdict(list)
     for job in view.jobs.values():
-        if job.phase is Phase.SUBMITTED and _is_theirs(job, view):
+        if job.phase is Phase.SUBMITTED and is_theirs(job, view):
             submitted[job.key].append(job)
     blockers = _blockers(view)
     adoptable: set[int] = set()
     for key, pods in groups.items():
         actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
-    actions += _orphans(view, adoptable)
+    actions += orphans.cancelled(view, adoptable)
     return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
-
-
-def _is_theirs(job: Job, view: View) -> bool:
-    """Whether the job's user is the one of the namespace that it names: its comment is then no forgery of others."""
-    return job.is_of(view.users.get(job.comment.namespace))
 
 
 def job_of(pod: Pod, view: View) -> Job | None:
@@ -324,7 +318,9 @@ def _running(
     if late is not None:
         reason = late.unbound_reason or "the scheduler gives no reason"
         text = f"pod {late.name} was not bound to {late.node} within {_patience(late):.0f} s: {reason}"
-        yield replace(_cancel(job, text), avoid=(avoid_key(late), late.node) if late.node else None, unbound=late)
+        yield replace(
+            orphans.cancel(job, text), avoid=(avoid_key(late), late.node) if late.node else None, unbound=late
+        )
         return
     for pod in members:
         # A pod that has never waited needs no condition.
@@ -373,28 +369,3 @@ def _running(
 
 def _patience(pod: Pod) -> float:
     return BIND_SECONDS if pod.unbound_reason else UNTRIED_SECONDS
-
-
-def _orphans(view: View, adoptable: AbstractSet[int]) -> Iterator[Action]:
-    """Cancel the jobs none of whose pods exists, and superfluous held jobs. Terminating pods keep their job."""
-    for job in view.jobs.values():
-        if job.phase is Phase.ENDED:
-            if job.remaining and (_is_theirs(job, view) or job.confirmed):
-                text = f"a component of this heterogeneous job has ended ({job.state})"
-                yield Cancel(job.remaining[0], text, rest=job.remaining[1:])
-            continue
-        if job.job_id in adoptable or job.comment.by_user:
-            continue
-        misnamed, user = view.misnamed.get(job.key, (None, ""))
-        if job is misnamed:
-            yield Cancel(job.job_id, adoption.misnamed_words(job, user), rest=job.ids[1:], refused=job.key)
-            continue
-        if not _is_theirs(job, view) and not job.confirmed:
-            continue
-        # Pods of other groups have the ids of a state that Slurm has lost.
-        if not any(_fits(pod, job) for job_id in job.ids for pod in view.labelled.get(job_id, ())):
-            yield _cancel(job, "none of its pods exists")
-
-
-def _cancel(job: Job, message: str) -> Cancel:
-    return Cancel(job.whole or job.job_id, message, rest=(job.job_id,) if job.whole else job.ids[1:])

@@ -197,8 +197,8 @@ def decide(
     """What to do about the records. Nothing while Slurm's list of nodes isn't `known`.
 
     Of several `wanted` with one name, the first has the record.
-    `holding`: the nodes of jobs that have begun and not ended, also of suspended ones, whose nodes are IDLE, and other
-    nodes whose records can't be deleted now. None: any may be one.
+    `holding`: the nodes of jobs that have begun and not ended, also of suspended ones, whose nodes are IDLE. None: any
+    may be one.
     """
     if not known:
         return ()
@@ -288,7 +288,8 @@ def _removal(record: Node, reason: str, holding: Container[str] | None) -> Itera
     if _is_others(record):
         # The next record would be in service.
         return
+    if not states.is_drain(record.states):
+        # Also before a deletion: a job may begin before it, or Slurm refuse it because of a reservation.
+        yield Drain(record.name, reason)
     if not _has_job(record, holding) and states.base_state(record.states) in ("IDLE", "DOWN"):
         yield Delete(record.name)
-    elif not states.is_drain(record.states):
-        yield Drain(record.name, reason)

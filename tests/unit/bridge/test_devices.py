@@ -1,6 +1,7 @@
 """What was sent to ResourceClaims, on a double of Kubernetes whose watch shows nothing by itself."""
 
 import copy
+import dataclasses
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import Deallocate, GroupKey
 from tests.support.bridge_devices import DRIVER, PARSED, claim_spec, device_class, with_gpu
 from tests.support.kube_double import KubeDouble
+
+POD = records.Pod("u", "team", "p", GroupKey("team", "p"), gated=True)
 
 
 @dataclass
@@ -40,8 +43,7 @@ class Scene:
         return found
 
     async def deallocate(self) -> None:
-        its = records.Pod("u", "team", "p", GroupKey("team", "p"), gated=True)
-        await self.devices.deallocate(self.pod, Deallocate(its, self.claim()))
+        await self.devices.deallocate(self.pod, Deallocate(POD, self.claim()))
 
 
 @pytest.fixture
@@ -75,6 +77,16 @@ async def test_a_claim_has_no_devices_from_when_they_are_taken_back_until_it_sho
     scene.show()
     scene.devices.forget()
     assert scene.claim() == Claim(scene.claim().uid, "p-gpu", scene.claim().wishes)
+
+
+async def test_a_claim_of_another_namespace_is_none_of_the_pods(scene: Scene) -> None:
+    """Whoever creates it writes any name and any owner."""
+    its, forged = scene.claim(), scene.stored()
+    forged["metadata"] |= {"namespace": "other", "uid": "forged"}
+    scene.claims.put(msgspec.convert(forged, ResourceClaim))
+    assert scene.claim() == its
+    await scene.devices.deallocate(scene.pod, Deallocate(POD, dataclasses.replace(its, uid="forged")))
+    assert "allocation" in scene.stored()["status"]
 
 
 async def test_devices_are_taken_back_once_and_again_when_that_is_not_seen_for_a_while(scene: Scene) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sidecars.policy.bridge import decide, grants
+from sidecars.policy.bridge import decide, grants, orphans
 from sidecars.policy.bridge import jobs as reading
 from sidecars.policy.bridge.devices import Device
 from sidecars.policy.bridge.jobs import JobBook
@@ -189,7 +189,7 @@ def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Superfluous held jobs are cancelled in the end, but a bridge that starts both is found."""
-    orphans, with_job = decide._orphans, decide._with_job
+    cancelled, with_job = orphans.cancelled, decide._with_job
 
     def starts_all(*args: Any) -> Any:
         view = args[3]
@@ -199,7 +199,7 @@ def test_the_model_finds_a_bridge_that_submits_again_while_a_submission_is_open(
                 yield Start(job)
 
     monkeypatch.setattr(decide, "_with_job", starts_all)
-    monkeypatch.setattr(decide, "_orphans", lambda view, _: orphans(view, frozenset(view.jobs)))
+    monkeypatch.setattr(orphans, "cancelled", lambda view, _: cancelled(view, frozenset(view.jobs)))
     with pytest.raises(AssertionError, match=r"jobs .* of"):
         run_many(often=CREATE)
 

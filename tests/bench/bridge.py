@@ -61,6 +61,8 @@ SINGLE = 10
 UNSATISFIABLE = 500
 IDLE_SECONDS = REST_SECONDS
 """So that everything is looked at once."""
+FORGOTTEN_SECONDS = 600
+"""Within which slurmctld forgets a job after its end: MinJobAge, and a minute until it looks."""
 STEPS = ("singles", "burst", "beside_unsatisfiable", "settled")
 ON_A_NODE = 100
 SCHEDULER_REQUESTS = 200
@@ -376,10 +378,11 @@ class _Bench:
         return sum("PENDING" in it for it in states) >= UNSATISFIABLE
 
     async def settled(self) -> list[Figure]:
-        """All pods run, and nothing changes."""
+        """All pods run, and nothing changes: Slurm has forgotten the jobs of the steps before, too."""
         present = self._seen.counts[f"running {TENANT}"]
         keys = await self._create(self._bodies(TENANT, self._pods - present))
         await until("all run", partial(self._all, keys, self._seen.running))
+        await self._until_forgotten()
         await self.program.until_quiet()
         count, cpu, start = served(self._plane), self.program.cpu(), time.monotonic()
         await asyncio.sleep(IDLE_SECONDS)
@@ -392,6 +395,15 @@ class _Bench:
             figure(f"{name}: CPU of the bridge", 100 * spent / seconds, "% of a core", most=1),
             figure(f"{name}: RSS of the bridge", self.program.memory("VmRSS"), "MiB"),
         ]
+
+    async def _until_forgotten(self) -> None:
+        """Until Slurm knows no job that has ended: to forget one is a change."""
+        async with asyncio.timeout(FORGOTTEN_SECONDS):
+            while True:
+                states = await self._slurm.call(protocol.get_job_states())
+                if all("RUNNING" in it for it in states.values()):
+                    return
+                await asyncio.sleep(5)
 
     def _all(self, keys: Sequence[tuple[str, str]], times: dict[tuple[str, str], float]) -> bool:
         return all(key in times for key in keys)

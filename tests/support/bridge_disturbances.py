@@ -94,6 +94,9 @@ class Run:
         self._lost: set[str] = set()
         self._forgotten: set[str] = set()
         self._ended: set[int] = set()
+        self._limited: set[int] = set()
+        self._refused = ""
+        """What scontrol has refused last."""
         self._program: asyncio.subprocess.Process | None = None
         self._later: set[asyncio.Task[None]] = set()
 
@@ -169,10 +172,30 @@ class Run:
         kubelets = Kubelets(self.client, self.stays, self._rng, self._lost, self.done, finishes)
         async with self.stays.watching(), asyncio.TaskGroup() as tasks:
             around = [tasks.create_task(kubelets.run()), tasks.create_task(self._looking())]
-            yield
+            try:
+                yield
+            except AssertionError as error:
+                error.add_note(await self._described())
+                raise
             for task in around:
                 task.cancel()
         assert not self.stays.wrong, self.stays.wrong
+
+    async def _described(self) -> str:
+        """The pods, the jobs, and the ends of the logs, for who reads why a run has failed."""
+        lines = [f"done: {dict(self.done)}", f"scontrol: {self._refused}", "pods:"]
+        for name, it in self.stays.pods.items():
+            job = it["metadata"].get("labels", {}).get(bridge.JOB_LABEL)
+            deleted = it["metadata"].get("deletionTimestamp")
+            lines.append(f"  {name}: {it['status'].get('phase')}, {it['spec'].get('nodeName')}, {job}, {deleted}")
+        lines.append("jobs:")
+        try:
+            lines += [f"  {it}: {sorted(now)}" for it, now in (await self.rest.call(protocol.get_job_states())).items()]
+        except SlurmError as error:
+            lines.append(str(error))
+        for name in ("slurmctld", "slurmrestd"):
+            lines += [f"{name}:", *self.slurm.log(name).splitlines()[-30:]]
+        return "\n".join((*lines, "bridge:", self.logged()))
 
     # --- the run
 
@@ -223,14 +246,15 @@ class Run:
 
     async def _has_effect(self, what: str) -> bool:
         """Whether it was done, and a job ended by it."""
-        if not any(map(_runs, self.stays.pods.values())):
-            await self._create_a_pod()
-        if not await self._disturb(what):
-            await asyncio.sleep(0.5)
-            return False
+        # A namespace may be full of pods that have finished.
+        if not any(map(_runs, self.stays.pods.values())) and not await self._create_a_pod():
+            await self._delete_a_pod()
+        done = await self._disturb(what)
+        if what not in ENDS or not self.done[what]:
+            return done
         # Until slurmctld looks at time limits, the pod may finish. So the next job gets its turn soon.
         for _ in range(5):
-            if what not in ENDS or self.done[_end(ENDS[what])]:
+            if self.done[_end(ENDS[what])]:
                 return True
             await asyncio.sleep(1)
         return False
@@ -369,11 +393,18 @@ class Run:
         return False
 
     async def _end_the_time_of_a_job(self) -> bool:
-        """The pod's own deadline comes 5 s before the job's limit, and would cancel the job."""
-        jobs = await self._live()
+        """The pod's own deadline comes 5 s before the job's limit, and would cancel the job.
+
+        Each job once: a second time would put its end off, perhaps each time that slurmctld is about to look.
+        """
+        jobs = [it for it in await self._live() if it not in self._limited]
         if not jobs:
             return False
-        return await self._update(f"jobid={self._rng.choice(jobs)}", "EndTime=now+3")
+        job_id = self._rng.choice(jobs)
+        done = await self._update(f"jobid={job_id}", "EndTime=now+3")
+        if done:
+            self._limited.add(job_id)
+        return done
 
     async def _set_a_node_down(self) -> bool:
         """As an administrator does. Its jobs fail, and its pods are deleted."""
@@ -390,7 +421,9 @@ class Run:
     async def _update(self, *words: str) -> bool:
         """Whether scontrol has changed it; it doesn't while slurmctld is gone."""
         with contextlib.suppress(KeyError, ValueError):
-            return (await asyncio.to_thread(self.slurm.scontrol, "update", *words)).returncode == 0
+            done = await asyncio.to_thread(self.slurm.scontrol, "update", *words)
+            self._refused = done.stderr or self._refused
+            return done.returncode == 0
         return False
 
     async def _in_service(self) -> bool:

@@ -12,6 +12,7 @@ from sidecars.contract import bridge
 from sidecars.contract.reasons import Owner, owner
 from sidecars.policy.bridge.devices import NO_RULES, Device, Numbered, Rules
 from sidecars.policy.bridge.manifests import Node as KubeNode
+from sidecars.policy.bridge.shape import counts_of
 from sidecars.slurm import states
 from sidecars.slurm.records import Node
 from sidecars.workloads.quantities import quantity
@@ -246,10 +247,9 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Contain
         # A signal to an external job does that, and nothing but a new record ends it.
         yield from _removal(record, _SILENT, holding)
         return
-    # A record that is too small only wastes, and is replaced when no job is on the node. One that is too large would
-    # give away what other pods use.
-    too_large = it.cpus < record.cpus or it.memory < record.real_memory or not set(devices) <= set(it.devices)
-    if (_differs(it, record) or devices != it.devices) and (too_large or not _has_job(record, holding)):
+    # A record that is too small only wastes, and is replaced when no job is on the node. Until then, and while Slurm
+    # refuses that because of a reservation, it serves. One that is too large would give away what other pods use.
+    if _exceeds(it, record) or not set(devices) <= set(it.devices):
         yield from _removal(record, _CHANGED, holding)
         return
     if _is_others(record):
@@ -259,6 +259,14 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Contain
         yield Drain(it.name, it.drain)
     elif not it.drain and drained and is_ours(record):
         yield Undrain(it.name)
+    if (_differs(it, record) or devices != it.devices) and _is_removable(record, holding):
+        yield Delete(it.name)
+
+
+def _exceeds(it: Wanted, record: Node) -> bool:
+    left = counts_of(it.gres)
+    more = any(count > left.get(name, 0) for name, count in counts_of(record.gres).items())
+    return it.cpus < record.cpus or it.memory < record.real_memory or more
 
 
 def _differs(it: Wanted, record: Node) -> bool:
@@ -291,5 +299,9 @@ def _removal(record: Node, reason: str, holding: Container[str] | None) -> Itera
     if not states.is_drain(record.states):
         # Also before a deletion: a job may begin before it, or Slurm refuse it because of a reservation.
         yield Drain(record.name, reason)
-    if not _has_job(record, holding) and states.base_state(record.states) in ("IDLE", "DOWN"):
+    if _is_removable(record, holding):
         yield Delete(record.name)
+
+
+def _is_removable(record: Node, holding: Container[str] | None) -> bool:
+    return not _has_job(record, holding) and states.base_state(record.states) in ("IDLE", "DOWN")

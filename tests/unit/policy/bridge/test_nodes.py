@@ -156,10 +156,28 @@ def test_a_record_that_is_too_large_is_drained_while_jobs_are_on_it() -> None:
     assert isinstance(action, Drain)
 
 
+def test_a_record_with_more_gres_than_its_node_is_drained_while_jobs_are_on_it() -> None:
+    counted = dataclasses.replace(WANTED, counted=(("shard", 4),))
+    record = changed("MIXED", gres="shard:4")
+    assert act(counted, record) == ()
+    for wanted in (WANTED, dataclasses.replace(WANTED, counted=(("shard", 3),))):
+        assert [type(it) for it in act(wanted, record)] == [Drain]
+    assert act(dataclasses.replace(WANTED, counted=(("shard", 5),)), record) == ()
+
+
 def test_a_record_that_is_too_small_is_replaced_only_when_no_job_is_on_it() -> None:
     larger = dataclasses.replace(WANTED, cpus=9)
     assert act(larger, changed("MIXED")) == ()
-    assert act(larger, RECORD)[-1] == Delete("k1")
+    assert act(larger, RECORD) == (Delete("k1"),)
+
+
+def test_a_record_that_is_too_small_serves_while_slurm_refuses_to_delete_it_unless_its_node_is_cordoned() -> None:
+    """As it does because of a reservation."""
+    larger, ours = dataclasses.replace(WANTED, cpus=9), bridge.DRAIN_PREFIX + "x"
+    assert act(larger, changed("IDLE", "DRAIN", reason=ours)) == (Undrain("k1"), Delete("k1"))
+    cordoned = dataclasses.replace(larger, drain=ours)
+    assert act(cordoned, RECORD) == (Drain("k1", ours), Delete("k1"))
+    assert act(cordoned, changed("IDLE", "DRAIN", reason=ours)) == (Delete("k1"),)
 
 
 def test_a_cordoned_node_is_drained_and_an_uncordoned_one_undrained() -> None:

@@ -5,6 +5,7 @@ A cluster without these kinds costs nothing, and reading needs `get` alone. Noth
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -59,7 +60,7 @@ class Owners:
         return any(it in self._facts or it not in self._tasks for it in lacking)
 
     def read(self, again: Iterable[Source], once: Iterable[Source] = ()) -> None:
-        """Begin to read the objects that are due, those first that have waited for longest.
+        """Begin to read the objects that are due. Namespaces take turns, and in each the longest due comes first.
 
         Those of `again` are read each AGAIN_SECONDS, those of `once` until their sizes are known.
         """
@@ -70,7 +71,12 @@ class Owners:
         due = [
             it for it in {**dict.fromkeys(self._lacking), **again} if it not in self._tasks and now >= self._due_at(it)
         ]
-        for source in sorted(due, key=self._due_at)[: _AT_ONCE - len(self._tasks)]:
+        turns: Counter[str] = Counter()
+        turn: dict[Source, int] = {}
+        for source in sorted(due, key=self._due_at):
+            turn[source] = turns[source.namespace]
+            turns[source.namespace] += 1
+        for source in sorted(turn, key=lambda it: turn[it])[: _AT_ONCE - len(self._tasks)]:
             task = asyncio.create_task(self._read(source), name=f"read {source.kind.resource} {source.name}")
             self._tasks[source] = task
 

@@ -26,6 +26,7 @@ from dataclasses import replace
 from sidecars.policy.bridge import adoption, by_user, grants, orphans
 from sidecars.policy.bridge.adoption import difference, is_for, is_theirs, parts_of, refuse
 from sidecars.policy.bridge.guards import kind_of
+from sidecars.policy.bridge.pods import condition_message
 from sidecars.policy.bridge.records import (
     Action,
     DeletePod,
@@ -78,7 +79,11 @@ def decide(view: View) -> tuple[Action, ...]:
     for key, pods in groups.items():
         actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
     actions += orphans.cancelled(view, adoptable)
-    return tuple(it for it in actions if not isinstance(it, Report) or it.pod.reported != (it.why.value, it.message))
+    return tuple(it for it in actions if not isinstance(it, Report) or not _is_reported(it))
+
+
+def _is_reported(report: Report) -> bool:
+    return report.pod.reported == (report.why.value, condition_message(report.message))
 
 
 def job_of(pod: Pod, view: View) -> Job | None:

@@ -14,9 +14,11 @@ def cancelled(view: View, adoptable: AbstractSet[int]) -> Iterator[Cancel]:
     Terminating pods keep their job. Pods of which it isn't known yet what they wait for keep one that isn't started.
     """
     unread = {
-        pod.key
+        key
         for pod in view.pods
         if pod.gated and pod.live and pod.job is None and (view.kinds is None or not (pod.size or pod.problem))
+        # Its object may turn out to have no group for it.
+        for key in (pod.key, GroupKey(pod.namespace, pod.uid))
     }
     for job in view.jobs.values():
         if job.phase is Phase.ENDED:

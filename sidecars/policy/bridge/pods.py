@@ -27,6 +27,11 @@ _MESSAGE_LIMIT = 1024
 _HIGHEST_JOB = 2**32
 
 
+def condition_message(message: str) -> str:
+    """The message as a condition has it. What is shown already stays as it is."""
+    return printable(message, _MESSAGE_LIMIT)
+
+
 def concerned(pod: Pod) -> bool:
     """Whether the bridge has to do with the pod."""
     return bridge.JOB_LABEL in pod.metadata.labels or is_gated(pod)
@@ -55,7 +60,7 @@ def shape_or_problem(
         name, wishes = (group.name, group.wishes) if group is not None else ("", {})
         return shape_of(pod, tenant, name, rules.extended, claims.gres, wishes), ""
     except ShapeError as error:
-        return None, printable(str(error), _MESSAGE_LIMIT)
+        return None, condition_message(str(error))
 
 
 def _unguarded(pod: Pod, shape: Shape, claims: PodClaims, rules: Rules) -> str:
@@ -180,7 +185,7 @@ def annotation_patch(pod: Pod, key: str, value: str) -> Patch:
 
 def condition_patch(pod: Pod, why: Why, message: str, now: float) -> Patch:
     """Writes the condition `Queued`, for the status of the pod; [] if it has it already."""
-    message = printable(message, _MESSAGE_LIMIT)
+    message = condition_message(message)
     status = "False" if why is Why.RELEASED else "True"
     present = pod.status.conditions
     index = next((i for i, it in enumerate(present) if it.type == bridge.CONDITION), None)

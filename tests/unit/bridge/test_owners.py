@@ -160,12 +160,24 @@ async def test_an_object_that_can_not_be_read_is_tried_less_often_the_longer_tha
 async def test_what_a_pod_names_first_is_read_however_many_objects_do_not_exist() -> None:
     """Anyone who may create pods can have them name such objects."""
     bench = Bench(NotFound(404))
-    absent = [Source(SourceKind.JOB_SET, "attacker", f"js{index}") for index in range(10 * owners._AT_ONCE)]
+    absent = [Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(10 * owners._AT_ONCE)]
     for _ in range(20):
         bench.time += FAILED_SECONDS
         await bench.read(*absent)
     await bench.read(*absent, JOB_SET)
     assert ("team", "js") in [it[1:] for it in bench.kube.asked]
+
+
+async def test_an_object_is_read_again_in_time_however_many_of_another_namespace_do_not_exist() -> None:
+    bench = Bench(NotFound(404))
+    absent = [Source(SourceKind.JOB_SET, "attacker", f"js{index}") for index in range(300 * owners._AT_ONCE)]
+    times: list[float] = []
+    for second in range(30):
+        bench.time = float(second)
+        before = len(bench.kube.asked)
+        await bench.read(*absent, JOB_SET)
+        times += [second for it in bench.kube.asked[before:] if it[1] == "team"]
+    assert times == [0, 5, 10, 20]
 
 
 async def test_what_is_too_much_at_once_is_read_soon() -> None:

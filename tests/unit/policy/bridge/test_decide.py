@@ -4,12 +4,15 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import decide as decide_module
+from sidecars.policy.bridge import pods
 from sidecars.policy.bridge.decide import decide
 from sidecars.policy.bridge.devices import Claim, Device, Granted, Wish
+from sidecars.policy.bridge.manifests import Pod as KubePod
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import (
     Action,
@@ -341,6 +344,19 @@ def test_a_refused_pod_is_told_why() -> None:
     bad = dataclasses.replace(POD, shape=None, problem="no tenant")
     assert act(bad) == (Report(bad, Why.REFUSED, "no tenant"),)
     assert act(dataclasses.replace(bad, reported=("Refused", "no tenant"))) == ()
+
+
+def test_a_message_that_a_condition_can_only_have_shortened_is_not_reported_again() -> None:
+    """Otherwise whoever writes long annotations would keep the bridge busy."""
+    bad, other = group(2)
+    bad = dataclasses.replace(bad, shape=None, problem="x" * 1024)
+    reported = []
+    for it in (it for it in act(bad, other) if isinstance(it, Report)):
+        kube = msgspec.convert({"metadata": {"name": it.pod.name, "uid": it.pod.uid}}, KubePod)
+        *_, written = pods.condition_patch(kube, it.why, it.message, 0)
+        reported.append(dataclasses.replace(it.pod, reported=(it.why.value, written["value"]["message"])))
+    assert [len(it.reported[1]) for it in reported] == [1024, 1024]
+    assert act(*reported) == ()
 
 
 def test_a_pod_with_another_gate_waits() -> None:

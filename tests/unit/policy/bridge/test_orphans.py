@@ -31,6 +31,14 @@ def test_a_held_job_stays_until_it_is_known_what_its_pods_wait_for(job: Job) -> 
         assert cancelled(dataclasses.replace(POD, **known), job) == (NOTHING,)
 
 
+def test_a_held_job_of_a_pod_alone_stays_until_the_object_that_the_pod_names_is_read() -> None:
+    """A PodGroup or a Workload without a gang has no group for its pods: each has a job by its uid."""
+    alone = dataclasses.replace(HELD, comment=Comment("team", POD.uid, SHAPE.digest))
+    assert cancelled(POD, alone) == ()
+    assert cancelled(dataclasses.replace(POD, size=1), alone) == (NOTHING,)
+    assert cancelled(dataclasses.replace(POD, uid="v"), alone) == (NOTHING,)
+
+
 def test_pods_of_other_groups_keep_no_held_job() -> None:
     for group in ("jobset/i", "jobset/j/workers/x", "jobset", "obset/j"):
         pod = dataclasses.replace(POD, key=GroupKey("team", group))

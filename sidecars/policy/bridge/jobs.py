@@ -22,6 +22,9 @@ TRUST_EMPTY_AFTER = 60.0
 
 slurmctld forgets jobs some minutes after their end. One that has lost its state answers with an empty list, too."""
 
+MOST_OTHERS = 2000
+"""Jobs of others that are read at once. slurmrestd takes some hundreds a second, and each answer has 15 s."""
+
 _NONE: frozenset[str] = frozenset()
 _PENDING = frozenset({"PENDING"})
 _Placeholder = tuple[ExternalJob, Comment]
@@ -124,7 +127,10 @@ class JobBook:
         return [it for it in self._states if it not in self._read and it not in self._records]
 
     def to_read(self) -> list[int]:
-        """The jobs whose details are to be read: new ones, and placeholders that have changed."""
+        """The jobs whose details are to be read: new ones, and placeholders that have changed.
+
+        Of thousands of jobs that may be those of others, some: until all are read, nothing is `known`.
+        """
         if self._all_read:
             return []
         found = [
@@ -135,7 +141,8 @@ class JobBook:
             or (self._read[job_id] != states and self._matters(job_id, states))
         ]
         self._all_read = not found
-        return found
+        others = [it for it in found if it not in self._records]
+        return [*(it for it in found if it in self._records), *others[:MOST_OTHERS]]
 
     def _matters(self, job_id: int, states: frozenset[str]) -> bool:
         found = self._records.get(job_id)

@@ -4,7 +4,7 @@ import dataclasses
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.jobs import TRUST_EMPTY_AFTER, JobBook
+from sidecars.policy.bridge.jobs import MOST_OTHERS, TRUST_EMPTY_AFTER, JobBook
 from sidecars.policy.bridge.records import GroupKey, Phase
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import Allocation, ExternalJob
@@ -410,6 +410,27 @@ def test_which_nodes_jobs_hold_is_unknown_until_each_job_was_read() -> None:
     assert found.holding() == frozenset({"n1"})
     found.fail()
     assert found.holding() is None
+
+
+def test_thousands_of_jobs_of_others_are_read_some_at_a_time_and_until_then_nothing_is_known() -> None:
+    """Each time that slurmctld has started, or has read its configuration again."""
+    found, count = JobBook(), 2 * MOST_OTHERS + 1
+    found.states(dict.fromkeys(range(1, count + 1), RUNNING), 1)
+    read: list[list[int]] = []
+    while due := found.to_read():
+        assert not known(found)
+        read.append(due)
+        for job_id in due:
+            found.details(job_id, dataclasses.replace(OTHER, job_id=job_id))
+    assert [len(it) for it in read] == [MOST_OTHERS, MOST_OTHERS, 1]
+    assert sorted(it for due in read for it in due) == list(range(1, count + 1))
+    assert known(found)
+
+
+def test_a_placeholder_that_has_changed_is_read_at_once_beside_thousands_of_jobs_of_others() -> None:
+    found, many = book(OURS), range(2, 2 * MOST_OTHERS)
+    found.states({**dict.fromkeys(many, RUNNING), 1: RUNNING}, 2)
+    assert 1 in found.to_read()
 
 
 def test_a_placeholder_with_the_id_of_a_native_job_from_before_slurmctld_was_killed_is_read() -> None:

@@ -14,9 +14,10 @@ import msgspec
 from sidecars.bridge import metrics
 from sidecars.bridge.devices import Devices
 from sidecars.bridge.memory import Memory, Submission
+from sidecars.bridge.refused import Change, Refused
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
-from sidecars.kube import PODS, Client, EventRecorder, Invalid, KubeError, Malformed, NotFound, Store
+from sidecars.kube import PODS, Client, EventRecorder, Forbidden, Invalid, KubeError, Malformed, NotFound, Store
 from sidecars.kube import Conflict as KubeConflict
 from sidecars.policy.bridge import pods
 from sidecars.policy.bridge.jobs import JobBook
@@ -96,6 +97,7 @@ class Effects:
         self._kube = kube
         self._slurm = slurm
         self._store = store
+        self.refused = Refused(store, now)
         self._events = events
         self._memory = memory
         self._book = book
@@ -179,6 +181,7 @@ class Effects:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _apply(self, action: Action) -> None:
+        version = self.refused.version(action) if isinstance(action, Change) else ""
         try:
             match action:
                 case Submit():
@@ -199,11 +202,12 @@ class Effects:
                     await self._cancel(action)
                 case DeletePod():
                     await self._delete(action)
-        except (NotFound, KubeConflict, Invalid) as error:
-            # The pod has changed or is gone: its cache shows that soon.
-            log.debug("%s: %s", type(action).__name__, error)
         except (KubeError, SlurmError) as error:
-            log.warning("%s: %s", type(action).__name__, error)
+            if isinstance(action, Change) and isinstance(error, Invalid | Forbidden):
+                self.refused.note(action, version, error)
+            # In most cases, the pod has changed or is gone: its cache shows that soon.
+            usual = isinstance(error, NotFound | KubeConflict | Invalid)
+            log.log(logging.DEBUG if usual else logging.WARNING, "%s: %s", type(action).__name__, error)
 
     def _submit(self, action: Submit) -> None:
         # Before anything is awaited: the next pass must not submit the group again.

@@ -321,7 +321,7 @@ class Passes:
             cpus=records.cpus() | self._guards.cpus,
             gres=self._guards.gres,
         )
-        actions = decide(view)
+        actions = self._effects.refused.replaced(decide(view))
         self._waits = any(pod.gated for pod in seen)
         # What waits for time to pass is looked at in each pass.
         due_later = view.submitting or view.paused or memory.unbound or memory.missing

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import itertools
 import json
 from collections import deque
 from dataclasses import dataclass, field
@@ -42,6 +43,10 @@ READ_FAULTS: tuple[Fault, ...] = (
     *("500", "429", "410", "hang", "drop", "truncated", "garbage"),
     *("empty", "gone", "error", "silent", "bookmark"),
 )
+
+
+MOST_ANNOTATIONS = 256 * 1024
+"""Bytes of all annotations of an object, with their keys."""
 
 
 class Call(NamedTuple):
@@ -326,9 +331,14 @@ class KubeDouble:
             return _status(404, "NotFound", "not found")
         if isinstance(body, list):
             try:
-                return web.json_response(self._store(path.collection, operated(copy.deepcopy(old), body)))
+                new = operated(copy.deepcopy(old), body)
             except (KeyError, IndexError, ValueError) as error:
                 return _status(422, "Invalid", f"the patch doesn't fit: {error}")
+            if sum(map(len, itertools.chain(*new["metadata"].get("annotations", {}).items()))) > MOST_ANNOTATIONS:
+                return _status(
+                    422, "Invalid", f"metadata.annotations: Too long: may not be more than {MOST_ANNOTATIONS}"
+                )
+            return web.json_response(self._store(path.collection, new))
         wanted = (body or {}).get("preconditions", {}) if method == "DELETE" else _metadata(body)
         for name in ("uid", "resourceVersion"):
             if name in wanted and wanted[name] != old["metadata"][name]:

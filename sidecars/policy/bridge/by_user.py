@@ -31,8 +31,8 @@ def unready(job: Job, gated: Sequence[Pod], used: Sequence[Pod], places: int) ->
     if not job.comment.by_user:
         return None
     if len(gated) == len(used) < gated[0].size:
-        # The others get the label in this moment.
-        return iter(())
+        text = f"{len(used)} of {gated[0].size} pods of {gated[0].group} have Slurm job {job.job_id}, which runs"
+        return (Report(pod, Why.INCOMPLETE, text) for pod in gated)
     if places < len(gated):
         text = f"Slurm job {job.job_id} has places for {places} of {len(gated)} pods: request more tasks in it"
         return (Report(pod, Why.NODE_NOT_FREE, text) for pod in gated)

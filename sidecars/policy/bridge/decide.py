@@ -79,10 +79,11 @@ def decide(view: View) -> tuple[Action, ...]:
     for key, pods in groups.items():
         actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
     actions += orphans.cancelled(view, adoptable)
-    return tuple(it for it in actions if not isinstance(it, Report) or not _is_reported(it))
+    return tuple(it for it in actions if not isinstance(it, Report) or not is_reported(it))
 
 
-def _is_reported(report: Report) -> bool:
+def is_reported(report: Report) -> bool:
+    """Whether the condition of the pod shows it already."""
     return report.pod.reported == (report.why.value, condition_message(report.message))
 
 

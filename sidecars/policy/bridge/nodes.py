@@ -4,6 +4,7 @@ A record is created without its Extra, which `scontrol create` and node_conf don
 NodeAddr is always the node's InternalIP: a name that slurmctld can't resolve would stall it at each allocation.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +13,8 @@ from sidecars.contract import bridge
 from sidecars.contract.reasons import Owner, owner
 from sidecars.policy.bridge.devices import NO_RULES, Device, Numbered, Rules
 from sidecars.policy.bridge.manifests import Node as KubeNode
-from sidecars.policy.bridge.shape import counts_of
 from sidecars.slurm import states
+from sidecars.slurm.gres import GresError, parse, total
 from sidecars.slurm.records import Node
 from sidecars.workloads.quantities import quantity
 from sidecars.workloads.resources import ResourceError
@@ -264,15 +265,24 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Contain
 
 
 def _exceeds(it: Wanted, record: Node) -> bool:
-    left = counts_of(it.gres)
-    more = any(count > left.get(name, 0) for name, count in counts_of(record.gres).items())
+    left = _counts(it.gres)
+    more = any(count > left.get(name, 0) for name, count in _counts(record.gres).items())
     return it.cpus < record.cpus or it.memory < record.real_memory or more
 
 
 def _differs(it: Wanted, record: Node) -> bool:
-    # Slurm reports the GRES in the order of its GresTypes.
-    now = (record.cpus, record.real_memory, set(record.gres.split(",")), record.address, frozenset(record.features))
-    return now != (it.cpus, it.memory, set(it.gres.split(",")), it.address, frozenset(it.features))
+    now = (record.cpus, record.real_memory, _counts(record.gres), record.address, frozenset(record.features))
+    return now != (it.cpus, it.memory, _counts(it.gres), it.address, frozenset(it.features))
+
+
+@functools.lru_cache(maxsize=256)
+def _counts(text: str) -> dict[tuple[str, str], int]:
+    """By name and type. Slurm reports the GRES in the order of its GresTypes, and 2048 as 2K."""
+    try:
+        return {(it.name, it.type): it.count for it in total(parse(text))}
+    except GresError:
+        # What no node should have: such a record is replaced when no job is on the node.
+        return {(text, ""): 0}
 
 
 def is_ours(record: Node) -> bool:

@@ -20,7 +20,7 @@ class PodQueued(Explained):
     )
     REFUSED = (
         "Refused",
-        "The pod can't have a job, or Slurm refuses it. The message names the field or quotes Slurm.",
+        "The pod can't have a job, or Slurm refuses it, or Kubernetes a change of the pod. The message has the cause.",
         "Correct what the message names. Create the pod again for another specification.",
     )
     NO_JOB = (

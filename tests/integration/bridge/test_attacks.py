@@ -17,6 +17,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 from tests.support.bridge_world import World, all_rights, another_namespace, without_gate
+from tests.support.kube_double import MOST_ANNOTATIONS
 
 ATTACKER = ("attacker", "system:authenticated")
 KUBELET = ("system:nodes", "system:authenticated")
@@ -302,3 +303,27 @@ async def test_nobody_else_writes_the_group_of_a_pods_job(world: World, attacker
     item["metadata"]["annotations"] = other["metadata"]["annotations"]
     with pytest.raises(ApiError, match="only the Slurm Bridge writes the annotation"):
         await attacker.create(PODS, item)
+
+
+@pytest.mark.parametrize(("room", "labelled"), [(0, False), (70, True)], ids=["label", "release"])
+async def test_a_pod_without_room_for_the_bridges_annotations_shows_why_it_waits(
+    world: World, tenant: Client, room: int, labelled: bool
+) -> None:
+    """An API server takes 256 KiB of annotations with their keys. That of the group has 64 bytes."""
+    full = without_gate(world.namespace, "p")
+    full["metadata"]["annotations"] = {"a": "x" * (MOST_ANNOTATIONS - 1 - room)}
+    async with world.bridge():
+        await world.records()
+        await tenant.create(PODS, full)
+        if labelled:
+            world.slurm.job_run((await world.job()).job_id, {world.nodes[0]: 1})
+
+        async def refused() -> bool:
+            return "annotations: Too long" in (await world.condition()).get("message", "")
+
+        await world.until("the reason", refused)
+        assert (await world.condition())["reason"] == "Refused"
+    found = await world.pod()
+    assert found is not None
+    assert found["spec"]["schedulingGates"]
+    assert (bridge.JOB_LABEL in found["metadata"].get("labels", {})) is labelled

@@ -90,7 +90,9 @@ def test_the_pods_are_released_when_all_of_them_have_the_job_and_it_has_places_f
     first, second = group(job=8)
     assert act(first, second, jobs=(RUNNING,)) == (Release(first, 8, "a", 1000), Release(second, 8, "b", 1000))
     unlabelled = dataclasses.replace(second, job=None)
-    assert act(first, unlabelled, jobs=(RUNNING,)) == (Label(unlabelled, 8),)
+    incomplete = Report(first, Why.INCOMPLETE, "1 of 2 pods of group g have Slurm job 8, which runs")
+    assert act(first, unlabelled, jobs=(RUNNING,)) == (Label(unlabelled, 8), incomplete)
+    assert act(first, jobs=(RUNNING,)) == (incomplete,), "the other one was deleted while the job waited"
     small = dataclasses.replace(RUNNING, slots=(("a", 1),))
     found = act(first, second, jobs=(small,))
     assert [it.message for it in found if isinstance(it, Report)] == [

@@ -165,6 +165,17 @@ def test_a_record_with_more_gres_than_its_node_is_drained_while_jobs_are_on_it()
     assert act(dataclasses.replace(WANTED, counted=(("shard", 5),)), record) == ()
 
 
+@pytest.mark.parametrize("reported", ["gpushare:2K", "gpushare:2048", "gpushare:2048(S:0-1)"])
+def test_a_record_is_as_it_should_be_however_slurm_writes_the_count_of_its_gres(reported: str) -> None:
+    counted = dataclasses.replace(WANTED, counted=(("gpushare", 2048),))
+    assert act(counted, changed(gres=reported)) == ()
+
+
+def test_a_record_whose_gres_can_not_be_read_is_replaced_when_no_job_is_on_it() -> None:
+    assert act(WANTED, changed(gres=":")) == (Delete("k1"),)
+    assert act(WANTED, changed("MIXED", gres=":")) == ()
+
+
 def test_a_record_that_is_too_small_is_replaced_only_when_no_job_is_on_it() -> None:
     larger = dataclasses.replace(WANTED, cpus=9)
     assert act(larger, changed("MIXED")) == ()

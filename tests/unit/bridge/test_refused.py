@@ -1,0 +1,94 @@
+"""Changes of pods that the API server refuses."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from sidecars.bridge.refused import AGAIN_SECONDS, Refused
+from sidecars.contract import bridge
+from sidecars.kube import PODS, Invalid, Store
+from sidecars.policy.bridge.manifests import Pod as Manifest
+from sidecars.policy.bridge.records import Action, Cancel, GroupKey, Label, Pod, Release, Report, Why
+from tests.support.bridge import live, pod
+from tests.support.kube_double import MOST_ANNOTATIONS
+from tests.unit.bridge.world import World
+
+POD = Pod("u", "team", "p", GroupKey("team", "u"))
+LABEL, RELEASE, REPORT = Label(POD, 1), Release(POD, 1, "k1", 0), Report(POD, Why.WAITING, "Slurm job 1 waits")
+CANCEL = Cancel(1, "none of its pods exists")
+WORDS = Report(POD, Why.REFUSED, "Kubernetes refuses to change this pod: too long")
+
+
+def manifest(version: str, uid: str = "u") -> Manifest:
+    metadata = {"namespace": "team", "name": "p", "uid": uid, "resourceVersion": version}
+    return msgspec.convert({"metadata": metadata}, Manifest)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.store: Store[Manifest] = Store()
+        self.store.put(manifest("5"))
+        self.refused = Refused(self.store, lambda: self.time)
+
+    def note(self, *changes: Label | Release | Report) -> None:
+        for it in changes:
+            self.refused.note(it, self.refused.version(it), Invalid(422, "Invalid", "too long"))
+
+    def replaced(self, *actions: Action) -> tuple[Action, ...]:
+        return self.refused.replaced(actions)
+
+
+@pytest.mark.parametrize("change", [LABEL, RELEASE])
+def test_a_change_that_was_refused_is_shown_instead_of_sent_again(change: Label | Release) -> None:
+    bench = Bench()
+    assert bench.replaced(change, CANCEL) == (change, CANCEL)
+    bench.note(change)
+    assert bench.replaced(change, CANCEL) == (WORDS, CANCEL)
+
+
+def test_what_is_shown_already_or_cannot_be_shown_is_not_sent() -> None:
+    bench = Bench()
+    bench.note(LABEL)
+    shown = Pod("u", "team", "p", POD.key, reported=("Refused", WORDS.message))
+    assert bench.replaced(Label(shown, 1)) == ()
+    bench.note(REPORT)
+    assert bench.replaced(LABEL, REPORT) == ()
+
+
+@pytest.mark.parametrize("change", [{"version": "6"}, {"version": "5", "uid": "v"}], ids=["changed", "another"])
+def test_a_pod_that_has_changed_is_tried_again(change: Mapping[str, Any]) -> None:
+    bench = Bench()
+    bench.note(LABEL)
+    bench.store.put(manifest(**change))
+    assert bench.replaced(LABEL) == (LABEL,)
+    bench.store.put(manifest("5"))
+    assert bench.replaced(LABEL) == (LABEL,), "it is forgotten"
+
+
+def test_a_pod_is_tried_again_after_a_while() -> None:
+    bench = Bench()
+    bench.note(LABEL)
+    bench.time += AGAIN_SECONDS - 1
+    assert bench.replaced(LABEL) == (WORDS,)
+    bench.time += 1
+    assert bench.replaced(LABEL) == (LABEL,)
+
+
+async def test_a_pod_without_room_for_another_annotation_shows_why_it_waits_and_costs_nothing(world: World) -> None:
+    full = pod("team", "p")
+    full["metadata"]["annotations"] = {"a": "x" * (MOST_ANNOTATIONS - 2)}
+    async with world.bridge() as passes:
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, full)
+        await world.until("the reason", lambda: world.condition().get("reason") == "Refused")
+        assert "metadata.annotations: Too long" in world.condition()["message"]
+        assert [job.blocked for job in live(world.slurm)] == [True]
+        await world.until("the change to be tried with the condition", lambda: not passes[0]._busy)
+        before, asked = len(world.kube.calls), len(world.slurm.calls)
+        await world.until("several passes", lambda: len(world.slurm.calls) > asked + 9)
+        patches = [it.path for it in world.kube.calls[before:] if it.method == "PATCH" and it.path.endswith("/p")]
+        assert patches == []
+    assert bridge.JOB_LABEL not in world.pod()["metadata"]["labels"]

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 PATH = "/gate"
 LARGEST = 4 << 20
 """Bytes of a question. The API server accepts objects of 3 MiB."""
+LARGE, LARGE_AT_ONCE = 256 << 10, 16
+"""Bytes of a question above which only so many are read at the same time. Any pod can send questions, and all of them
+have to fit into the memory of the webhook."""
 QUESTION_SECONDS = 5.0
 """For which a client may send a question. It is what an API server waits for the answer."""
 DRAIN_SECONDS = 5.0
@@ -84,9 +88,14 @@ async def run(settings: Settings, host: str = _HOST) -> None:
 def application(stopping: Callable[[], bool] = lambda: False) -> web.Application:
     """The paths. While it stops, each answer ends its connection, so that another pod gets the next question."""
 
+    large = asyncio.Semaphore(LARGE_AT_ONCE)
+
     async def gate(request: web.Request) -> web.Response:
+        is_large = request.content_length is None or request.content_length > LARGE
+        if is_large and large.locked():
+            return web.Response(status=503, text="too many large questions at the same time\n")
         try:
-            async with asyncio.timeout(QUESTION_SECONDS):
+            async with large if is_large else contextlib.nullcontext(), asyncio.timeout(QUESTION_SECONDS):
                 body = await request.read()
             response = web.json_response(answer(body))
         except TimeoutError:

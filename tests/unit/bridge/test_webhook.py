@@ -88,6 +88,62 @@ async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
                 await process.wait()
 
 
+async def test_large_questions_do_not_fill_the_memory_and_keep_no_small_one_from_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any pod of the cluster can send them, as slowly as it likes."""
+    monkeypatch.setattr(webhook, "LARGE_AT_ONCE", 2)
+    [port] = free_ports(1)
+    trust = await put(tmp_path, *await generated.certificate(HOST, 2))
+    end = await serve(webhook.application(), "127.0.0.1", port, (tmp_path / "tls.crt", tmp_path / "tls.key"))
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield review({})[:5]
+        begun.set()
+        await go_on.wait()
+        yield review({})[5:]
+
+    try:
+        async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
+
+            async def ask(data: AsyncIterator[bytes] | bytes) -> int:
+                async with session.post("/gate", data=data, ssl=trust, server_hostname=HOST) as answered:
+                    return answered.status
+
+            length = {"Content-Length": str(webhook.LARGE + 1)}
+
+            async def announce() -> int:
+                data = slowly()
+                async with session.post(
+                    "/gate", data=data, headers=length, ssl=trust, server_hostname=HOST
+                ) as answered:
+                    return answered.status
+
+            first = asyncio.create_task(ask(slowly()))
+            await begun.wait()
+            begun.clear()
+            second = asyncio.create_task(announce())
+            await begun.wait()
+
+            async def refused() -> bool:
+                return await ask(b"x" * (webhook.LARGE + 1)) == 503
+
+            await until("large questions to be refused", refused)
+            assert await ask(review({})) == 200
+            go_on.set()
+            assert await first == 200
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
+
+            async def read_again() -> bool:
+                return await ask(b"x" * (webhook.LARGE + 1)) == 400
+
+            await until("large questions to be read again", read_again)
+    finally:
+        await end()
+
+
 async def test_what_is_no_question_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
     trust = await put(tmp_path, *await generated.certificate(HOST, 2))

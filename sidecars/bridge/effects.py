@@ -97,7 +97,7 @@ class Effects:
         self._kube = kube
         self._slurm = slurm
         self._store = store
-        self.refused = Refused(store, now)
+        self.refused = Refused(self._pod, now)
         self._events = events
         self._memory = memory
         self._book = book

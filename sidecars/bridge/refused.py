@@ -6,13 +6,14 @@ Without this, each of them would be sent in each pass.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from sidecars.kube import ApiError, Store
+from sidecars.kube import ApiError
 from sidecars.policy.bridge.decide import is_reported
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import Action, Label, Release, Report, Why
+from sidecars.policy.bridge.records import Pod as SeenPod
 
 AGAIN_SECONDS = 300.0
-"""Seconds after which a change is sent again to a pod that has not changed: the rule may have."""
+"""Seconds after which a change is sent again although the pod is the same: the rule that forbids it may be another."""
 
 Change = Label | Release | Report
 """What changes a pod."""
@@ -28,17 +29,17 @@ class _Refusal:
 
 
 class Refused:
-    """`store` has the pods; `now` gives monotonic seconds."""
+    """`find` gives the pod in the cache; `now` gives monotonic seconds."""
 
-    def __init__(self, store: Store[Pod], now: Callable[[], float]) -> None:
-        self._store = store
+    def __init__(self, find: Callable[[SeenPod], Pod | None], now: Callable[[], float]) -> None:
+        self._find = find
         self._now = now
         self._refusals: dict[tuple[type[Action], str], _Refusal] = {}
 
     def version(self, change: Change) -> str:
         """That of the pod in the cache; "" if it is not there."""
-        pod = self._store.get(change.pod.namespace, change.pod.name)
-        return pod.metadata.resource_version if pod is not None and pod.metadata.uid == change.pod.uid else ""
+        pod = self._find(change.pod)
+        return pod.metadata.resource_version if pod is not None else ""
 
     def note(self, change: Change, version: str, error: ApiError) -> None:
         """The API server has refused this change, which was for this version of the pod."""

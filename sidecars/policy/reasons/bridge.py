@@ -20,7 +20,7 @@ class PodQueued(Explained):
     )
     REFUSED = (
         "Refused",
-        "The pod can't have a job, or Slurm refuses it, or Kubernetes a change of the pod. The message has the cause.",
+        "The pod can't have a job, or Slurm refuses the job, or Kubernetes a change of the pod. See the message.",
         "Correct what the message names. Create the pod again for another specification.",
     )
     NO_JOB = (

@@ -107,23 +107,15 @@ async def test_large_questions_do_not_fill_the_memory_and_keep_no_small_one_from
     try:
         async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
 
-            async def ask(data: AsyncIterator[bytes] | bytes) -> int:
-                async with session.post("/gate", data=data, ssl=trust, server_hostname=HOST) as answered:
-                    return answered.status
-
-            length = {"Content-Length": str(webhook.LARGE + 1)}
-
-            async def announce() -> int:
-                data = slowly()
-                async with session.post(
-                    "/gate", data=data, headers=length, ssl=trust, server_hostname=HOST
-                ) as answered:
+            async def ask(data: AsyncIterator[bytes] | bytes, **headers: str) -> int:
+                asked = session.post("/gate", data=data, headers=headers, ssl=trust, server_hostname=HOST)
+                async with asked as answered:
                     return answered.status
 
             first = asyncio.create_task(ask(slowly()))
             await begun.wait()
             begun.clear()
-            second = asyncio.create_task(announce())
+            second = asyncio.create_task(ask(slowly(), **{"Content-Length": str(webhook.LARGE + 1)}))
             await begun.wait()
 
             async def refused() -> bool:

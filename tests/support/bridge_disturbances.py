@@ -188,9 +188,10 @@ class Run:
             job = it["metadata"].get("labels", {}).get(bridge.JOB_LABEL)
             deleted = it["metadata"].get("deletionTimestamp")
             lines.append(f"  {name}: {it['status'].get('phase')}, {it['spec'].get('nodeName')}, {job}, {deleted}")
-        lines.append("jobs:")
         try:
-            lines += [f"  {it}: {sorted(now)}" for it, now in (await self.rest.call(protocol.get_job_states())).items()]
+            lines += ["jobs:", *map(str, await self._jobs(all_of=True))]
+            found = await self.rest.call(protocol.get_nodes())
+            lines += ["nodes:", *map(str, found.nodes if found is not None else ())]
         except SlurmError as error:
             lines.append(str(error))
         for name in ("slurmctld", "slurmrestd"):
@@ -281,6 +282,7 @@ class Run:
         ]
         assert not wrong, f"pods were deleted while slurmctld was gone: {wrong}\n{self.logged()}"
         self.slurm.start("slurmctld")
+        await until("all nodes to be in service", self._in_service, 120)
         await self._one_more()
         self.done["pods that stay while slurmctld is gone"] += len(running)
 
@@ -427,7 +429,7 @@ class Run:
         return False
 
     async def _in_service(self) -> bool:
-        """Whether no node is down. Those that are get resumed, which slurmctld that was killed may have forgotten."""
+        """Whether no node is down. Those that are get resumed."""
         with contextlib.suppress(SlurmError):
             found = await self.rest.call(protocol.get_nodes())
             down = [it.name for it in found.nodes if "DOWN" in it.states] if found is not None else [""]
@@ -488,6 +490,9 @@ class Run:
 
         async def back() -> None:
             self.slurm.start(name)
+            if name == "slurmctld":
+                # It may have forgotten that nodes were resumed. With all of them down, no pod would run until the end.
+                await until("all nodes to be in service", self._in_service, 120)
 
         self._after(self._rng.uniform(0, 6), back)
         return True

@@ -49,7 +49,7 @@ from tests.bench import slurmctld
 from tests.bench.figures import Figure, figure, table
 from tests.bench.nodeset import served, writes
 from tests.bench.operator import Program, until
-from tests.bench.running_pods import kubelets
+from tests.bench.running_pods import BOUND, kubelets
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
 from tests.support.bridge import node, pod
@@ -151,8 +151,7 @@ class _Seen:
     async def watching(cls, client: Client) -> AsyncIterator[Self]:
         """It, while the block runs."""
         seen = cls()
-        bound = "spec.nodeName!="
-        pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod, field_selector=bound)
+        pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod, field_selector=BOUND)
         pods.store.subscribe(seen._changed)
         work = asyncio.create_task(pods.run())
         try:

@@ -10,6 +10,9 @@ from pathlib import Path
 from sidecars.kube import PODS, Client, Event, NotFound, Reflector, load_credentials, records
 from tests.bench.kubelets import START_SECONDS, WORKERS, running
 
+BOUND = "spec.nodeName!="
+"""The field selector of the pods that have a node."""
+
 
 @contextlib.asynccontextmanager
 async def kubelets(kubeconfig: Path) -> AsyncIterator[None]:
@@ -32,8 +35,7 @@ def _main(kubeconfig: Path, connection: Connection) -> None:
     async def serving() -> None:
         async with Client.connect(load_credentials(kubeconfig), concurrency=WORKERS) as client:
             # A kubelet sees no pod without a node.
-            bound = "spec.nodeName!="
-            pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod, field_selector=bound)
+            pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod, field_selector=BOUND)
             work: asyncio.Queue[records.Pod] = asyncio.Queue()
             started: set[str] = set()
 

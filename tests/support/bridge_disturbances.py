@@ -282,7 +282,7 @@ class Run:
         ]
         assert not wrong, f"pods were deleted while slurmctld was gone: {wrong}\n{self.logged()}"
         self.slurm.start("slurmctld")
-        await until("all nodes to be in service", self._in_service, 120)
+        await self._resume_nodes()
         await self._one_more()
         self.done["pods that stay while slurmctld is gone"] += len(running)
 
@@ -417,7 +417,7 @@ class Run:
 
         if not await self._update(f"nodename={name}", "state=down", "reason=test"):
             return False
-        self._after(self._rng.uniform(1, 5), lambda: until(f"{name} to be in service", self._in_service))
+        self._after(self._rng.uniform(1, 5), self._resume_nodes)
         return True
 
     async def _update(self, *words: str) -> bool:
@@ -428,15 +428,19 @@ class Run:
             return done.returncode == 0
         return False
 
-    async def _in_service(self) -> bool:
-        """Whether no node is down. Those that are get resumed."""
-        with contextlib.suppress(SlurmError):
-            found = await self.rest.call(protocol.get_nodes())
-            down = [it.name for it in found.nodes if "DOWN" in it.states] if found is not None else [""]
-            for name in filter(None, down):
-                await self._update(f"nodename={name}", "state=resume")
-            return not down
-        return False
+    async def _resume_nodes(self) -> None:
+        """Resume the nodes that are down, until none is."""
+
+        async def none_down() -> bool:
+            with contextlib.suppress(SlurmError):
+                found = await self.rest.call(protocol.get_nodes())
+                down = [it.name for it in found.nodes if "DOWN" in it.states] if found is not None else [""]
+                for name in filter(None, down):
+                    await self._update(f"nodename={name}", "state=resume")
+                return not down
+            return False
+
+        await until("all nodes to be in service", none_down)
 
     async def _lose_a_node(self) -> bool:
         """Its kubelet and its pods are gone in the same moment. It comes back later, empty."""
@@ -492,7 +496,7 @@ class Run:
             self.slurm.start(name)
             if name == "slurmctld":
                 # It may have forgotten that nodes were resumed. With all of them down, no pod would run until the end.
-                await until("all nodes to be in service", self._in_service, 120)
+                await self._resume_nodes()
 
         self._after(self._rng.uniform(0, 6), back)
         return True
@@ -552,7 +556,7 @@ class Run:
     async def _settle(self) -> None:
         await until("all to settle", self._settled, SETTLE_SECONDS)
         await self._delete_all()
-        await until("all nodes to be in service", self._in_service)
+        await self._resume_nodes()
         await until("all nodes to be idle", self._idle, SETTLE_SECONDS)
         await self._one_more()
         await self._delete_all()

@@ -110,6 +110,29 @@ def test_a_slurmd_that_hangs_is_restarted_in_its_container_after_more_than_a_min
         print(f"\nslurmd hangs -> it is restarted: {took:.0f} s")
 
 
+def test_a_slurmd_that_is_stopped_while_it_ends_a_job_ends_within_seconds(slurm: Slurm) -> None:
+    # slurmd waits for a job that it ends, and the job's slurmstepd needs slurmd for the credential of its last message.
+    script = """#!/bin/sh
+      trap 'touch /run/ending' TERM
+      touch /run/running
+      while true; do sleep 1; done
+    """
+    number = slurm.submit(script, "-w", "slinky-1", "--exclusive", "--no-requeue")
+
+    def until_written(path: str) -> None:
+        until(f"{path} in the worker", lambda: slurm.worker(POD, "ls", path), 60)
+
+    until_written("/run/running")
+    before, pod = lives(slurm)[POD], uid(slurm)
+    slurm.login("scancel", str(number))
+    until_written("/run/ending")
+    slurm.worker(POD, "kill", "-TERM", "1")
+    until("slurmd's container to be started again", lambda: lives(slurm)[POD] != before, 60)
+    until_state(slurm, number, "CANCELLED")
+    slurm.until_idle(2)
+    assert uid(slurm) == pod
+
+
 def test_an_administrators_drain_survives_the_replacement_of_the_pod(slurm: Slurm) -> None:
     before = uid(slurm)
     slurm.login("scontrol", "update", "NodeName=slinky-1", "State=DRAIN", "Reason=disk 3 is being replaced")

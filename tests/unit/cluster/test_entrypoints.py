@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -147,6 +148,55 @@ def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, 
             assert [process.stdout.readline() for _ in range(2)] == ["told\n", "over\n"]
         finally:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def told_to_end(folder: Path, daemon: str, lines: int) -> tuple[list[str], str]:
+    """What a daemon and its supervisor print after TERM, so many lines of it; and the supervisor's first warning.
+
+    The daemon prints "run" when it has started.
+    """
+    program = folder / "daemon"
+    program.write_text(f"#!{sys.executable}\nimport signal, subprocess\n{daemon}")
+    program.chmod(0o755)
+    script = f". {SUPERVISE}; stop_seconds=0.3; supervise daemon {program}; run_until_term; echo over"
+    with subprocess.Popen(
+        ["bash", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline() == "run\n"
+            process.terminate()
+            return [process.stdout.readline() for _ in range(lines)], process.stderr.readline()
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+KILLED = "daemon didn't end within 0.3 s of TERM; killing it\n"
+
+
+def test_a_daemon_that_does_not_end_when_told_to_is_killed(tmp_path: Path) -> None:
+    daemon = """
+signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+print("run", flush=True)
+while True:
+    signal.pause()
+"""
+    assert told_to_end(tmp_path, daemon, 2) == (["told\n", "over\n"], KILLED)
+
+
+def test_a_daemon_that_waits_for_its_script_is_killed_only_when_that_has_ended(tmp_path: Path) -> None:
+    daemon = """
+signal.signal(signal.SIGTERM, lambda *_: subprocess.run(["sh", "-c", "sleep 1; echo script has ended"]))
+print("run", flush=True)
+while True:
+    signal.pause()
+"""
+    assert told_to_end(tmp_path, daemon, 2) == (["script has ended\n", "over\n"], KILLED)
 
 
 HOMES = REPOSITORY / "images/ssh/rootfs/usr/local/lib/homes.bash"

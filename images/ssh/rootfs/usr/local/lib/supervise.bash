@@ -2,7 +2,8 @@
 #
 #   supervise [--check CHECK] NAME COMMAND…   runs COMMAND in the background, and again one second after each end. Ends it
 #                                             if CHECK, which has succeeded before, fails for 80 to 120 seconds
-#   run_until_term                            waits for TERM or INT, passes TERM on to all, returns when all have ended
+#   run_until_term                            waits for TERM or INT, passes TERM on to all, returns when all have ended.
+#                                             Kills those that run 15 seconds later, and have no child
 #
 # A daemon that ends is started again in the same container, because other processes in it must continue: job steps outlive
 # slurmd, sessions outlive sackd.
@@ -10,6 +11,8 @@
 keepers=()
 check_seconds=10
 check_failures=8
+# A worker has 20 seconds left when its preStop hook ends because of the grace period.
+stop_seconds=15
 
 # Kills the process of a daemon that doesn't answer. Not by TERM, which a daemon that hangs ignores.
 kill_if_silent() {
@@ -25,6 +28,18 @@ kill_if_silent() {
   done
 }
 
+# At TERM, slurmd waits for the jobs that it is ending, and their slurmstepd can't report their end without slurmd, which has
+# their credentials: both would wait forever. A Prolog or an Epilog, which is a child of slurmd, may take its time.
+kill_if_slow() {
+  local name=$1 daemon=$2
+  sleep "$stop_seconds"
+  while ps -o stat= --ppid "$daemon" | grep -qv '^Z'; do
+    sleep 1
+  done
+  echo "$name didn't end within $stop_seconds s of TERM; killing it" >&2
+  kill -KILL "$daemon"
+}
+
 supervise() {
   local check=
   if [ "$1" = --check ]; then
@@ -36,8 +51,14 @@ supervise() {
   (
     child=
     watcher=
+    killer=
     stopping=
-    trap 'stopping=yes; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM INT
+    end_child() {
+      kill -TERM "$child" 2>/dev/null || return 0
+      kill_if_slow "$name" "$child" &
+      killer=$!
+    }
+    trap 'stopping=yes; [ -z "$child" ] || end_child' TERM INT
     while [ -z "$stopping" ]; do
       "$@" &
       child=$!
@@ -46,10 +67,10 @@ supervise() {
         watcher=$!
       fi
       # A TERM that came before the child existed.
-      [ -z "$stopping" ] || kill -TERM "$child" 2>/dev/null
+      [ -z "$stopping" ] || end_child
       # A trapped signal ends `wait` early.
       while wait "$child"; status=$?; kill -0 "$child" 2>/dev/null; do :; done
-      [ -z "$watcher" ] || kill "$watcher" 2>/dev/null
+      [ -z "$watcher$killer" ] || kill $watcher $killer 2>/dev/null
       if [ -z "$stopping" ]; then
         echo "$name ended with status $status; starting it again" >&2
         sleep 1 &

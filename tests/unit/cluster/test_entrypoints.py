@@ -150,17 +150,43 @@ def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, 
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def told_to_end(folder: Path, daemon: str, lines: int) -> tuple[list[str], str]:
-    """What a daemon and its supervisor print after TERM, so many lines of it; and the supervisor's first warning.
+ENDING = """#!{python}
+import pathlib, signal, subprocess, time
 
-    The daemon prints "run" when it has started.
-    """
-    program = folder / "daemon"
-    program.write_text(f"#!{sys.executable}\nimport signal, subprocess\n{daemon}")
-    program.chmod(0o755)
-    script = f". {SUPERVISE}; stop_seconds=0.3; supervise daemon {program}; run_until_term; echo over"
+def end(*_):
+    pathlib.Path("ending").touch()
+    {end}
+
+signal.signal(signal.SIGTERM, end)
+while not pathlib.Path("answered").exists():
+    time.sleep(0.01)
+print("run", flush=True)
+while True:
+    signal.pause()
+"""
+"""A daemon that answers until TERM, and then does what {end} says, but doesn't end."""
+
+
+@pytest.mark.parametrize(
+    ("end", "printed"),
+    [
+        ('print("told", flush=True)', "told\n"),
+        ('subprocess.run(["sh", "-c", "sleep 2; echo its script has ended"])', "its script has ended\n"),
+    ],
+    ids=["at once", "when its script has ended"],
+)
+def test_a_daemon_that_does_not_end_when_told_to_is_killed(tmp_path: Path, end: str, printed: str) -> None:
+    for name, text in {
+        "daemon": ENDING.format(python=sys.executable, end=end),
+        "check": "#!/bin/sh\ntouch answered\ntest ! -e ending\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    limits = "check_seconds=0.05 check_failures=3 stop_seconds=1"
+    script = f". {SUPERVISE}; {limits}; supervise --check ./check daemon ./daemon; run_until_term; echo over"
     with subprocess.Popen(
         ["bash", "-c", script],
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -171,32 +197,10 @@ def told_to_end(folder: Path, daemon: str, lines: int) -> tuple[list[str], str]:
         try:
             assert process.stdout.readline() == "run\n"
             process.terminate()
-            return [process.stdout.readline() for _ in range(lines)], process.stderr.readline()
+            assert [process.stdout.readline() for _ in range(2)] == [printed, "over\n"]
+            assert process.stderr.readline() == "daemon didn't end within 1 s of TERM; killing it\n"
         finally:
             os.killpg(process.pid, signal.SIGKILL)
-
-
-KILLED = "daemon didn't end within 0.3 s of TERM; killing it\n"
-
-
-def test_a_daemon_that_does_not_end_when_told_to_is_killed(tmp_path: Path) -> None:
-    daemon = """
-signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
-print("run", flush=True)
-while True:
-    signal.pause()
-"""
-    assert told_to_end(tmp_path, daemon, 2) == (["told\n", "over\n"], KILLED)
-
-
-def test_a_daemon_that_waits_for_its_script_is_killed_only_when_that_has_ended(tmp_path: Path) -> None:
-    daemon = """
-signal.signal(signal.SIGTERM, lambda *_: subprocess.run(["sh", "-c", "sleep 1; echo script has ended"]))
-print("run", flush=True)
-while True:
-    signal.pause()
-"""
-    assert told_to_end(tmp_path, daemon, 2) == (["script has ended\n", "over\n"], KILLED)
 
 
 HOMES = REPOSITORY / "images/ssh/rootfs/usr/local/lib/homes.bash"

@@ -51,12 +51,13 @@ supervise() {
   (
     child=
     watcher=
-    killer=
     stopping=
     end_child() {
+      # A daemon that is ending doesn't answer.
+      [ -z "$watcher" ] || kill "$watcher" 2>/dev/null
       kill -TERM "$child" 2>/dev/null || return 0
       kill_if_slow "$name" "$child" &
-      killer=$!
+      watcher=$!
     }
     trap 'stopping=yes; [ -z "$child" ] || end_child' TERM INT
     while [ -z "$stopping" ]; do
@@ -70,7 +71,7 @@ supervise() {
       [ -z "$stopping" ] || end_child
       # A trapped signal ends `wait` early.
       while wait "$child"; status=$?; kill -0 "$child" 2>/dev/null; do :; done
-      [ -z "$watcher$killer" ] || kill $watcher $killer 2>/dev/null
+      [ -z "$watcher" ] || kill "$watcher" 2>/dev/null
       if [ -z "$stopping" ]; then
         echo "$name ended with status $status; starting it again" >&2
         sleep 1 &

@@ -6,7 +6,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -25,11 +28,16 @@ fi
 """
 
 
+def program(path: Path, text: str) -> None:
+    """Write a file that can be executed."""
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 def started(folder: Path, options: str, **environment: str) -> list[str]:
     """The arguments that slurmd gets on a host with 8 cores, 16 threads and 64000 MiB."""
     slurmd = folder / "slurmd"
-    slurmd.write_text(SLURMD)
-    slurmd.chmod(0o755)
+    program(slurmd, SLURMD)
     script = START.read_text().replace("/usr/sbin/slurmd", str(slurmd))
     env = {"PATH": os.environ["PATH"], "SLURMD_OPTIONS": options, **environment}
     done = subprocess.run(["bash", "-c", script], env=env, cwd=folder, capture_output=True, text=True, check=True)
@@ -67,24 +75,33 @@ def test_what_the_conf_names_itself_is_left(tmp_path: Path) -> None:
     assert arguments == ["-D", "--conf=Weight=1 corespeccount=2 Topology=t"]
 
 
-def supervised(folder: Path, check: str, lines: int) -> list[str]:
-    """What daemons print at their start, each until the check has failed 3 times in a row; so many lines of it."""
-    daemon = folder / "daemon"
-    daemon.write_text("#!/bin/sh\necho run\n: >run; exec sleep 60\n")
-    daemon.chmod(0o755)
-    (folder / "check").write_text(f"#!/bin/sh\necho check\n{check}\n")
-    (folder / "check").chmod(0o755)
-    script = (
-        f". {SUPERVISE}; check_seconds=0.05 check_failures=3; supervise --check ./check daemon {daemon}; run_until_term"
-    )
+@contextmanager
+def supervisor(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
+    """A shell that runs the script with supervise.bash in the folder. It and all that it started end with the block."""
+    # Tests in the background of a shell have SIGINT ignored, and bash can't trap what it was started to ignore.
+    words = ["env", "--default-signal=INT", "bash", "-c", f". {SUPERVISE}; {script}"]
     with subprocess.Popen(
-        ["bash", "-c", script], cwd=folder, stdout=subprocess.PIPE, text=True, start_new_session=True
+        words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
-        assert process.stdout is not None
         try:
-            return [process.stdout.readline().strip() for _ in range(lines)]
+            yield process
         finally:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def lines(stream: IO[str] | None, count: int) -> list[str]:
+    """The next lines of what a supervisor prints."""
+    assert stream is not None
+    return [stream.readline().strip() for _ in range(count)]
+
+
+def supervised(folder: Path, check: str, count: int) -> list[str]:
+    """What daemons print at their start, each until the check has failed 3 times in a row; so many lines of it."""
+    program(folder / "daemon", "#!/bin/sh\necho run\n: >run; exec sleep 60\n")
+    program(folder / "check", f"#!/bin/sh\necho check\n{check}\n")
+    script = "check_seconds=0.05 check_failures=3; supervise --check ./check daemon ./daemon; run_until_term"
+    with supervisor(folder, script) as process:
+        return lines(process.stdout, count)
 
 
 def test_a_daemon_that_answers_no_more_is_started_again(tmp_path: Path) -> None:
@@ -127,27 +144,17 @@ def test_slurmd_is_alive_when_it_answers_at_livez(answer: str | None, alive: boo
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, told: signal.Signals) -> None:
-    daemon = tmp_path / "daemon"
-    daemon.write_text(
-        """#!/bin/bash
+    daemon = """#!/bin/bash
         trap 'echo told; exit' TERM
         echo run
         [ -e died ] || { : >died; exit 3; }
         sleep 60 & wait
         """
-    )
-    daemon.chmod(0o755)
-    script = f". {SUPERVISE}; supervise daemon {daemon}; run_until_term; echo over"
-    # Tests in the background of a shell have SIGINT ignored, and bash can't trap what it was started to ignore.
-    words = ["env", "--default-signal=INT", "bash", "-c", script]
-    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        assert process.stdout is not None
-        try:
-            assert [process.stdout.readline() for _ in range(2)] == ["run\n", "run\n"]
-            process.send_signal(told)
-            assert [process.stdout.readline() for _ in range(2)] == ["told\n", "over\n"]
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    program(tmp_path / "daemon", daemon)
+    with supervisor(tmp_path, "supervise daemon ./daemon; run_until_term; echo over") as process:
+        assert lines(process.stdout, 2) == ["run", "run"]
+        process.send_signal(told)
+        assert lines(process.stdout, 2) == ["told", "over"]
 
 
 ENDING = """#!{python}
@@ -170,37 +177,21 @@ while True:
 @pytest.mark.parametrize(
     ("end", "printed"),
     [
-        ('print("told", flush=True)', "told\n"),
-        ('subprocess.run(["sh", "-c", "sleep 2; echo its script has ended"])', "its script has ended\n"),
+        ('print("told", flush=True)', "told"),
+        ('subprocess.run(["sh", "-c", "sleep 2; echo its script has ended"])', "its script has ended"),
     ],
     ids=["at once", "when its script has ended"],
 )
 def test_a_daemon_that_does_not_end_when_told_to_is_killed(tmp_path: Path, end: str, printed: str) -> None:
-    for name, text in {
-        "daemon": ENDING.format(python=sys.executable, end=end),
-        "check": "#!/bin/sh\ntouch answered\ntest ! -e ending\n",
-    }.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    program(tmp_path / "daemon", ENDING.format(python=sys.executable, end=end))
+    program(tmp_path / "check", "#!/bin/sh\ntouch answered\ntest ! -e ending\n")
     limits = "check_seconds=0.05 check_failures=3 stop_seconds=1"
-    script = f". {SUPERVISE}; {limits}; supervise --check ./check daemon ./daemon; run_until_term; echo over"
-    with subprocess.Popen(
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            assert process.stdout.readline() == "run\n"
-            process.terminate()
-            assert [process.stdout.readline() for _ in range(2)] == [printed, "over\n"]
-            assert process.stderr.readline() == "daemon didn't end within 1 s of TERM; killing it\n"
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    script = f"{limits}; supervise --check ./check daemon ./daemon; run_until_term; echo over"
+    with supervisor(tmp_path, script) as process:
+        assert lines(process.stdout, 1) == ["run"]
+        process.terminate()
+        assert lines(process.stdout, 2) == [printed, "over"]
+        assert lines(process.stderr, 1) == ["daemon didn't end within 1 s of TERM; killing it"]
 
 
 HOMES = REPOSITORY / "images/ssh/rootfs/usr/local/lib/homes.bash"

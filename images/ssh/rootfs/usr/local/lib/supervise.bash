@@ -3,7 +3,7 @@
 #   supervise [--check CHECK] NAME COMMAND…   runs COMMAND in the background, and again one second after each end. Ends it
 #                                             if CHECK, which has succeeded before, fails for 80 to 120 seconds
 #   run_until_term                            waits for TERM or INT, passes TERM on to all, returns when all have ended.
-#                                             Kills those that run 15 seconds later, and have no child
+#                                             Kills a daemon that still runs 15 seconds later, unless it has a child
 #
 # A daemon that ends is started again in the same container, because other processes in it must continue: job steps outlive
 # slurmd, sessions outlive sackd.
@@ -28,8 +28,8 @@ kill_if_silent() {
   done
 }
 
-# At TERM, slurmd waits for the jobs that it is ending, and their slurmstepd can't report their end without slurmd, which has
-# their credentials: both would wait forever. A Prolog or an Epilog, which is a child of slurmd, may take its time.
+# At TERM, slurmd waits for the jobs that it is ending. To report its end, the slurmstepd of such a job needs a credential from
+# slurmd, so both would wait forever. A Prolog or an Epilog, which is a child of slurmd, may take its time.
 kill_if_slow() {
   local name=$1 daemon=$2
   sleep "$stop_seconds"

@@ -3,20 +3,15 @@
 import json
 import os
 import random
-import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
-import yaml
 
 from sidecars.contract.extra import pod_facts
 from tests.e2e.test_states import jobs_all_the_time
-from tests.support.real.harness import CHARTS, Slurm, until, until_equal
+from tests.support.real.harness import Slurm, until
 from tests.support.real.kills import kill_processes
 
 pytestmark = pytest.mark.timeout(1500)
@@ -176,33 +171,3 @@ def test_pods_that_are_deleted_in_their_first_seconds_are_gone_within_a_minute_a
     with capsys.disabled():
         longest = max(waits.values())
         print(f"\nseed {seed}: {YOUNG} pods deleted in their first seconds: gone after {longest:.1f} s at most")
-
-
-def test_a_sidecar_misses_no_term_after_its_hook(tmp_path: Path) -> None:
-    pod = yaml.safe_load((CHARTS / "slurm-operator" / "workloads" / "slurmd.yaml").read_text())
-    [sidecar] = [it for it in pod["spec"]["initContainers"] if it["name"] == "logfile"]
-    gate, socket = tmp_path / "gate", tmp_path / "log" / "socket"
-    # A start that takes as long as the test wants.
-    start = ("sh", "-c", 'until test -e "$GATE"; do :; done; exec "$@"', "start", *sidecar["command"])
-    container = subprocess.Popen(
-        ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *start],
-        env=os.environ | {"GATE": str(gate), "SOCKET": str(socket)},
-    )
-    try:
-        children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
-        first = int(until("the first process", lambda: children.read_text().strip(), 60))
-        until_equal("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text(), "sh\n", 60)
-        os.kill(first, signal.SIGTERM)
-        enter = ("nsenter", f"--target={first}", "--pid", "--mount")
-        with subprocess.Popen([*enter, *sidecar["lifecycle"]["preStop"]["exec"]["command"]]) as hook:
-            with pytest.raises(subprocess.TimeoutExpired):
-                hook.wait(1)
-            gate.touch()
-            assert hook.wait(20) == 0
-        assert container.poll() is None, "the kernel has dropped the first TERM"
-        os.kill(first, signal.SIGTERM)
-        assert container.wait(20) == 0
-    finally:
-        with suppress(ProcessLookupError):
-            container.kill()
-        container.wait()

@@ -1,6 +1,5 @@
-"""Slurm's power saving: what a real slurmctld does, and workers that it starts and stops on a real cluster."""
+"""Slurm's power saving: workers that a real Slurm starts and stops on a real cluster."""
 
-import dataclasses
 import json
 import time
 from collections.abc import Iterator
@@ -8,23 +7,9 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.nodeset import needs
-from sidecars.policy.nodeset import power as power_policy
-from sidecars.policy.nodeset.memory import Memory
-from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, SlurmView
-from sidecars.slurm import protocol
-from sidecars.slurm import states as states_of
-from sidecars.slurm.owners import has_less_than_its_record
-from sidecars.slurm.records import Job
-from tests.contract import requests
-from tests.contract.power import POWER, Scenario, fresh, until_pending
-from tests.contract.target import Target
-from tests.support import builders
-from tests.support.real import simulated_nodes
 from tests.support.real.following import REST, UNTIL_ENDED, end, job_states, kill_each, turns, without
 from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until, until_equal
 from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD, stop_operator
-from tests.support.real.simulated_nodes import Slurmctld
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -33,142 +18,6 @@ SAVING = {"enabled": True, "idleSeconds": 15, "startSeconds": 150, "capacityWait
 SCRIPT = "#!/bin/sh\nsleep 5\n"
 ABSENT = "127.0.0.1:1/absent:26.05"
 """An image of a registry that doesn't answer."""
-SUSPENDED = "SuspendExcStates=EXTERNAL,DRAIN,FAIL,MAINTENANCE,PLANNED,RESERVED\n"  # as the operator composes it
-CONF = f"PartitionName=all Nodes=ALL Default=YES State=UP\nSuspendTimeout=3\n{SUSPENDED}"
-UNUSABLE = frozenset({"POWERING_UP", "POWERED_DOWN", "NOT_RESPONDING"})
-
-
-@dataclasses.dataclass(frozen=True)
-class SubmittedJobs:
-    """Jobs of a slurmctld without slurmd."""
-
-    slurmctld: Slurmctld
-
-    async def start(self, node: str) -> int:
-        """As `Jobs.start`."""
-        return self.slurmctld.submit({"tasks": 1, "cpus_per_task": 1, "time_limit": 5, "required_nodes": [node]})
-
-    async def submit_pending(self, *, exclusive: bool = False) -> int:
-        """As `Jobs.submit_pending`."""
-        shared = {"shared": ["none"]} if exclusive else {}
-        return self.slurmctld.submit({"tasks": 1, "hold": True, **shared})
-
-    async def suspend(self, job_id: int) -> None:
-        """No job of these nodes ever runs."""
-        raise NotImplementedError(job_id)
-
-
-@pytest.fixture(scope="module")
-def slurmctld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmctld]:
-    """One without nodes."""
-    with simulated_nodes.running(tmp_path_factory.mktemp("power"), CONF, "", 6) as found:
-        yield found
-
-
-@pytest.mark.parametrize("scenario", POWER, ids=lambda scenario: scenario.__name__)
-async def test_real_slurm_keeps_the_contract_of_power_saving(slurmctld: Slurmctld, scenario: Scenario) -> None:
-    target = Target(slurmctld.url, slurmctld.key, ("power-0", "power-1"), SubmittedJobs(slurmctld))
-    await scenario(target)
-
-
-async def test_a_worker_with_fewer_gpus_than_its_record_is_drained_until_its_record_is_replaced(
-    slurmctld: Slurmctld,
-) -> None:
-    target = Target(slurmctld.url, slurmctld.key, ("power-0", "power-1"), SubmittedJobs(slurmctld))
-    gpus = {"tres_per_node": "gres/gpu:h100:2"}
-    record = (
-        "State=CLOUD CPUs=1 RealMemory=1000 SuspendTime=3600 Gres=gpu:h100:{0} GresConf=name=gpu,type=h100,count={0}"
-    )
-    await fresh(target, conf=record.format(4))
-    job = slurmctld.submit({"tasks": 1, "time_limit": 5, **gpus})
-    await target.until_node("power-0", "powering up for a GPU job", states_of.is_powering_up)
-    with simulated_nodes.worker(slurmctld, "power-0", 2):
-        small = await target.until_node("power-0", "drained", states_of.is_drained)
-        assert has_less_than_its_record(small)
-        assert small.reason == "gres/gpu count reported lower than configured (2 < 4)"
-        await until_pending(target, job)
-        await target.call(requests.cancel_job(job))
-        await target.write(["power-0"], "POWER_DOWN")
-        stopped = await target.until_node("power-0", "powered down", states_of.is_powered_down)
-        assert has_less_than_its_record(stopped)
-        assert not states_of.is_drain(stopped.states)
-    await target.call(protocol.delete_node("power-0"))
-    await target.call(protocol.create_nodes(f"NodeName=power-0 {record.format(2)}"))
-    again = slurmctld.submit({"tasks": 1, "time_limit": 5, "required_nodes": ["power-0"], **gpus})
-    await target.until_node("power-0", "powering up again", states_of.is_powering_up)
-    with simulated_nodes.worker(slurmctld, "power-0", 2):
-        await target.until_node("power-0", "up", UNUSABLE.isdisjoint)
-        assert not states_of.is_drain((await target.node("power-0")).states)
-        await target.call(requests.cancel_job(again))
-        # Without slurmd, the node would be completing for long.
-        await target.until_node("power-0", "without a job", lambda words: not states_of.is_busy(words))
-
-
-async def test_a_node_is_up_before_the_planned_start_of_its_job(slurmctld: Slurmctld) -> None:
-    target = Target(slurmctld.url, slurmctld.key, ("power-0", "power-1"), SubmittedJobs(slurmctld))
-    record = "State=CLOUD CPUs=1 RealMemory=1000 Features=power SuspendTime=5"
-    await fresh(target, conf=record)
-    await target.call(protocol.delete_node("power-1"))
-    await target.call(protocol.create_nodes(f"NodeName=power-1 Port=6819 {record}"))
-    before = slurmctld.submit({"tasks": 1, "time_limit": 1, "required_nodes": ["power-0"]})
-    saving = {"enabled": True, "node": "CPUs=1 RealMemory=1000", "idleSeconds": 5, "startAheadSeconds": 50}
-    nodeset = builders.nodeset("power", replicas=2, powerSaving=saving)
-    lines, _ = power_policy.lines(nodeset)
-    await target.until_node("power-0", "powering up", states_of.is_powering_up)
-    with simulated_nodes.worker(slurmctld, "power-0", 0):
-        await target.until_node("power-0", "up", UNUSABLE.isdisjoint)
-        job = slurmctld.submit({"tasks": 2, "minimum_nodes": 2, "maximum_nodes": 2, "time_limit": 1})
-        await target.until_node("power-1", "planned for the job", lambda words: "PLANNED" in words)
-
-        def wanted(now: float) -> tuple[str, ...]:
-            """The nodes that the operator asks Slurm to power up."""
-            jobs = slurmctld.call(protocol.get_jobs())
-            assert jobs is not None
-            view = SlurmView({node.name: node for node in slurmctld.nodes()}, None)
-            pods = DesiredPods("slurm", 2, "", ordinals=frozenset(), slots=2)
-            answers: dict[needs.Need, needs.Answer] = {needs.Jobs(): needs.Known(needs.JobList(jobs.jobs, 0.0))}
-            observed = Observed((), view, answers=answers)
-            return power_policy.plan(Desired(nodeset, pods, record_lines=lines), observed, Memory(), now).start
-
-        planned = (await planned_job(target, job)).start_time
-        assert wanted(planned - 60.0) == ()
-        assert wanted(planned - 40.0) == ("power-1",)
-        await target.write(["power-1"], "POWER_UP")
-        await target.until_node("power-1", "powering up", states_of.is_powering_up)
-        with simulated_nodes.worker(slurmctld, "power-1", 0):
-            await target.until_node("power-1", "up", UNUSABLE.isdisjoint)
-            up = time.time()
-            assert up < planned
-
-            async def idled() -> bool:
-                """Whether it was up for longer than its SuspendTime: a planned node isn't powered down."""
-                assert not states_of.is_powered_down((await target.node("power-1")).states)
-                return time.time() > up + 15
-
-            await target.until("three times the SuspendTime to pass", idled)
-            await target.call(requests.cancel_job(before))
-            await target.until("the planned job to start", lambda: has_started(target, job))
-            await target.call(requests.cancel_job(job))
-            for name in target.nodes:
-                await target.until_node(name, "without a job", lambda words: not states_of.is_busy(words))
-
-
-async def planned_job(slurm: Target, number: int) -> Job:
-    """The job, with the planned start that Slurm shows."""
-    jobs = await slurm.call(protocol.get_jobs())
-    assert jobs is not None
-    [found] = [job for job in jobs.jobs if job.job_id == number]
-    assert found.planned_names() == ["power-0", "power-1"]
-    return found
-
-
-async def has_started(slurm: Target, number: int) -> bool:
-    """Whether a job runs, and waits for no node."""
-    found = (await slurm.call(requests.get_job(number))).states
-    return "RUNNING" in found and "CONFIGURING" not in found
-
-
-# --- on a real cluster
 
 
 def create(slurm: Slurm, name: str, saving: dict[str, Any], *, image: str = "", **template: Any) -> None:

@@ -35,7 +35,7 @@ from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge_kubelets import FINISHES, Kubelets
 from tests.support.bridge_stays import Stays
-from tests.support.bridge_world import ACCOUNTS, add_node, bridge_account, control_plane
+from tests.support.bridge_world import ACCOUNTS, NUMBERS, add_node, bridge_account
 from tests.support.owners import Component, leaked, rivals
 from tests.support.real.external_slurm import ExternalSlurm
 
@@ -51,7 +51,7 @@ NodeSet=bridge Feature=slurm-bridge
 PartitionName=slurm-bridge Nodes=bridge State=UP MaxTime=60 PriorityTier=1
 PartitionName=urgent Nodes=bridge State=UP MaxTime=60 PriorityTier=10 PreemptMode=OFF
 """
-NAMESPACE, USER = "team", "mail"
+USER = "mail"
 CPUS, GPUS = 8, 2
 CAPACITY = {"cpus": CPUS, "MiB": 16 * 1024, "GPUs": GPUS}
 KUBE_NODES = ("k1", "k2", "k3")
@@ -82,7 +82,8 @@ class Run:
     def __init__(
         self, folder: Path, plane: ControlPlane, client: Client, slurm: ExternalSlurm, rest: SlurmClient, seed: int
     ) -> None:
-        self.stays = Stays(client, rest, NAMESPACE, CAPACITY)
+        self.namespace = f"team-{next(NUMBERS)}"
+        self.stays = Stays(client, rest, self.namespace, CAPACITY)
         self.done: Counter[str] = Counter()
         self._folder = folder
         self._kubeconfig = bridge_account(plane)
@@ -108,12 +109,12 @@ class Run:
         other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
         await self.rest.call(protocol.create_nodes(other))
         labels = {"slurm-bridge": "managed"}
-        metadata = {"name": NAMESPACE, "labels": labels}
+        metadata = {"name": self.namespace, "labels": labels}
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        default = {"name": "default", "namespace": NAMESPACE}
+        default = {"name": "default", "namespace": self.namespace}
         await self.client.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
         entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'
-        await self.client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {NAMESPACE: entry}})
+        await self.client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {self.namespace: entry}})
         for name in KUBE_NODES:
             await add_node(self.client, _node(name))
         (self._folder / "jwt.key").write_bytes(self.slurm.key)
@@ -153,11 +154,15 @@ class Run:
                 await self.client.delete(LEASES, "slurm", "slurm-bridge")
 
     async def close(self) -> None:
-        """End what was started."""
+        """End what was started. Of Kubernetes' objects, only the namespace and what is in it stays."""
         for task in self._later:
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._kill_bridge()
+        await self.client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {self.namespace: None}})
+        for name in KUBE_NODES:
+            with contextlib.suppress(NotFound):
+                await self.client.delete(NODES, None, name)
 
     def logged(self) -> str:
         """The end of the bridge's log."""
@@ -340,7 +345,7 @@ class Run:
         size, names = len(cpus), [f"p{self._number}-{index}" for index in range(len(cpus))]
         for name, each in zip(names, cpus, strict=True):
             group = (f"g{self._number}", size) if size > 1 else None
-            item = pod(NAMESPACE, name, cpu=str(each), group=group)
+            item = pod(self.namespace, name, cpu=str(each), group=group)
             item["metadata"]["annotations"] = {f"{bridge.WISHES}{key}": text for key, text in (wishes or {}).items()}
             resources = item["spec"]["containers"][0]["resources"]
             resources["requests"]["memory"] = f"{memory}Mi"
@@ -355,7 +360,7 @@ class Run:
             return False
         name = self._rng.choice(sorted(self.stays.pods))
         with contextlib.suppress(NotFound):
-            await self.client.delete(PODS, NAMESPACE, name)
+            await self.client.delete(PODS, self.namespace, name)
         return True
 
     async def _live(self) -> list[int]:
@@ -456,7 +461,9 @@ class Run:
             for found in [it for it in self.stays.pods.values() if it["spec"].get("nodeName") == name]:
                 meta = found["metadata"]
                 with contextlib.suppress(NotFound):
-                    await self.client.delete(PODS, NAMESPACE, meta["name"], uid=meta["uid"], grace_period_seconds=0)
+                    await self.client.delete(
+                        PODS, self.namespace, meta["name"], uid=meta["uid"], grace_period_seconds=0
+                    )
             await asyncio.sleep(1)
             self._lost.discard(name)
             await add_node(self.client, _node(name))
@@ -564,7 +571,7 @@ class Run:
     async def _delete_all(self) -> None:
         for name in list(self.stays.pods):
             with contextlib.suppress(NotFound):
-                await self.client.delete(PODS, NAMESPACE, name)
+                await self.client.delete(PODS, self.namespace, name)
 
         async def nothing() -> bool:
             with contextlib.suppress(SlurmError):
@@ -599,7 +606,7 @@ class Run:
                 self.done["pods of forgotten jobs"] += name not in self._forgotten
                 self._forgotten.add(name)
                 with contextlib.suppress(NotFound):
-                    await self.client.delete(PODS, NAMESPACE, name)
+                    await self.client.delete(PODS, self.namespace, name)
             pods[name] = job, bool(found["spec"].get("nodeName"))
         return not leaked(components, pods)
 
@@ -619,11 +626,11 @@ def _node(name: str) -> Manifest:
 
 
 @contextlib.asynccontextmanager
-async def prepared(folder: Path, port: int, seed: int) -> AsyncIterator[Run]:
-    """A run whose bridge, slurmctld and Kubernetes are ready."""
+async def prepared(folder: Path, plane: ControlPlane, port: int, seed: int) -> AsyncIterator[Run]:
+    """A run whose bridge and slurmctld are ready. `plane` is one of `bridge_world.control_plane`."""
     slurm = ExternalSlurm(folder / "slurm", port, LINES)
     tokens = TokenSource(lambda: slurm.key, clock=time.time, username="slurm")
-    with contextlib.closing(slurm), control_plane(folder / "kubernetes") as plane:
+    with contextlib.closing(slurm):
         for name in ("slurmctld", "slurmrestd"):
             slurm.start(name)
         async with (

@@ -17,7 +17,8 @@ from sidecars.contract import bridge
 from sidecars.kube import PODS
 from sidecars.slurm import protocol
 from tests.support.apiserver import until
-from tests.support.bridge_disturbances import CPUS, KUBE_NODES, NAMESPACE, Run, prepared
+from tests.support.bridge_disturbances import CPUS, KUBE_NODES, Run, prepared
+from tests.support.bridge_world import control_plane
 from tests.support.real import ports
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ async def lose_state(run: Run) -> None:
     assert _bound(run, old) == set(old)
     assert set(waiting) <= run.stays.pods.keys()
     for name in (*old, *waiting):
-        await run.client.delete(PODS, NAMESPACE, name)
+        await run.client.delete(PODS, run.namespace, name)
 
     async def all_of_them() -> bool:
         return _bound(run, new) == set(new) - {cancelled}
@@ -102,12 +103,13 @@ async def _main(minutes: float, outage: float, seed: int, keep: Path | None) -> 
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
+        plane = stack.enter_context(control_plane(folder / "kubernetes"))
         lost = folder / "lost"
         lost.mkdir()
-        async with prepared(lost, ports.BRIDGE_SOAK, seed) as run, run.watched(finishes=0):
+        async with prepared(lost, plane, ports.BRIDGE_SOAK, seed) as run, run.watched(finishes=0):
             await lose_state(run)
         log.info("slurmctld has lost its state, and no pod was deleted for it")
-        async with prepared(folder, ports.BRIDGE_SOAK, seed) as run:
+        async with prepared(folder, plane, ports.BRIDGE_SOAK, seed) as run:
             await run.run(minutes * 60, outage)
             print(dict(run.done), dict(run.stays.counts))
 

@@ -20,8 +20,8 @@ from tests.cluster.tools import MANIFESTS, tool
 from tests.cluster.waiting import until
 
 ADDRESS = "127.0.0.1"
-MANAGED = "--controllers=job-controller,statefulset-controller,garbage-collector-controller"
-"""Option of kube-controller-manager: what these controllers need, and none that finds the Kubernetes nodes dead."""
+_CONTROLLERS = ("job", "statefulset", "replicaset", "resourceclaim", "garbage-collector")
+"""Of Kubernetes: what the others and tests need, and none that would find the Kubernetes nodes dead."""
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _SECONDS = 60.0
 
@@ -112,6 +112,6 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
         for it in CONTROLLERS:
             stack.enter_context(it.running(plane))
         # It learns of the kinds of others when it starts, and only much later of new ones.
-        plane.manager_options = (MANAGED,)
+        plane.manager_options = ["--controllers=" + ",".join(f"{it}-controller" for it in _CONTROLLERS)]
         plane.controller_manager.start()
         yield

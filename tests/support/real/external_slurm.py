@@ -1,12 +1,18 @@
 """slurmctld and slurmrestd alone, outside of the Kubernetes cluster: external nodes need no slurmd."""
 
+import asyncio
 import contextlib
 import secrets
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+from sidecars.slurm import protocol
+from sidecars.slurm.errors import SlurmError
 from tests.cluster.waiting import until
+from tests.contract.simulated import ModelJobs
+from tests.contract.target import Target
 from tests.support.real import outside
 
 ADDRESS = "127.0.0.1"
@@ -75,3 +81,43 @@ class ExternalSlurm:
         """What it has logged."""
         path = self._home / name / "log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+
+@contextlib.contextmanager
+def running(home: Path, port: int, lines: str = "") -> Iterator[ExternalSlurm]:
+    """Both daemons, as soon as slurmctld answers, until the end of the block."""
+    slurm = ExternalSlurm(home, port, lines)
+    with contextlib.closing(slurm):
+        for name in ("slurmctld", "slurmrestd"):
+            slurm.start(name)
+        asyncio.run(answers(target(slurm)))
+        yield slurm
+
+
+@contextlib.contextmanager
+def running_target(home: Path, port: int, lines: str = "") -> Iterator[Target]:
+    """As `running`, for scenarios."""
+    with running(home, port, lines) as slurm:
+        yield target(slurm)
+
+
+def target(slurm: ExternalSlurm) -> Target:
+    """For scenarios, which submit their jobs themselves."""
+    return Target(slurm.url, slurm.key, ("external-1", "external-2"), _NoJobs())
+
+
+class _NoJobs(ModelJobs):
+    def __init__(self) -> None:
+        """Without a model."""
+
+
+async def answers(slurm: Target) -> None:
+    """Wait until slurmctld does."""
+
+    async def look() -> bool:
+        with contextlib.suppress(SlurmError):
+            await slurm.call(protocol.get_job_states())
+            return True
+        return False
+
+    await slurm.until("slurmctld to answer", look)

@@ -1,6 +1,6 @@
 """Ports of the daemons that tests start as plain processes of this machine: ten for each file of tests.
 
-Two files run at a time, and any two may be those.
+Any files may run at a time.
 """
 
 (
@@ -22,7 +22,12 @@ Two files run at a time, and any two may be those.
     PYXIS,
     CHECK_EQUIPPED,
     GPUS,
-) = range(7830, 8010, 10)
+    JAIL_SESSIONS,
+    CONTRACT,
+    SLURMDBD_CONTRACT,
+    BAD_CONFIGURATIONS,
+    CONTAINERS,
+) = range(7830, 8060, 10)
 
-SIMULATED = 8010
+SIMULATED = 8060
 """And the following ones: two for each number of `simulated_nodes.running`."""

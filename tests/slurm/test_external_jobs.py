@@ -4,41 +4,13 @@ slurmctld and slurmrestd run alone, outside of the Kubernetes cluster: external 
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from sidecars.slurm import protocol
-from sidecars.slurm.errors import SlurmError
 from tests.contract.external import EXTERNAL, Placeholder
-from tests.contract.simulated import ModelJobs
-from tests.contract.target import Target
 from tests.support.real import ports
-from tests.support.real.external_slurm import ExternalSlurm
-
-
-@contextlib.contextmanager
-def daemons(home: Path, port: int, lines: str = "") -> Iterator[Target]:
-    """slurmctld at this port with these lines more in slurm.conf, and slurmrestd at the next one."""
-    with running(home, port, lines) as slurm:
-        yield target(slurm)
-
-
-@contextlib.contextmanager
-def running(home: Path, port: int, lines: str) -> Iterator[ExternalSlurm]:
-    """The daemons."""
-    slurm = ExternalSlurm(home, port, lines)
-    with contextlib.closing(slurm):
-        for name in ("slurmctld", "slurmrestd"):
-            slurm.start(name)
-        yield slurm
-
-
-def target(slurm: ExternalSlurm) -> Target:
-    """For scenarios."""
-    return Target(slurm.url, slurm.key, ("external-1", "external-2"), NoJobs())
+from tests.support.real.external_slurm import ExternalSlurm, running, target
 
 
 @pytest.fixture(scope="module")
@@ -47,27 +19,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
     # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of external jobs wakes none.
     lines = "SchedulerParameters=bf_interval=1,sched_interval=2\nGresTypes=gpu,mig\n"
     with running(tmp_path_factory.mktemp("slurm"), ports.EXTERNAL_JOBS, lines) as daemons:
-        asyncio.run(answers(target(daemons)))
         yield daemons
-
-
-class NoJobs(ModelJobs):
-    """The scenarios submit their jobs themselves."""
-
-    def __init__(self) -> None:
-        """Without a model."""
-
-
-async def answers(target: Target) -> None:
-    """Wait until slurmctld does."""
-
-    async def look() -> bool:
-        with contextlib.suppress(SlurmError):
-            await target.call(protocol.get_job_states())
-            return True
-        return False
-
-    await target.until("slurmctld to answer", look)
 
 
 @pytest.mark.parametrize("scenario", EXTERNAL, ids=lambda scenario: scenario.__name__)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.waiting import until
-from tests.support.real import jailed, outside
+from tests.support.real import jailed, outside, ports
 
 pytestmark = pytest.mark.timeout(300)
 
-PORT = 7917
+PORT = ports.JAIL_SESSIONS
 ADDRESS = "127.0.0.1"
 VOLUME, AT = "/var/lib/slurm-jail", "/var/lib/slurm-jail-session"
 LOOK = "cat /etc/os-release"

@@ -23,8 +23,8 @@ from tests.charts.examples import examples
 from tests.cluster.commands import run
 from tests.cluster.tools import tool
 from tests.contract.target import Target
-from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.real import ports
+from tests.support.real.external_slurm import running_target
 from tests.support.real.harness import CHARTS, REPOSITORY
 
 NODES = ("n1", "n2", "n3")
@@ -46,14 +46,13 @@ def licenses() -> str:
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """slurmctld with the partitions `all` and `other`, and slurmrestd."""
     lines = f"PartitionName=other Nodes=ALL\n{licenses()}\n"
-    with daemons(tmp_path_factory.mktemp("reservations"), ports.RESERVATIONS, lines) as target:
+    with running_target(tmp_path_factory.mktemp("reservations"), ports.RESERVATIONS, lines) as target:
         yield target
 
 
 @pytest.fixture
 async def slurm(started: Target) -> AsyncIterator[Target]:
     """With three nodes and no reservation."""
-    await answers(started)
     found = await started.call(protocol.get_nodes())
     if found is None or not found.nodes:
         size = "CPUs=8 RealMemory=16000 State=External"

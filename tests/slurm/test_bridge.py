@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from sidecars.bridge.owners import RESOURCES
 from sidecars.contract import bridge
-from sidecars.kube import PODS, ApiError, Manifest, NotFound, Resource
+from sidecars.kube import PODS, AlreadyExists, ApiError, Manifest, NotFound, Resource
 from sidecars.policy.bridge.groups import SourceKind
 from sidecars.slurm import protocol
 from sidecars.slurm.external import STATES_ENDED, ExternalJob
@@ -24,13 +24,11 @@ from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.errors import ClusterError
 from tests.contract.target import Target
-from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import CHART, CRDS, World, a_world, control_plane, crd, slurm_conf
-from tests.support.group_controllers import controllers
+from tests.support.bridge_world import CHART, CRDS, World, a_world, crd, slurm_conf
 from tests.support.real import outside, ports
-from tests.support.real.external_slurm import ADDRESS
+from tests.support.real.external_slurm import ADDRESS, running_target
 
 SECONDS = 90
 """What a loaded machine may take."""
@@ -43,22 +41,10 @@ POD_GROUPS = RESOURCES[SourceKind.SCHEDULER_PLUGINS]
 LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """With the controllers of JobSet and LeaderWorkerSet."""
-    with control_plane(tmp_path_factory.mktemp("kubernetes")) as found, controllers(found):
-        yield found
-
-
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Target]:
     """slurmctld with the lines of docs/bridge.md, and a backfill scheduler that doesn't let heterogeneous jobs wait."""
-    with daemons(
-        tmp_path / "slurm",
-        PORT,
-        slurm_conf("bf_interval=1"),
-    ) as target:
-        asyncio.run(answers(target))
+    with running_target(tmp_path / "slurm", PORT, slurm_conf("bf_interval=1")) as target:
         yield target
 
 
@@ -309,7 +295,8 @@ async def test_the_pods_of_a_job_set_with_a_pod_group_as_kubeflow_trainer_writes
         job["template"]["spec"]["template"]["metadata"] = {"labels": {"scheduling.x-k8s.io/pod-group": "trainjob"}}
     metadata = {"namespace": world.namespace, "name": "trainjob"}
     group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
-    await world.admin.create(CRDS, crd(POD_GROUPS))
+    with contextlib.suppress(AlreadyExists):
+        await world.admin.create(CRDS, crd(POD_GROUPS))
 
     async def served() -> bool:
         with contextlib.suppress(NotFound):

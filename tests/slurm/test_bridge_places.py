@@ -23,13 +23,12 @@ from sidecars.slurm.errors import Rejected
 from sidecars.slurm.external import STATES_ENDED, ExternalRequest
 from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
-from tests.e2e.test_external_jobs import answers, running, target
 from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import ACCOUNTS, World, a_world, add_node, control_plane, slurm_conf
+from tests.support.bridge_world import ACCOUNTS, NUMBERS, World, a_world, add_node, slurm_conf
 from tests.support.real import ports
-from tests.support.real.external_slurm import ADDRESS, ExternalSlurm
+from tests.support.real.external_slurm import ADDRESS, ExternalSlurm, running, target
 
 SECONDS = 90
 """What a loaded machine may take. Slurm looks at time limits each 30 s."""
@@ -45,19 +44,9 @@ REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets")
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Kubernetes with the chart and the controller of ReplicaSets."""
-    with control_plane(tmp_path_factory.mktemp("kubernetes")) as found:
-        found.manager_options = ["--controllers=replicaset-controller"]
-        found.controller_manager.start()
-        yield found
-
-
-@pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
     """slurmctld with the lines of docs/bridge.md, and a partition whose jobs preempt those of the other one."""
     with running(tmp_path_factory.mktemp("slurm"), ports.BRIDGE_PLACES, slurm_conf() + PREEMPTION) as found:
-        asyncio.run(answers(target(found)))
         asyncio.run(target(found).call(protocol.create_nodes(OTHER)))
         yield found
 
@@ -326,7 +315,7 @@ async def chosen_by_slurm(slurm: Target) -> list[set[str]]:
 
 async def chosen_by_kubernetes(admin: Client) -> list[set[str]]:
     """The nodes to which kube-scheduler binds a pod with each of the selectors, if it has no other choice."""
-    namespace = "selectors"
+    namespace = f"selectors-{next(NUMBERS)}"
     await admin.create(NAMESPACES, {"metadata": {"name": namespace}})
     await admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
     for name, labels in LABELS.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.control_plane import ControlPlane
 from tests.support.bridge_disturbances import prepared
 from tests.support.bridge_run import lose_state
 from tests.support.real import ports
@@ -14,15 +15,17 @@ from tests.support.real import ports
 
 @pytest.mark.timeout(900)
 async def test_no_core_byte_or_device_has_two_owners_in_a_random_run_and_nothing_is_left_at_its_end(
-    tmp_path: Path,
+    plane: ControlPlane, tmp_path: Path
 ) -> None:
     """The short form of `make soak`: each disturbance once, then random ones, then a minute without slurmctld."""
-    async with prepared(tmp_path, ports.BRIDGE_RUN, seed=7) as run:
+    async with prepared(tmp_path, plane, ports.BRIDGE_RUN, seed=7) as run:
         await run.run(25, outage=65)
     assert run.stays.counts["compared"] > 0
 
 
 @pytest.mark.timeout(600)
-async def test_pods_of_jobs_that_slurm_has_lost_run_on_beside_new_jobs_with_the_same_ids(tmp_path: Path) -> None:
-    async with prepared(tmp_path, ports.BRIDGE_RUN, seed=7) as run, run.watched(finishes=0):
+async def test_pods_of_jobs_that_slurm_has_lost_run_on_beside_new_jobs_with_the_same_ids(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with prepared(tmp_path, plane, ports.BRIDGE_RUN, seed=7) as run, run.watched(finishes=0):
         await lose_state(run)

@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from sidecars.contract import bridge, extra
 from sidecars.kube import NODES, PODS
 from sidecars.slurm import protocol
 from sidecars.slurm.external import GUARD_OUTPUT, ExternalRequest
 from sidecars.slurm.protocol.fields import Fields
+from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
-from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import World, a_world, control_plane
+from tests.support.bridge_world import World, a_world
 from tests.support.real import outside, ports
-from tests.support.real.external_slurm import ADDRESS
+from tests.support.real.external_slurm import ADDRESS, running_target
 
 ROOT = Path(__file__).parents[2]
 PORT = ports.BRIDGE_GUARD
@@ -44,8 +45,7 @@ GPUS = "nvidia.com/gpu"
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[Target]:
     """slurmctld."""
-    with daemons(tmp_path / "slurm", PORT, LINES) as target:
-        asyncio.run(answers(target))
+    with running_target(tmp_path / "slurm", PORT, LINES) as target:
         yield target
 
 
@@ -108,23 +108,27 @@ class Worker:
             await asyncio.sleep(0.2)
 
 
-@contextlib.asynccontextmanager
-async def cluster(slurm: Target, tmp_path: Path) -> AsyncIterator[tuple[World, list[Worker]]]:
+Cluster = tuple[World, list[Worker]]
+
+
+@pytest_asyncio.fixture
+async def cluster(plane: ControlPlane, slurm: Target, tmp_path: Path) -> AsyncIterator[Cluster]:
     """Two Kubernetes nodes, each with a worker whose slurmd the test starts."""
     key = tmp_path / "jwt.key"
     key.write_bytes(slurm.key)
-    with control_plane(tmp_path / "kubernetes") as plane:
-        async with a_world(plane, slurm.url, key, simulated(), user="mail", partition="pods") as world:
-            workers = []
-            for index, kube_node in enumerate(world.nodes):
-                await world.admin.merge_patch(
-                    NODES, None, kube_node, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}}
-                )
-                worker = Worker(world, f"w{index}", kube_node, tmp_path / f"w{index}", PORT + 2 + index)
-                worker.home.mkdir()
-                await worker.create()
-                workers.append(worker)
-            yield world, workers
+    async with a_world(plane, slurm.url, key, simulated(), user="mail", partition="pods") as world:
+        workers = []
+        for index, kube_node in enumerate(world.nodes):
+            await world.admin.merge_patch(
+                NODES, None, kube_node, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}}
+            )
+            worker = Worker(world, f"w{index}", kube_node, tmp_path / f"w{index}", PORT + 2 + index)
+            worker.home.mkdir()
+            await worker.create()
+            workers.append(worker)
+        yield world, workers
+        for worker in workers:
+            await world.admin.delete(PODS, "slurm", worker.name, grace_period_seconds=0)
 
 
 def bounded(
@@ -183,8 +187,9 @@ async def job_of(world: World, name: str) -> int:
     return int((found or {})["metadata"]["labels"][bridge.JOB_LABEL])
 
 
-async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slurm: Target, tmp_path: Path) -> None:
-    async with cluster(slurm, tmp_path) as (world, [first, second]), first.slurmd(), second.slurmd():
+async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slurm: Target, cluster: Cluster) -> None:
+    world, [first, second] = cluster
+    async with first.slurmd(), second.slurmd():
         async with world.bridge():
             await registered(slurm, "w0", "w1")
             for name in ("a", "b"):
@@ -244,9 +249,10 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
 
 
 async def test_what_slurm_has_of_memory_and_gpus_is_at_no_time_both_a_pods_and_another_jobs(
-    slurm: Target, tmp_path: Path
+    slurm: Target, cluster: Cluster
 ) -> None:
-    async with cluster(slurm, tmp_path) as (world, [first, _]), first.slurmd(), world.bridge():
+    world, [first, _] = cluster
+    async with first.slurmd(), world.bridge():
         gpus = {"status": {"allocatable": {GPUS: "2"}, "capacity": {GPUS: "2"}}}
         await world.admin.merge_patch(NODES, None, first.kube_node, gpus, subresource="status")
         await registered(slurm, "w0")
@@ -315,9 +321,10 @@ async def cycles(slurm: Target) -> int:
 
 
 async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_until_the_pod_is_gone(
-    slurm: Target, tmp_path: Path
+    slurm: Target, cluster: Cluster
 ) -> None:
-    async with cluster(slurm, tmp_path) as (world, [first, _]), world.bridge():
+    world, [first, _] = cluster
+    async with world.bridge():
         async with first.slurmd():
             await registered(slurm, "w0")
             await world.admin.create(PODS, bounded(world, "p", "3"))
@@ -344,9 +351,10 @@ def _listed(answer: Fields) -> Mapping[str, frozenset[str]]:
     return {it.text("job_id"): it.states("state") for it in answer.items("jobs")}
 
 
-async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Target, tmp_path: Path) -> None:
+async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Target, cluster: Cluster) -> None:
     """Any user may submit one. Its first task has a record of its own, the last one that of the array."""
-    async with cluster(slurm, tmp_path) as (world, [first, _]), first.slurmd(), world.bridge():
+    world, [first, _] = cluster
+    async with first.slurmd(), world.bridge():
         await registered(slurm, "w0")
         last = await array(slurm, 2)
 

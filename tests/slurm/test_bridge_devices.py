@@ -1,6 +1,5 @@
 """Devices of the bridge with a real slurmctld and kube-scheduler. No kubelet runs: the test ends the pods."""
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -20,7 +19,6 @@ from sidecars.slurm import protocol
 from sidecars.slurm.external import STATES_ENDED
 from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
-from tests.e2e.test_external_jobs import answers, daemons
 from tests.support.apiserver import until
 from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
@@ -37,8 +35,9 @@ from tests.support.bridge_devices import (
     template,
     with_gpu,
 )
-from tests.support.bridge_world import World, a_world, control_plane, slurm_conf
+from tests.support.bridge_world import World, a_world, slurm_conf
 from tests.support.real import ports
+from tests.support.real.external_slurm import running_target
 
 PORT = ports.BRIDGE_DEVICES
 
@@ -46,19 +45,9 @@ PORT = ports.BRIDGE_DEVICES
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """slurmctld with the lines of docs/bridge.md."""
-    with daemons(
-        tmp_path_factory.mktemp("slurm"), PORT, slurm_conf("bf_interval=1") + "GresTypes=gpu,gpushare\n"
-    ) as target:
-        asyncio.run(answers(target))
+    lines = slurm_conf("bf_interval=1") + "GresTypes=gpu,gpushare\n"
+    with running_target(tmp_path_factory.mktemp("slurm"), PORT, lines) as target:
         yield target
-
-
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Kubernetes with the chart, and the controllers of ResourceClaims."""
-    with control_plane(tmp_path_factory.mktemp("kubernetes")) as found:
-        found.controller_manager.start()
-        yield found
 
 
 @pytest_asyncio.fixture

@@ -16,14 +16,18 @@ SLURM, NOBODY = 401, 65534
 
 _START = r"""
 set -eu
-lower=$1 home=$2 user=$3
-shift 3
+lower=$1 home=$2 user=$3 folders=$4
+shift 4
 mount -t overlay overlay "$home/root" -o "lowerdir=$lower,upperdir=$home/upper,workdir=$home/work"
 mount -t proc proc "$home/root/proc"
 mount --bind /dev "$home/root/dev"
 mount -t tmpfs tmpfs "$home/root/run"
 mkdir -p "$home/root/etc/slurm" "$home/root/state" "$home/root/run/slurmctld"
 mount --bind "$home/etc" "$home/root/etc/slurm"
+printf '%s' "$folders" | while read -r folder path; do
+  mkdir -p "$home/root$path"
+  mount --bind "$folder" "$home/root$path"
+done
 cp /etc/resolv.conf /etc/hosts "$home/root/etc/"
 chown -R "$user:$user" "$home/etc" "$home/root/state" "$home/root/run/slurmctld"
 # After a chroot, no process could create a user namespace.
@@ -88,12 +92,18 @@ def compiled(home: Path, name: str, source: str) -> Path:
 
 @contextmanager
 def daemon(
-    home: Path, image: str, user: int, files: Mapping[str, bytes], command: Sequence[str]
+    home: Path,
+    image: str,
+    user: int,
+    files: Mapping[str, bytes],
+    command: Sequence[str],
+    folders: Mapping[str, Path] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """`command` as `user` in the image's own files, with these `files` in /etc/slurm, until the end.
 
     Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log. What it writes stays in
-    `home`, for the next one there. The process given is the parent of the daemon, which is gone after the block.
+    `home`, for the next one there. `folders` of this host are mounted at the paths that are their keys. The process
+    given is the parent of the daemon, which is gone after the block.
     """
     for folder in ("root", "upper", "work", "etc"):
         (home / folder).mkdir(parents=True, exist_ok=True)
@@ -103,7 +113,8 @@ def daemon(
         path.chmod(0o600)
     lower = ":".join(map(str, trees(root(), image)))
     namespace = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
-    start = ("sh", "-c", _START, image, lower, str(home), str(user), *command)
+    mounted = "".join(f"{folder} {path}\n" for path, folder in (folders or {}).items())
+    start = ("sh", "-c", _START, image, lower, str(home), str(user), mounted, *command)
     with (home / "log").open("ab") as log:
         process = subprocess.Popen([*namespace, *start], stdout=log, stderr=log)
         try:

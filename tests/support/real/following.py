@@ -37,13 +37,11 @@ REST = Source("restapis.slinky.slurm.net", "slurm", SLURMRESTD)
 class Way:
     """How a NodeSet is scaled, ready to begin."""
 
-    victims: tuple[tuple[str, str], ...]
-    """What is killed: namespaces, and the label app.kubernetes.io/name of their pods."""
     missing: Source
     missed: Callable[[], bool]
     """Whether a condition reports that data is missing."""
     forgetful: tuple[str, str] | None = None
-    """What is started again while no data is left, so that it remembers none: as in `victims`."""
+    """What is started again while no data is left, so that it remembers none: as in `kills`."""
 
 
 class Sizes:
@@ -131,13 +129,43 @@ def without(kubernetes: Kubernetes, missing: Source, missed: Callable[[], bool])
         kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
 
 
-def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
+def hold_without_data(slurm: Slurm, way: Way, sizes: Sizes, size: int, finish: Callable[[], None]) -> None:
+    """Without data the size stays, though `finish` leaves a worker idle for longer than it would be left."""
+    kubernetes, before = slurm.kubernetes, len(sizes.all())
+    with without(kubernetes, way.missing, way.missed):
+        if way.forgetful is not None:
+            namespace, name = way.forgetful
+            chosen = ("-l", f"app.kubernetes.io/name={name}")
+            kubernetes.kubectl("-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0")
+        finish()
+        idle = time.monotonic()
+        until(
+            "a worker to be idle for longer than it would be left",
+            lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
+            60,
+        )
+        assert sizes.since(before) == {size}, sizes.all()
+
+
+def follow_to_two_and_back(slurm: Slurm, way: Way) -> None:
+    """Two workers for a job, and none after it; no size changes without data. Begins and ends without workers."""
+    with recorded(slurm.kubernetes) as sizes:
+        job = slurm.submit(UNTIL_ENDED, "-N2", "--exclusive", "--no-requeue")
+        until_equal("the job to run", lambda: job_states(slurm, job), ["RUNNING"], 300)
+        until_equal("the watch to have shown the size for it", lambda: sizes.all()[-1], 2, 60)
+        hold_without_data(slurm, way, sizes, 2, lambda: end(slurm, job))
+        until_none(slurm)
+        found = sizes.all()
+    # The recorded sizes begin and end with zero: up, and down.
+    assert turns(found) <= 2, found
+
+
+def follow_from_zero_and_back(slurm: Slurm, way: Way, victims: Iterable[tuple[str, str]]) -> float:
     """A queue of mixed jobs; no job is lost, and no size changes without data, whatever is killed.
 
-    Begins and ends without workers. Returns the seconds until the first worker pod exists.
+    `victims`: as for `kill_each`. Begins and ends without workers. The seconds until the first worker pod exists.
     """
-    kubernetes = slurm.kubernetes
-    with recorded(kubernetes) as sizes:
+    with recorded(slurm.kubernetes) as sizes:
         submitted = time.monotonic()
         wide = slurm.submit(UNTIL_ENDED, "-N2", "--exclusive", "--no-requeue")
         until("a worker", slurm.pods, 150, 0.05)
@@ -148,24 +176,14 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
         until_equal("the watch to have shown the size for both", lambda: sizes.all()[-1], MOST, 60)
         full = len(sizes.all())
 
-        kill_each(slurm, way.victims, wide, narrow)
+        kill_each(slurm, victims, wide, narrow)
         assert sizes.since(full) == {MOST}, sizes.all()
 
-        with without(kubernetes, way.missing, way.missed):
-            if way.forgetful is not None:
-                namespace, name = way.forgetful
-                chosen = ("-l", f"app.kubernetes.io/name={name}")
-                kubernetes.kubectl("-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0")
+        def finish() -> None:
             end(slurm, narrow)
             until_equal("the array to complete", lambda: job_states(slurm, array), ["COMPLETED"] * 4, 60)
-            idle = time.monotonic()
-            until(
-                "a worker to be idle for longer than it would be left",
-                lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
-                60,
-            )
-            assert sizes.since(full) == {MOST}, sizes.all()
 
+        hold_without_data(slurm, way, sizes, MOST, finish)
         until_equal("the idle worker to be removed", lambda: sizes.all()[-1], MOST - 1, 150)
         assert job_states(slurm, wide) == ["RUNNING"], "the job ended with a worker"
         end(slurm, wide)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster import kernel
 from tests.e2e import order
+from tests.support.real.baseline import BaseLine, recorded
 from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.installed import cluster, install_operator, install_slurm
 
@@ -89,8 +90,34 @@ def kubernetes(worker_id: str) -> Iterator[Kubernetes]:
         RUNNING.clear()
 
 
+def install(kubernetes: Kubernetes) -> Slurm:
+    """The operator, and Slurm with two idle workers and one login pod."""
+    install_operator(kubernetes, f"namespaces={{{','.join(WATCHED)}}}")
+    return install_slurm(kubernetes)
+
+
 @pytest.fixture(scope="session")
 def slurm(kubernetes: Kubernetes) -> Slurm:
     """Slurm on that cluster: two idle workers, one login pod."""
-    install_operator(kubernetes, f"namespaces={{{','.join(WATCHED)}}}")
-    return install_slurm(kubernetes)
+    return install(kubernetes)
+
+
+@pytest.fixture(scope="session")
+def base_line(slurm: Slurm) -> BaseLine:
+    """What `slurm` was when it was new."""
+    return recorded(slurm, lambda: install(slurm.kubernetes))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def from_base_line_to_base_line(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file that uses `slurm` begins with its base line, and fails if it leaves something else."""
+    items = [it for it in request.session.items if isinstance(it, pytest.Function) and it.path == request.path]
+    if not any({"kubernetes", "slurm"} <= set(item.fixturenames) for item in items):
+        yield
+        return
+    base: BaseLine = request.getfixturevalue("base_line")
+    base.restore()
+    yield
+    if request.path.stem != order.LAST:
+        left = base.restore()
+        assert not left, f"{request.path.name} left the shared Slurm changed: {left}"

@@ -357,21 +357,27 @@ def until_ready_says(slurm: Slurm, kind: str, reason: str) -> str:
 
 def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_never_back(accounted: Slurm) -> None:
     newer = dict.fromkeys(upgrading.IMAGES, upgrading.NEXT)
-    script = "#!/bin/sh\nsleep {}\n"
     with upgrading.next_release(accounted.kubernetes):
         accounted.until_idle(1)
-        through = accounted.submit(script.format(30), "-J", "through", "-n1", "--no-requeue")
-        until_equal("the job to run", lambda: accounted.job(through)["JobState"], "RUNNING", 60)
+        through = accounted.submit_until_ended("-J", "through", "-n1", "--no-requeue")
+        accounted.until_running(through)
         names = [f"begins-{seconds}" for seconds in range(5, 30, 5)]
         for name in names:
             begin = f"--begin=now+{name.removeprefix('begins-')}"
-            accounted.submit(script.format(1), "-J", name, "-n1", "--no-requeue", begin)
+            accounted.submit("#!/bin/sh\nsleep 1\n", "-J", name, "-n1", "--no-requeue", begin)
 
         # All images at once.
         with accounted.watching_pods(upgrading.PODS) as watch:
             install(accounted, **newer)
             wanted = {upgrading.reference(daemon, tag) for daemon, tag in newer.items()}
-            until_equal("all pods to run the new images", lambda: set(upgrading.uids(accounted).values()), wanted, 120)
+            worker = [upgrading.reference("slurmd", tag) for tag in (upgrading.RELEASE, upgrading.NEXT)]
+            until_equal(
+                "all pods but the worker to run the new images",
+                lambda: set(upgrading.uids(accounted).values()),
+                wanted ^ set(worker),
+            )
+            accounted.end(through)
+            until_equal("all pods to run the new images", lambda: set(upgrading.uids(accounted).values()), wanted)
             for kind in ("accountings", "controllers", "restapis"):
                 until_ready_says(accounted, kind, "Ready")
             accounted.until_idle(1)

@@ -1,7 +1,7 @@
-"""A NodeSet follows the queue from zero and back, while what it needs for that is killed.
+"""A NodeSet follows the queue from zero and back.
 
-By spec.autoscaling, and by a HorizontalPodAutoscaler with Prometheus and prometheus-adapter as docs/autoscaling.md has
-them. The one with the exporter alone is in `test_horizontal_autoscaling`.
+By spec.autoscaling, while what it needs for that is killed; and by a HorizontalPodAutoscaler with Prometheus and
+prometheus-adapter as docs/autoscaling.md has them. The one with the exporter alone is in `test_horizontal_autoscaling`.
 """
 
 import json
@@ -22,6 +22,7 @@ from tests.support.real.following import (
     Source,
     Way,
     follow_from_zero_and_back,
+    follow_to_two_and_back,
     has_no_number,
     replicas,
     until_none,
@@ -44,14 +45,16 @@ def patch(slurm: Slurm, autoscaling: Any) -> None:
 
 @contextmanager
 def by_operator(slurm: Slurm) -> Iterator[Way]:
-    """spec.autoscaling."""
+    """spec.autoscaling, without workers."""
 
     def missed() -> bool:
         return condition(slurm.kubernetes.get(*TARGET), "Autoscaled").get("reason") == "NoData"
 
     patch(slurm, QUICK)
     try:
-        yield Way((SLURMCTLD, SLURMRESTD, OPERATOR), REST, missed)
+        until_none(slurm)
+        yield Way(REST, missed)
+        slurm.login("scancel", "--user=root")
     finally:
         patch(slurm, None)
 
@@ -140,14 +143,9 @@ def by_adapter(slurm: Slurm) -> Iterator[Way]:
             kubernetes.kubectl("create", "-f", "-", stdin=it)
         rollout = ("rollout", "status", f"deploy/{ADAPTER}", "--timeout=120s")
         kubernetes.kubectl("-n", prometheus.NAMESPACE, *rollout, timeout=130)
-        yield Way(
-            (SLURMCTLD, ("slurm", EXPORTER), PROMETHEUS, OPERATOR),
-            Source("deployment", "prometheus", PROMETHEUS),
-            lambda: has_no_number(kubernetes),
-        )
-
-
-WAYS = {"spec.autoscaling": by_operator, ADAPTER: by_adapter}
+        until_none(slurm)
+        yield Way(Source("deployment", "prometheus", PROMETHEUS), lambda: has_no_number(kubernetes))
+        slurm.login("scancel", "--user=root")
 
 
 @pytest.fixture(scope="module")
@@ -165,38 +163,34 @@ def workers(slurm: Slurm) -> Iterator[Slurm]:
     slurm.kubernetes.kubectl("annotate", *TARGET, "slinky.slurm.net/autoscaling-")
 
 
-@pytest.fixture(scope="module", params=WAYS)
-def way(workers: Slurm, request: pytest.FixtureRequest) -> Iterator[Way]:
-    """Each way, without workers."""
-    with WAYS[request.param](workers) as found:
-        until_none(workers)
-        yield found
-        workers.login("scancel", "--user=root")
-
-
 def test_a_nodeset_follows_the_queue_and_holds_its_size_without_data_whatever_is_killed(
-    workers: Slurm, way: Way, capsys: pytest.CaptureFixture[str]
+    workers: Slurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = follow_from_zero_and_back(workers, way)
+    with by_operator(workers) as way:
+        first = follow_from_zero_and_back(workers, way, (SLURMCTLD, SLURMRESTD, OPERATOR))
     with capsys.disabled():
         print(f"\nanother worker pod {first:.2f} s after sbatch")
 
 
-@pytest.mark.parametrize("way", ["spec.autoscaling"], indirect=True, scope="module")
-@pytest.mark.usefixtures("way")
 def test_a_number_that_a_user_sets_stays_for_a_while_and_is_named(workers: Slurm) -> None:
-    patch(workers, QUICK | {"coolDownSeconds": 3600, "idleSeconds": 3600})
-    until(
-        "the number to be recorded",
-        lambda: workers.kubernetes.get(*TARGET)["metadata"]["annotations"].get("slinky.slurm.net/autoscaling"),
-        60,
-    )
-    workers.scale(1)
+    with by_operator(workers):
+        patch(workers, QUICK | {"coolDownSeconds": 3600, "idleSeconds": 3600})
+        until(
+            "the number to be recorded",
+            lambda: workers.kubernetes.get(*TARGET)["metadata"]["annotations"].get("slinky.slurm.net/autoscaling"),
+            60,
+        )
+        workers.scale(1)
 
-    def named() -> dict[str, Any]:
-        found = condition(workers.kubernetes.get(*TARGET), "Autoscaled")
-        return found if found.get("reason") == "OtherOwner" and "to 1" in found["message"] else {}
+        def named() -> dict[str, Any]:
+            found = condition(workers.kubernetes.get(*TARGET), "Autoscaled")
+            return found if found.get("reason") == "OtherOwner" and "to 1" in found["message"] else {}
 
-    found = until("kubectl to be named", named, 60)
-    assert "'kubectl' has set replicas to 1" in found["message"]
-    assert replicas(workers) == 1
+        found = until("kubectl to be named", named, 60)
+        assert "'kubectl' has set replicas to 1" in found["message"]
+        assert replicas(workers) == 1
+
+
+def test_the_documented_adapter_has_a_nodeset_follow_the_queue_and_hold_its_size_without_data(workers: Slurm) -> None:
+    with by_adapter(workers) as way:
+        follow_to_two_and_back(workers, way)

@@ -16,12 +16,11 @@ from tests.support.real.following import (
     REST,
     TARGET,
     Way,
-    follow_from_zero_and_back,
+    follow_to_two_and_back,
     has_no_number,
     until_none,
 )
 from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Slurm, condition, until
-from tests.support.real.kills import OPERATOR, SLURMCTLD
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -91,15 +90,10 @@ def from_zero(autoscaled: Slurm) -> Way:
     limits = json.dumps({"spec": {"minReplicas": 0, "maxReplicas": MOST}})
     kubernetes.kubectl("-n", "slurm", "patch", "hpa", NODESET, "--type=merge", "-p", limits)
     until_none(autoscaled)
-    return Way(
-        (SLURMCTLD, EXPORTER, OPERATOR),
-        REST,
-        lambda: has_no_number(kubernetes),
-        forgetful=EXPORTER,
-    )
+    return Way(REST, lambda: has_no_number(kubernetes), forgetful=EXPORTER)
 
 
-def test_the_documented_autoscaler_follows_the_queue_and_holds_its_size_without_data_whatever_is_killed(
+def test_the_documented_autoscaler_follows_the_queue_and_holds_its_size_without_data(
     autoscaled: Slurm, from_zero: Way
 ) -> None:
-    follow_from_zero_and_back(autoscaled, from_zero)
+    follow_to_two_and_back(autoscaled, from_zero)

@@ -14,7 +14,7 @@ import yaml
 from tests.cluster import debian
 from tests.support.real import registry
 from tests.support.real.contained import USERS, run_as
-from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until, until_equal
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until, until_equal
 from tests.support.real.registry import OPEN
 
 pytestmark = pytest.mark.timeout(400)
@@ -188,18 +188,6 @@ def test_a_job_writes_to_a_volume_of_its_nodeset_and_the_jail_keeps_an_empty_fol
     assert not any((site.volume / "versions/one/root/scratch").iterdir())
 
 
-def test_a_batch_script_runs_in_the_jail(site: Site) -> None:
-    number = int(run_as(site.slurm, "alice", "sbatch", "--parsable", stdin="#!/bin/sh\ncat /etc/os-release\nexit 7\n"))
-    until_equal("the batch job to end", lambda: site.slurm.job(number)["JobState"], "FAILED", 60)
-    assert site.slurm.job(number)["ExitCode"] == "7:0"
-    assert site.slurm.worker(WORKER, "cat", f"/home/alice/slurm-{number}.out") == "of the tarball\n"
-
-
-def test_the_root_of_the_worker_is_refused_by_default(site: Site) -> None:
-    with pytest.raises(CommandError, match="--jail=none isn't allowed here"):
-        run_as(site.slurm, "alice", "srun", "--jail=none", "true")
-
-
 def test_sessions_on_the_login_node_and_on_the_worker_of_a_job_are_in_the_jail_or_end_with_the_reason(
     site: Site,
 ) -> None:
@@ -252,13 +240,6 @@ def test_jobs_see_a_folder_of_another_volume_that_was_copied(
         site.until_switched("one")
     finally:
         kubernetes.kubectl("delete", "persistentvolume", "restored", "--wait=false")
-    assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
-
-
-def test_a_job_fails_with_the_reason_while_no_version_is_complete(site: Site) -> None:
-    reason = r"slurm-jail: error: .*/versions/one/complete: .*: this version isn't complete"
-    with without_complete(site), pytest.raises(CommandError, match=reason):
-        run_as(site.slurm, "alice", *LOOK)
     assert run_as(site.slurm, "alice", *LOOK) == "of the tarball\n"
 
 

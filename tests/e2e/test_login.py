@@ -125,13 +125,3 @@ def test_scaled_to_zero_and_back_a_login_node_is_the_same_to_ssh(loginset: Slurm
     kubectl(*scale, "--replicas=1")
     until_equal("the LoginSet to be Ready", reason, "Ready", 60)
     assert loginset.login("cat", "/etc/ssh/ssh_host_ed25519_key.pub") == identity
-
-
-COMPLETE = """
-COMP_LINE='squeue --parti' COMP_POINT=14 COMP_WORDS=(squeue --parti) COMP_CWORD=1
-_comp_load squeue && _squeue squeue --parti squeue && echo "${COMPREPLY[@]}"
-"""
-
-
-def test_an_interactive_shell_completes_the_options_of_slurms_commands(slurm: Slurm) -> None:
-    assert slurm.login("bash", "-ic", COMPLETE).strip() == "--partitions="

@@ -42,10 +42,12 @@ class Step:
     """Changes that one upgrade brings, by what they are. Each is a part of the chart's values."""
 
     changes: dict[str, dict[str, Any]]
-    jobs: dict[str, int]
-    """Seconds of the job on each Slurm node that has one when the upgrade begins."""
-    ended: frozenset[str] = frozenset()
-    """Nodes whose job is ended by the upgrade. Others wait for it."""
+    jobs: tuple[str, ...]
+    """Slurm nodes with a job when the upgrade begins."""
+    awaited: tuple[str, ...] = ()
+    """Those of them whose worker waits for its job to end."""
+    ended: tuple[str, ...] = ()
+    """Those of them whose job is ended by the upgrade."""
 
 
 def slinky(**values: Any) -> dict[str, Any]:
@@ -57,9 +59,6 @@ def login(**values: Any) -> dict[str, Any]:
     """Values of the login nodes."""
     return {"loginsets": {"slinky": values}}
 
-
-LONG, SHORT = 600, 30
-"""Seconds of a job: of one that runs when the upgrade is done, and of one for which a worker waits."""
 
 STEPS: Sequence[Step] = (
     Step(
@@ -84,7 +83,7 @@ STEPS: Sequence[Step] = (
             },
             "a network policy": {"networkPolicy": {"restapiFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}},
         },
-        {"slinky-1": LONG},
+        ("slinky-1",),
     ),
     Step(
         {
@@ -93,7 +92,7 @@ STEPS: Sequence[Step] = (
             },
             "another KillWait": {"controller": {"extraConfMap": {"KillWait": 6}}},
         },
-        {"slinky-1": LONG},
+        ("slinky-1",),
     ),
     Step(
         {
@@ -103,29 +102,31 @@ STEPS: Sequence[Step] = (
             "a variable of login nodes": login(login={"env": MARK}),
             "more login nodes": login(replicas=2),
         },
-        {"slinky-1": LONG},
+        ("slinky-1",),
     ),
     Step(
         {
             "one more worker": slinky(replicas=3),
             "another NodeSet": {"nodesets": {"extra": {"replicas": 1, "deletionTimeout": "5s"}}},
         },
-        {"slinky-1": LONG},
+        ("slinky-1",),
     ),
     Step(
         {
             "a variable of workers": slinky(slurmd={"env": MARK}),
             "a toleration of workers": slinky(podSpec={"tolerations": TOLERATIONS}),
         },
-        {"slinky-2": SHORT},
+        ("slinky-2",),
+        awaited=("slinky-2",),
     ),
     Step(
         {
             "one worker less": slinky(replicas=2),
             "a NodeSet less": {"nodesets": {"extra": {"enabled": False}}},
         },
-        {"slinky-0": LONG, "slinky-1": LONG, "slinky-2": SHORT, "extra-0": LONG},
-        frozenset({"extra-0"}),
+        ("slinky-0", "slinky-1", "slinky-2", "extra-0"),
+        awaited=("slinky-2",),
+        ended=("extra-0",),
     ),
 )
 
@@ -389,16 +390,17 @@ def test_what_a_preview_reports_of_twenty_changes_happens(release: Release) -> N
         upgrade(release, step, values, running(release.slurm, step.jobs))
 
 
-def running(slurm: Slurm, wanted: dict[str, int]) -> dict[str, int]:
+def running(slurm: Slurm, wanted: Sequence[str]) -> dict[str, int]:
     """A running job on each of the nodes, by node, and none else."""
     slurm.login("scancel", "--user=root")
     until("all nodes to be idle", answered(lambda: set(slurm.nodes().values()) == {"idle"}), 60)
-    found = {
-        node: slurm.submit(f"#!/bin/sh\nsleep {seconds}\n", "-w", node, "--no-requeue", f"--time={seconds // 60 + 2}")
-        for node, seconds in wanted.items()
-    }
-    until("the jobs to run", lambda: all(slurm.job(number)["JobState"] == "RUNNING" for number in found.values()), 60)
+    found = {node: slurm.submit_until_ended("-w", node, "--no-requeue", "--time=12") for node in wanted}
+    slurm.until_running(*found.values())
     return found
+
+
+def state_of(slurm: Slurm, node: str) -> str:
+    return slurm.nodes().get(node, "")
 
 
 def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str, int]) -> None:
@@ -408,7 +410,10 @@ def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str
     expected, before = previewed(report), release.snapshot()
     with slurm.watching_pods() as watch:
         release.helm("upgrade", values)
-        until(f"{what} to be done", release.settled, 180)
+        for node in step.awaited:
+            until_equal(f"{node} to wait for its job", partial(state_of, slurm, node), "draining")
+            slurm.end(jobs[node])
+        until(f"{what} to be done", release.settled)
         until_equal(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()), expected, 60)
     workers = [it for found in report["workers"] for it in found["workers"] if it["action"] != "create"]
     first = {it["pod"] for it in workers if it["first"]}

@@ -3,6 +3,7 @@
 From SchedMD's custom resources, and from those of the former release of this chart (tests/configurations/upgrade).
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,6 +104,30 @@ def until_replaced(slurm: Slurm, before: dict[str, set[str]], components: set[st
     until(f"another pod of each of {sorted(components)}", replaced, 120)
 
 
+def changed_and_back(slurm: Slurm) -> None:
+    """Have the operator act on later changes that restart nothing: a restart that it still owed has begun by then."""
+    resources = [
+        ("controllers", "slurm", "extraConf"),
+        ("nodesets", "slurm-worker-busy", "minReadySeconds"),
+        ("nodesets", "slurm-worker-idle", "minReadySeconds"),
+    ]
+    for kind, name, field in resources:
+        words = ("-n", slurm.namespace, "patch", f"{kind}.slinky.slurm.net", name, "--type=merge", "-p")
+        spec = slurm.kubernetes.get("-n", slurm.namespace, f"{kind}.slinky.slurm.net", name)["spec"]
+        former = spec.get(field)
+        later = f"{former or ''}\nSlurmctldTimeout=121\n" if field == "extraConf" else 1
+        for value in (later, former):
+            slurm.kubernetes.kubectl(*words, json.dumps({"spec": {field: value}}))
+            settled(slurm)
+
+
+def assert_restarted(slurm: Slurm, before: dict[str, set[str]], components: set[str]) -> None:
+    """These components have other pods than before and no other has, also when the operator has acted once more."""
+    assert restarted(before, pods(slurm)) == components
+    changed_and_back(slurm)
+    assert restarted(before, pods(slurm)) == components
+
+
 def end(slurm: Slurm, job: int) -> None:
     """End the job, and wait until all is well."""
     slurm.login("scancel", str(job))
@@ -113,7 +138,7 @@ def test_this_chart_instead_of_schedmds_with_the_same_values_restarts_nothing(up
     before = pods(upgraded)
     assert set(before) == {CTLD, RESTD, LOGIN, BUSY, IDLE}
     upgrade(upgraded)
-    assert restarted(before, pods(upgraded)) == set()
+    assert_restarted(upgraded, before, set())
     assert runs(upgraded, job)
     end(upgraded, job)
     assert restarted(before, pods(upgraded)) == set()
@@ -124,7 +149,7 @@ def test_helm_rollback_to_schedmds_chart_restarts_nothing(upgraded: Slurm, job: 
     before = pods(upgraded)
     upgraded.kubernetes.helm("rollback", "slurm", "1", "-n", upgraded.namespace)
     settled(upgraded)
-    assert restarted(before, pods(upgraded)) == set()
+    assert_restarted(upgraded, before, set())
     assert runs(upgraded, job)
     end(upgraded, job)
     assert restarted(before, pods(upgraded)) == set()
@@ -134,7 +159,7 @@ def test_another_image_of_one_nodeset_restarts_that_nodeset_alone(upgraded: Slur
     before = pods(upgraded)
     upgrade(upgraded, "--set", "nodesets.idle.slurmd.image.tag=26.05-patched")
     until_replaced(upgraded, before, {IDLE})
-    assert restarted(before, pods(upgraded)) == {IDLE}
+    assert_restarted(upgraded, before, {IDLE})
     assert runs(upgraded, job)
     end(upgraded, job)
 
@@ -146,7 +171,7 @@ def test_only_the_login_node_restarts_when_this_chart_replaces_its_former_releas
     before = pods(upgraded)
     upgrade(upgraded)
     until_replaced(upgraded, before, {LOGIN})
-    assert restarted(before, pods(upgraded)) == {LOGIN}
+    assert_restarted(upgraded, before, {LOGIN})
     assert runs(upgraded, job)
     end(upgraded, job)
 

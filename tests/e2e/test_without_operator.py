@@ -6,6 +6,7 @@ With the folder of a release, as users unpack it: Helm 3 starts the post-rendere
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from tests.support.real.harness import (
     CommandError,
     Kubernetes,
     Slurm,
-    seconds,
     until,
     until_equal,
 )
@@ -68,12 +68,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return plugins
 
 
-@pytest.fixture(scope="module", params=["3", "4"], ids=["helm-3", "helm-4"])
-def alone(
-    kubernetes: Kubernetes, request: pytest.FixtureRequest, released: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Alone]:
-    """The cluster, and nothing of it afterwards."""
-    version, folder = request.param, tmp_path_factory.mktemp("alone")
+@contextmanager
+def installed(kubernetes: Kubernetes, version: str, released: Path, folder: Path) -> Iterator[Alone]:
+    """The cluster with two idle workers, installed by this version of Helm, and nothing of it afterwards."""
     namespace = f"alone-{version}"
     config = folder / "postrender.yaml"
     config.write_text(yaml.safe_dump({"steps": [{"expand": {}}]}))
@@ -88,12 +85,28 @@ def alone(
     helm = replace(kubernetes, helm_path=shell)
     name = postrender.NAME if version == "4" else str(released / postrender.NAME / postrender.NAME)
     found = Alone(helm, namespace, name, config)
-    found.helm_upgrade()
-    until_equal("a login pod", lambda: found.login("true"), "", 180)
-    found.until_idle(2, 180)
-    yield found
-    helm.helm("uninstall", "slurm", "-n", namespace)
-    kubernetes.kubectl("delete", "namespace", namespace, "--wait=false")
+    try:
+        found.helm_upgrade()
+        until_equal("a login pod", lambda: found.login("true"), "", 180)
+        found.until_idle(2)
+        yield found
+    finally:
+        helm.helm("uninstall", "slurm", "-n", namespace, "--ignore-not-found")
+        kubernetes.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
+
+
+@pytest.fixture(scope="module")
+def alone(kubernetes: Kubernetes, released: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Alone]:
+    """The cluster, by Helm 3."""
+    with installed(kubernetes, "3", released, tmp_path_factory.mktemp("alone")) as found:
+        yield found
+
+
+def test_helm_4_installs_it_with_the_post_renderer_as_a_plugin_and_jobs_run(
+    kubernetes: Kubernetes, released: Path, tmp_path: Path
+) -> None:
+    with installed(kubernetes, "4", released, tmp_path) as found:
+        assert sorted(found.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
 
 
 def test_jobs_run_and_no_custom_resource_exists(alone: Alone) -> None:
@@ -104,16 +117,16 @@ def test_jobs_run_and_no_custom_resource_exists(alone: Alone) -> None:
 
 
 def test_a_worker_that_is_scaled_in_lets_its_job_end_and_leaves_no_record(alone: Alone) -> None:
-    number = alone.submit("#!/bin/sh\nsleep 15\n", "-w", "slinky-1", "--no-requeue")
-    until_equal(f"job {number} to run", lambda: alone.job(number)["JobState"], "RUNNING", 60)
-    with alone.watching_pods() as watch:
-        alone.kubernetes.kubectl("-n", alone.namespace, "scale", "statefulset/slinky", "--replicas=1")
-        until("the node to be drained", lambda: alone.nodes().get("slinky-1", "").startswith("drain"), 60)
-        until_equal("the pod to be deleted", lambda: set(alone.pods()), {"slinky-0"}, 120)
+    number = alone.submit_until_ended("-w", "slinky-1", "--no-requeue")
+    alone.until_running(number)
+    alone.kubernetes.kubectl("-n", alone.namespace, "scale", "statefulset/slinky", "--replicas=1")
+    until("the pod to be asked to go", lambda: "deletionTimestamp" in alone.pods()["slinky-1"]["metadata"])
+    until_equal("the node to be drained", lambda: alone.nodes().get("slinky-1"), "draining")
+    alone.end(number)
     job = alone.job(number)
     assert (job["JobState"], job["ExitCode"], job["NodeList"]) == ("COMPLETED", "0:0", "slinky-1")
-    assert watch.deletion_asked["slinky-1"] <= seconds(job["EndTime"])
-    until_equal("the record to be deleted", lambda: set(alone.nodes()), {"slinky-0"}, 60)
+    until_equal("the pod to be deleted", lambda: set(alone.pods()), {"slinky-0"})
+    until_equal("the record to be deleted", lambda: set(alone.nodes()), {"slinky-0"})
     alone.kubernetes.kubectl("-n", alone.namespace, "scale", "statefulset/slinky", "--replicas=2")
     alone.until_idle(2)
 

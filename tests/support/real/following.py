@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.support.real.configuration import until_saved
 from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until, until_equal, watched
+from tests.support.real.harness import UNTIL_ENDED as UNTIL_ENDED
 from tests.support.real.kills import SLURMRESTD, kill
 
 TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
@@ -16,8 +17,8 @@ MOST = 3
 """The highest number of workers."""
 IDLE_SECONDS = 5
 """How long a worker is idle before it is removed."""
-UNTIL_ENDED = '#!/bin/sh\nuntil [ -e "/tmp/end-$SLURM_JOB_ID" ]; do sleep 1; done\n'
-"""Ends by `end`."""
+
+end, job_states = Slurm.end, Slurm.states
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,11 @@ REST = Source("restapis.slinky.slurm.net", "slurm", SLURMRESTD)
 class Way:
     """How a NodeSet is scaled, ready to begin."""
 
-    victims: tuple[tuple[str, str], ...]
-    """What is killed: namespaces, and the label app.kubernetes.io/name of their pods."""
     missing: Source
     missed: Callable[[], bool]
     """Whether a condition reports that data is missing."""
     forgetful: tuple[str, str] | None = None
-    """What is started again while no data is left, so that it remembers none: as in `victims`."""
+    """What is started again while no data is left, so that it remembers none: as in `kills`."""
 
 
 class Sizes:
@@ -89,28 +88,13 @@ def has_no_number(kubernetes: Kubernetes) -> bool:
     return condition(autoscaler, "ScalingActive").get("reason") == "FailedGetExternalMetric"
 
 
-def job_states(slurm: Slurm, *jobs: int) -> list[str]:
-    """The state of each job and of each task of an array."""
-    return slurm.login("squeue", "-h", "-r", "-t", "all", "-j", ",".join(map(str, jobs)), "-o", "%T").split()
-
-
-def end(slurm: Slurm, job: int) -> None:
-    """Let a job of UNTIL_ENDED complete, which has not been started twice."""
-    host = slurm.job(job)["BatchHost"]
-    [pod] = [name for name, it in slurm.pods().items() if it["spec"].get("hostname") == host]
-    slurm.worker(pod, "touch", f"/tmp/end-{job}")  # noqa: S108
-    until_equal(f"job {job} to complete", lambda: job_states(slurm, job), ["COMPLETED"], 60)
-    # slurmctld forgets a job five minutes after its end.
-    assert slurm.job(job)["Restarts"] == "0"
-
-
 def kill_each(slurm: Slurm, victims: Iterable[tuple[str, str]], *jobs: int) -> None:
     """Kill these in turn while the jobs run: they run on each time."""
     # A slurmctld that is killed forgets what it has not saved.
     until_saved(slurm, jobs[-1])
     for namespace, name in victims:
         kill(slurm.kubernetes, namespace, name)
-        until_equal("slurmctld to answer", lambda: job_states(slurm, *jobs), ["RUNNING"] * len(jobs), 60)
+        until_equal("slurmctld to answer", lambda: slurm.states(*jobs), ["RUNNING"] * len(jobs), 60)
 
 
 @contextmanager
@@ -131,44 +115,64 @@ def without(kubernetes: Kubernetes, missing: Source, missed: Callable[[], bool])
         kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
 
 
-def follow_from_zero_and_back(slurm: Slurm, way: Way) -> float:
+def hold_without_data(slurm: Slurm, way: Way, sizes: Sizes, size: int, finish: Callable[[], None]) -> None:
+    """Without data the size stays, though `finish` leaves a worker idle for longer than it would be left."""
+    kubernetes, before = slurm.kubernetes, len(sizes.all())
+    with without(kubernetes, way.missing, way.missed):
+        if way.forgetful is not None:
+            namespace, name = way.forgetful
+            chosen = ("-l", f"app.kubernetes.io/name={name}")
+            kubernetes.kubectl("-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0")
+        finish()
+        idle = time.monotonic()
+        until(
+            "a worker to be idle for longer than it would be left",
+            lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
+            60,
+        )
+        assert sizes.since(before) == {size}, sizes.all()
+
+
+def follow_to_two_and_back(slurm: Slurm, way: Way) -> None:
+    """Two workers for a job, and none after it; no size changes without data. Begins and ends without workers."""
+    with recorded(slurm.kubernetes) as sizes:
+        job = slurm.submit_until_ended("-N2", "--exclusive", "--no-requeue")
+        slurm.until_running(job)
+        until_equal("the watch to have shown the size for it", lambda: sizes.all()[-1], 2, 60)
+        hold_without_data(slurm, way, sizes, 2, lambda: slurm.end(job))
+        until_none(slurm)
+        found = sizes.all()
+    # The recorded sizes begin and end with zero: up, and down.
+    assert turns(found) <= 2, found
+
+
+def follow_from_zero_and_back(slurm: Slurm, way: Way, victims: Iterable[tuple[str, str]]) -> float:
     """A queue of mixed jobs; no job is lost, and no size changes without data, whatever is killed.
 
-    Begins and ends without workers. Returns the seconds until the first worker pod exists.
+    `victims`: as for `kill_each`. Begins and ends without workers. The seconds until the first worker pod exists.
     """
-    kubernetes = slurm.kubernetes
-    with recorded(kubernetes) as sizes:
+    with recorded(slurm.kubernetes) as sizes:
         submitted = time.monotonic()
-        wide = slurm.submit(UNTIL_ENDED, "-N2", "--exclusive", "--no-requeue")
+        wide = slurm.submit_until_ended("-N2", "--exclusive", "--no-requeue")
         until("a worker", slurm.pods, 150, 0.05)
         first = time.monotonic() - submitted
-        narrow = slurm.submit(UNTIL_ENDED, "-N1", "--exclusive", "--no-requeue")
-        until_equal("both jobs to run", lambda: job_states(slurm, wide, narrow), ["RUNNING"] * 2, 240)
+        narrow = slurm.submit_until_ended("-N1", "--exclusive", "--no-requeue")
+        until_equal("both jobs to run", lambda: slurm.states(wide, narrow), ["RUNNING"] * 2, 240)
         array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
         until_equal("the watch to have shown the size for both", lambda: sizes.all()[-1], MOST, 60)
         full = len(sizes.all())
 
-        kill_each(slurm, way.victims, wide, narrow)
+        kill_each(slurm, victims, wide, narrow)
         assert sizes.since(full) == {MOST}, sizes.all()
 
-        with without(kubernetes, way.missing, way.missed):
-            if way.forgetful is not None:
-                namespace, name = way.forgetful
-                chosen = ("-l", f"app.kubernetes.io/name={name}")
-                kubernetes.kubectl("-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0")
-            end(slurm, narrow)
-            until_equal("the array to complete", lambda: job_states(slurm, array), ["COMPLETED"] * 4, 60)
-            idle = time.monotonic()
-            until(
-                "a worker to be idle for longer than it would be left",
-                lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
-                60,
-            )
-            assert sizes.since(full) == {MOST}, sizes.all()
+        def finish() -> None:
+            slurm.end(narrow)
+            until_equal("the array to complete", lambda: slurm.states(array), ["COMPLETED"] * 4, 60)
 
+        hold_without_data(slurm, way, sizes, MOST, finish)
         until_equal("the idle worker to be removed", lambda: sizes.all()[-1], MOST - 1, 150)
-        assert job_states(slurm, wide) == ["RUNNING"], "the job ended with a worker"
-        end(slurm, wide)
+        assert slurm.states(wide) == ["RUNNING"], "the job ended with a worker"
+        slurm.end(wide)
         until_none(slurm)
         found = sizes.all()
     # The recorded sizes begin and end with zero: up, and down.

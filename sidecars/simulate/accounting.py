@@ -1,7 +1,6 @@
-"""A simulated slurmdbd: its records, and how slurmrestd answers for it, as observed with Slurm 26.05."""
+"""A simulated slurmdbd, and how slurmrestd answers for it, as observed with Slurm 26.05."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from sidecars.simulate.answers import (
@@ -22,7 +21,7 @@ from sidecars.simulate.answers import (
     ping,
     refusal,
 )
-from sidecars.simulate.records import Call, Json, Reply
+from sidecars.simulate.records import Call, Json, Reply, SimAccount, SimAssociation, SimQos
 from sidecars.slurm.protocol.limits import (
     ASSOCIATION_LIMITS,
     ASSOCIATION_TRES,
@@ -36,63 +35,28 @@ TRES = ("cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages", "
 """What is counted with AccountingStorageTRES=gres/gpu."""
 
 
-@dataclass(slots=True)
-class SimAccount:
-    """An account."""
-
-    name: str
-    description: str = ""
-    organization: str = ""
-
-
-@dataclass(slots=True)
-class SimAssociation:
-    """What an account (`user` is "") or a user in it has on a cluster."""
-
-    account: str
-    cluster: str
-    user: str = ""
-    parent: str = ""
-    is_default: bool = False
-    shares: int = 1
-    qos: list[str] | None = None
-    """None: those of the parent."""
-    default_qos: str | None = None
-    """Likewise."""
-    limits: dict[str, int] = field(default_factory=dict)
-    tres: dict[str, dict[str, int]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class SimQos:
-    """A quality of service."""
-
-    name: str
-    description: str = ""
-    priority: int = 0
-    flags: list[str] = field(default_factory=list)
-    preempt: list[str] = field(default_factory=list)
-    preempt_mode: str = "DISABLED"
-    grace_time: int = 0
-    limits: dict[str, int] = field(default_factory=dict)
-    tres: dict[str, dict[str, int]] = field(default_factory=dict)
-
-
 class Accounting:
-    """slurmdbd with one cluster, root and QOS `normal`. While `up` is false nothing reaches it."""
+    """slurmdbd with one cluster, root and QOS `normal`. While `up` is false nothing reaches it.
+
+    `add_cluster` adds another cluster.
+    """
 
     def __init__(self, cluster: str = "slurm") -> None:
         self.up = True
-        self.clusters = {cluster}
+        self.clusters: set[str] = set()
         self.accounts = {"root": SimAccount("root", "default root account", "root")}
         self.users = {"root": "Administrator"}
         self.qos = {"normal": SimQos("normal", "Normal QOS default")}
-        self.associations = [
-            SimAssociation("root", cluster, qos=["normal"]),
-            SimAssociation("root", cluster, "root", is_default=True),
-        ]
+        self.associations: list[SimAssociation] = []
+        self.add_cluster(cluster)
         self.with_jobs: set[tuple[str, str]] = set()
         """Account and user of jobs that are pending or running."""
+
+    def add_cluster(self, name: str) -> None:
+        """A cluster registers, and gets its account root."""
+        self.clusters.add(name)
+        self.associations.append(SimAssociation("root", name, qos=["normal"]))
+        self.associations.append(SimAssociation("root", name, "root", is_default=True))
 
     def answer(self, call: Call, *, trusted: bool) -> Reply:
         """The reply to a call below `slurmdb/`; `trusted`: the token's user may write."""
@@ -178,8 +142,8 @@ class Accounting:
         if any(set(change.get("qos", ())) - self.qos.keys() for change in wanted):
             return refusal(422, BAD_QOS)
         for change in wanted:
-            key = change.get("account"), change.get("cluster"), change.get("user", "")
-            association = next((a for a in self.associations if (a.account, a.cluster, a.user) == key), None)
+            key = [change.get(it, "") for it in ("account", "cluster", "user", "partition")]
+            association = self._find(*key)
             if association is None:
                 continue  # Slurm answers 200 and creates none, or a broken one.
             default = change.get("default", {}).get("qos")
@@ -209,13 +173,11 @@ class Accounting:
         association.parent = parent or association.parent
 
     def _parent(self, account: str, cluster: str) -> str:
-        key = account, cluster, ""
-        return next((a.parent for a in self.associations if (a.account, a.cluster, a.user) == key), "")
+        found = self._find(account, cluster)
+        return found.parent if found is not None else ""
 
     def _above(self, association: SimAssociation) -> SimAssociation | None:
-        account = association.account if association.user else association.parent
-        key = account, association.cluster, ""
-        return next((a for a in self.associations if (a.account, a.cluster, a.user) == key), None)
+        return self._find(association.account if association.user else association.parent, association.cluster)
 
     def _line(self, association: SimAssociation) -> Iterator[SimAssociation]:
         """The association and all that it inherits from, the nearest first."""
@@ -239,7 +201,7 @@ class Accounting:
             "account": association.account,
             "cluster": association.cluster,
             "user": association.user,
-            "partition": "",
+            "partition": association.partition,
             "parent_account": association.parent,
             "is_default": association.is_default,
             "shares_raw": association.shares,
@@ -314,7 +276,10 @@ class Accounting:
             qos.preempt = [each for each in qos.preempt if each != name]
 
     def _has(self, account: str, cluster: str, user: str = "") -> bool:
-        return any((a.account, a.cluster, a.user) == (account, cluster, user) for a in self.associations)
+        return self._find(account, cluster, user) is not None
+
+    def _find(self, account: str, cluster: str, user: str = "", partition: str = "") -> SimAssociation | None:
+        return next((a for a in self.associations if a.key == (account, cluster, user, partition)), None)
 
 
 def _meets(association: SimAssociation, query: dict[str, str]) -> bool:

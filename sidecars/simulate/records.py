@@ -1,4 +1,4 @@
-"""The parts of a simulated Slurm: slurmctld's records, requests, replies and faults."""
+"""The parts of a simulated Slurm: records of slurmctld and slurmdbd, requests, replies and faults."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -207,6 +207,55 @@ class SimReservation:
 def _fits(reservation: SimReservation) -> bool:
     weekend = time.gmtime(reservation.start_time).tm_wday >= 5
     return ("WEEKDAY" if weekend else "WEEKEND") not in reservation.flags
+
+
+@dataclass(slots=True)
+class SimAccount:
+    """An account."""
+
+    name: str
+    description: str = ""
+    organization: str = ""
+
+
+@dataclass(slots=True)
+class SimAssociation:
+    """What an account (`user` is "") or a user in it has on a cluster."""
+
+    account: str
+    cluster: str
+    user: str = ""
+    parent: str = ""
+    is_default: bool = False
+    shares: int = 1
+    qos: list[str] | None = None
+    """None: those of the parent."""
+    default_qos: str | None = None
+    """Likewise."""
+    limits: dict[str, int] = field(default_factory=dict)
+    tres: dict[str, dict[str, int]] = field(default_factory=dict)
+    partition: str = ""
+    """The only partition in which the user has it; "" for all."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Account, cluster, user and partition: no two associations have all of them in common."""
+        return self.account, self.cluster, self.user, self.partition
+
+
+@dataclass(slots=True)
+class SimQos:
+    """A quality of service."""
+
+    name: str
+    description: str = ""
+    priority: int = 0
+    flags: list[str] = field(default_factory=list)
+    preempt: list[str] = field(default_factory=list)
+    preempt_mode: str = "DISABLED"
+    grace_time: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    tres: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

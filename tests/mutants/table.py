@@ -33,10 +33,17 @@ class Mutant:
         return found.replace(self.text, self.becomes) if found.count(self.text) == 1 else None
 
 
+EQUIVALENT = "equivalent.yaml"
+"""Not a part of the table: see `tests.mutants.generic`."""
+
+
 def load() -> list[Mutant]:
     """All mutants, in the order of the files' names and of their lines."""
-    mutants = []
-    for path in sorted(Path(__file__).parent.glob("*.yaml")):
-        document: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        mutants += [Mutant(name, **{**row, "tests": tuple(row["tests"])}) for name, row in document.items()]
-    return mutants
+    paths = sorted(Path(__file__).parent.glob("*.yaml"))
+    return [it for path in paths if path.name != EQUIVALENT for it in rows(path.read_text(encoding="utf-8"))]
+
+
+def rows(text: str) -> list[Mutant]:
+    """The mutants of one file of the table."""
+    document: dict[str, dict[str, Any]] = yaml.safe_load(text) or {}
+    return [Mutant(name, **{**row, "tests": tuple(row["tests"])}) for name, row in document.items()]

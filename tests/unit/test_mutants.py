@@ -1,4 +1,4 @@
-"""The table of mutants is up to date, and its runner finds what no test finds: `tests.mutants`."""
+"""The table of mutants is up to date, and its runners find what no test finds: `tests.mutants`."""
 
 import ast
 import subprocess
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import check
+from tests.mutants import changes, drawn, generic
+from tests.mutants.listed import check, concerned
 from tests.mutants.table import ROOT, Mutant, load
 from tests.support import named_tests
 
@@ -80,3 +81,147 @@ def test_a_mutant_is_caught_only_if_each_of_its_tests_fails_and_passes_without_i
     ]
     assert "SURVIVED   caught by one of two" in capsys.readouterr().out
     assert (tmp_path / "code_of_it.py").read_text() == "def double(number):\n    return 2 * number\n"
+
+
+def test_a_mutant_is_run_when_its_file_its_test_or_its_own_row_has_changed() -> None:
+    one, other, new = (mutant(name, "1", "test_double") for name in ("one", "other", "new"))
+    moved = Mutant("moved", "wrong", "another.py", "a", "b", ("charts/x/tests/a_test.yaml::it: works",))
+    before = [one, other, moved]
+    assert concerned([one, moved], {"code_of_it.py"}, before) == [one]
+    assert concerned([one, moved], {"tests/test_it.py"}, before) == [one]
+    assert concerned([one, moved], {"charts/x/tests/a_test.yaml"}, before) == [moved]
+    assert concerned([one, new], {"README.md"}, before) == [new]
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def commit(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--no-gpg-sign", "--message", name)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_changed_lines_are_those_of_commits_the_working_tree_and_files_that_git_does_not_know(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main", ".")
+    first = commit(tmp_path, "a.py", "1\n2\n3\n")
+    commit(tmp_path, "b.py", "1\n")
+    (tmp_path / "a.py").write_text("1\n2\nchanged\nadded\n")
+    (tmp_path / "c.py").write_text("1\n2\n")
+    assert changes.files(tmp_path, first) == {"a.py", "b.py", "c.py"}
+    assert changes.lines(tmp_path, first) == {"a.py": {3, 4}, "b.py": {1}, "c.py": {1, 2}}
+    assert changes.lines(tmp_path, "") == {"a.py": {1, 2, 3, 4}, "b.py": {1}, "c.py": {1, 2}}
+
+
+def test_changes_count_from_where_the_branch_begins_and_on_main_itself_from_the_recent_commits(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main", ".")
+    commits = [commit(tmp_path, "a.py", f"{number}\n") for number in range(changes.RECENT)]
+    assert changes.base(tmp_path) == "", "all of a short history"
+    commits += [commit(tmp_path, "a.py", f"{number}\n") for number in range(100, 103)]
+    assert changes.base(tmp_path) == commits[2], "without origin/main"
+    git(tmp_path, "update-ref", "refs/remotes/origin/main", "HEAD")
+    assert changes.base(tmp_path) == commits[2], "a clone of it"
+    (tmp_path / "new.py").touch()
+    assert changes.base(tmp_path) == commits[-1], "something has changed since"
+    commit(tmp_path, "b.py", "")
+    assert changes.base(tmp_path) == commits[-1], "a branch"
+    assert changes.base(tmp_path, "HEAD~3") == commits[-3]
+    with pytest.raises(ValueError, match="nothing-known"):
+        changes.base(tmp_path, "nothing-known")
+
+
+@pytest.mark.parametrize(
+    ("line", "mutants"),
+    [
+        ("a = b == c", ["a = b != c"]),
+        ("a = b < c", ["a = b <= c", "a = b >= c"]),
+        ("a = b not in c", ["a = b in c"]),
+        ("a = b is not None", ["a = b is None"]),
+        ("a = (b) is (c)", ["a = (b) is not (c)"]),
+        ("a = b < c <= d", ["a = b < c < d", "a = b < c > d", "a = b <= c <= d", "a = b >= c <= d"]),
+        ("a = b and c or d", ["a = b and c and d", "a = b or c or d"]),
+        ("a = not b", ["a = b"]),
+        ("a = b + 1", ["a = b - 1"]),
+        ("a = b + 'c'", []),
+        ("a = 'ä' if b else c", ["a = 'ä' if not (b) else c"]),
+        ("a = [b for b in c if b.d]", ["a = [b for b in c if not (b.d)]"]),
+        ("def a(): return b", ["def a(): return None"]),
+        ("def a(): return False", ["def a(): return True"]),
+        ("def a(): return None", []),
+        ("while a: b()", ["while not (a): b()"]),
+        ("if TYPE_CHECKING: import a", []),
+        ("a: str | None = b", []),
+        ("A = B | C", []),
+        ("if __name__ == '__main__': a()", []),
+    ],
+)
+def test_generic_mutants_are_those_of_the_line(line: str, mutants: list[str]) -> None:
+    assert sorted(it.words[1] for it in generic.changes("a.py", f"# ü\n{line}\n")) == mutants
+
+
+def test_a_change_of_several_lines_replaces_them_and_leaves_the_others() -> None:
+    source = "first = 1\na = (\n    b\n    and c\n)\nlast = 2\n"
+    [change] = generic.changes("a.py", source)
+    assert change.applied(source) == source.replace("and", "or")
+    assert generic.changes("a.py", source, {1, 6}) == []
+
+
+def test_each_listed_equivalent_is_a_mutant_that_would_be_drawn_otherwise() -> None:
+    for each in generic.equivalents():
+        assert each.reason
+        found = generic.changes(each.file, (ROOT / each.file).read_text(encoding="utf-8"))
+        assert (each.before, each.after) in {it.words for it in found}, each
+
+
+def test_a_random_mutant_is_drawn_again_for_the_same_commit_and_never_an_equivalent_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch=main", ".")
+    (tmp_path / "sidecars").mkdir()
+    lines = [f"a{number} = b == c" for number in range(20)]
+    commit(tmp_path, "sidecars/a.py", "\n".join(lines))
+    first = drawn.draw(tmp_path, 5, None)
+    assert len({it.line for it in first}) == 5
+    assert drawn.draw(tmp_path, 5, None) == first
+    assert {it.line for it in drawn.draw(tmp_path, 5, {"sidecars/a.py": {3, 4}})} == {3, 4}
+    known = [generic.Equivalent("sidecars/a.py", *it.words, "nobody reads it") for it in first]
+    monkeypatch.setattr(drawn, "equivalents", lambda: known)
+    assert {it.line for it in drawn.draw(tmp_path, 20, None)} == set(range(1, 21)) - {it.line for it in first}
+    git(tmp_path, "commit", "--quiet", "--no-gpg-sign", "--allow-empty", "--message=another")
+    assert drawn.draw(tmp_path, 5, None) != first
+
+
+@pytest.mark.timeout(300)
+def test_a_random_mutant_is_caught_by_its_own_test_or_by_one_around_it_and_otherwise_survives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # pytest starts faster
+    for folder in ("sidecars/part", "tests/unit/part"):
+        (tmp_path / folder).mkdir(parents=True)
+    source = (
+        "def low(a):\n    return a < 3\n\ndef same(a):\n    return a == 3\n\ndef unknown(a):\n    return a in (3, 4)\n"
+    )
+    (tmp_path / "sidecars/part/a.py").write_text(source)
+    (tmp_path / "sidecars/part/b.py").write_text(
+        "from sidecars.part.a import same\n\ndef other(a):\n    return not same(a)\n"
+    )
+    for name, test in (
+        ("a", "from sidecars.part.a import low\n\ndef test_it():\n    assert low(2) and not low(3)\n"),
+        ("b", "from sidecars.part.b import other\n\ndef test_it():\n    assert other(2)\n"),
+    ):
+        (tmp_path / f"tests/unit/part/test_{name}.py").write_text(test)
+    (tmp_path / "conftest.py").touch()
+    git(tmp_path, "init", "--quiet", "--initial-branch=main", ".")
+    wanted = [it for it in generic.changes("sidecars/part/a.py", source) if "None" not in it.words[1]]
+    found = {outcome.change.words[1]: (outcome.word, outcome.test) for outcome in drawn.check(tmp_path, wanted)}
+    assert found == {
+        "return a <= 3": ("caught", "tests/unit/part/test_a.py::test_it"),
+        "return a >= 3": ("caught", "tests/unit/part/test_a.py::test_it"),
+        "return a != 3": ("caught", "tests/unit/part/test_b.py::test_it"),
+        "return a not in (3, 4)": ("SURVIVED", ""),
+    }
+    assert (tmp_path / "sidecars/part/a.py").read_text() == source

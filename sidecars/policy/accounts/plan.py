@@ -277,7 +277,9 @@ def _prune(declared: Declared, live: Live, ours: Iterable[str]) -> tuple[list[Ch
                 remaining = [it for it in remaining if it.user != user]
             continue
         for it in stale_here:
-            keeps = it.is_default and len(its) > 1 and user not in declared.users
+            # Users have a default account on each cluster.
+            others_here = sum(each.cluster == live.cluster for each in its) > 1
+            keeps = it.is_default and others_here and user not in declared.users
             if decide(
                 named("association", it.account, user),
                 f"user {user} in account {it.account}",

@@ -134,6 +134,17 @@ async def test_the_end_of_one_component_by_itself_ends_the_whole_job(world: Worl
         await world.until("the other component's end", lambda: not live(world.slurm))
 
 
+async def test_each_phase_of_jobs_that_live_is_counted_also_the_ones_that_no_job_is_in(world: World) -> None:
+    living = {"submitted": 0, "pending": 0, "starting": 0, "running": 0, "stopped": 0}
+    async with world.bridge() as passes:
+        await world.until("a pass", lambda: bool(passes) and passes[-1].answer_age() is not None)
+        assert dict(passes[-1].phases()) == living
+        job = await world.running()
+        await world.until("the running job", lambda: dict(passes[-1].phases()) == living | {"running": 1})
+        world.slurm.job_end(job.job_id)
+        await world.until("its end", lambda: dict(passes[-1].phases()) == living)
+
+
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.NO_SLURMCTLD, Fault.EMPTY, Fault.RESET, Fault.BAD_TOKEN])
 async def test_no_pod_is_deleted_and_nothing_submitted_while_slurm_is_unknown(world: World, fault: Fault) -> None:
     async with world.bridge():

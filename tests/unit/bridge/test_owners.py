@@ -86,6 +86,26 @@ async def test_a_failure_is_told_and_tried_again(error: Exception, words: str, r
     assert bench.woken == 2
 
 
+async def test_the_first_look_at_an_object_is_not_waited_for_because_its_answer_wakes_the_bridge() -> None:
+    bench = Bench(FOUND)
+    bench.kube.open.clear()
+    bench.owners.read([JOB_SET])
+    assert not bench.owners.waiting
+    bench.kube.open.set()
+    await bench.read(JOB_SET)
+    assert (bench.woken, bench.owners.waiting) == (1, False)
+
+
+async def test_an_object_that_failed_is_to_be_read_soon_also_while_it_is_read_again() -> None:
+    bench = Bench(Unreachable("cut"))
+    await bench.read(JOB_SET)
+    bench.time += FAILED_SECONDS
+    bench.kube.open.clear()
+    bench.owners.read([JOB_SET])
+    assert bench.owners.waiting
+    await bench.owners.close()
+
+
 async def test_an_answer_that_does_not_come_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owners, "_SECONDS", 0.01)
     bench = Bench(FOUND)

@@ -53,6 +53,16 @@ def test_both_sides_are_read(fake: FakeKubectl) -> None:
     assert seen.exec_in == "kubectl -n slurm exec slurm-controller-0 -c slurmctld --"
 
 
+def test_items_get_the_kind_that_the_api_server_omits_in_a_list(fake: FakeKubectl) -> None:
+    listed = nodeset()
+    del listed["kind"]
+    fake.lists(NODESETS, "NodeSet", listed)
+    fake.lists(WORKERS, "Pod", {key: value for key, value in pod("cpu-0").items() if key != "kind"})
+    found = read(fake).kube
+    assert [it["kind"] for it in found.nodesets or ()] == ["NodeSet"]
+    assert [it["kind"] for it in found.pods or ()] == ["Pod", "Pod"]
+
+
 def test_nothing_but_reads_and_one_command_in_a_pod_is_asked_for(fake: FakeKubectl) -> None:
     read(fake)
     commands = [it for it in fake.asked() if it[0] != "get"]

@@ -4,8 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sidecars.contract.status import Stage
+from sidecars.reconfigure import machine
+from sidecars.reconfigure.actions import Alive, Check
 from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import Phase
+from sidecars.reconfigure.machine import Phase, Seen, Settings, State
 from tests.unit.reconfigure.simulation import Pod, config
 
 A, B, C = config("a"), config("b"), config("c")
@@ -124,6 +126,27 @@ def test_a_slurmctld_that_stalls_after_it_took_one_keeps_it() -> None:
     assert (pod.folder, pod.reads, pod.state.running, pod.good) == (B, B, B, B)
     assert pod.starts == 1
     assert pod.state.rejected is None
+
+
+def test_a_slurmctld_that_stalls_is_asked_once_a_second_whether_it_answers() -> None:
+    pod = running()
+    pod.candidate = B
+    while pod.state.phase is not Phase.VERIFY:
+        pod.run(0.05)
+    pod.silent_until = pod.now + 60
+    pod.run(machine.VERIFY + 1)
+    before = pod.done.count("Probe")
+    pod.run(30)
+    assert 25 <= pod.done.count("Probe") - before <= 30
+
+
+def test_a_slurmctld_that_does_not_come_up_gets_another_configuration_after_the_patience_and_not_before() -> None:
+    starting = State(Phase.START, installed=A, running=A, since=100.0)
+    seen = Seen(B, A, answer=Alive(yes=False))
+    at_its_end = 100.0 + machine.PATIENCE
+    assert machine.step(Settings(), starting, seen, at_its_end - 0.01)[0].phase is Phase.START
+    state, actions = machine.step(Settings(), starting, seen, at_its_end)
+    assert (state.phase, state.trying, actions) == (Phase.CHECK, B, [Check(B)])
 
 
 def test_one_that_a_slurmctld_stalls_on_and_ends_is_taken_back() -> None:

@@ -253,6 +253,22 @@ async def test_nothing_is_known_while_an_answer_stays_out() -> None:
         assert "no recent good answer" in scene.poller.trouble
 
 
+async def test_who_saw_slurm_unknown_by_the_passing_of_time_is_told_that_it_is_known_again() -> None:
+    scene = Scene()
+    await scene.poller.poll()
+    scene.told.clear()
+    generation = scene.poller.generation
+    await asyncio.sleep(STALE_AFTER + 1)
+    known = [scene.poller.known]
+    await scene.poller.poll()
+    known.append(scene.poller.known)
+    assert known == [False, True]
+    assert scene.told == [(set(), set())]
+    assert scene.poller.generation == generation + 1
+    await scene.poller.poll()
+    assert scene.told == [(set(), set())]
+
+
 async def test_one_fault_does_not_make_nodes_unknown() -> None:
     async with Scene().running() as scene:
         scene.model.fail(Fault.SERVER_ERROR, 1)

@@ -8,6 +8,7 @@ import pytest
 from sidecars.operator.accounts.reconcile import EVERY, FIRST_USERS_SECONDS, USERS_SECONDS, Memories, reconcile
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.simulate.accounting import Accounting
+from sidecars.simulate.records import SimAssociation
 from sidecars.slurm.errors import SlurmError, Unreachable
 from sidecars.slurm.protocol import Request
 from sidecars.workloads.facts import digest
@@ -123,6 +124,33 @@ async def test_drift_of_a_declared_field_is_set_back_and_reported_and_nothing_el
     assert found.here["theirs", ""].shares == 7
     await setting.parts.woken()
     assert setting.events() == ["AccountsChanged", "AccountsDrift"]
+
+
+async def test_what_other_clusters_of_the_slurmdbd_and_partitions_have_is_neither_taken_for_ours_nor_changed() -> None:
+    setting = await Setting().connected(accounts={"physics": {}})
+    await setting.run()
+    slurmdbd = setting.slurmdbd
+    slurmdbd.add_cluster("other")
+    slurmdbd.users["alice"] = "None"
+    slurmdbd.associations += [
+        SimAssociation("physics", "other", parent="root", shares=40, limits={"GrpJobs": 4}),
+        SimAssociation("physics", "other", "alice", is_default=True, shares=50, limits={"MaxJobs": 5}),
+        SimAssociation("physics", "slurm", "alice", shares=60, limits={"MaxJobs": 6}, partition="gpu"),
+    ]
+    theirs = [it for it in slurmdbd.associations if it.cluster == "other" or it.partition]
+    before = repr(theirs)
+    alice = {"accounts": ["physics"], "fairshare": 7, "limits": {"MaxJobs": 2}}
+    setting.declare(accounts={"physics": {"fairshare": 3}}, users={"alice": alice})
+    await setting.run()
+    assert setting.condition == ("True", "Applied", "1 accounts, 1 users, 0 QOS")
+    here = live(slurmdbd).here
+    assert (here["physics", ""].shares, here["physics", ""].limits) == (3, {})
+    assert (here["physics", "alice"].shares, here["physics", "alice"].limits) == (7, {"MaxJobs": 2})
+    writes = setting.writes()
+    await setting.run()
+    assert setting.writes() == writes
+    assert repr(theirs) == before
+    assert all(any(it is other for other in slurmdbd.associations) for it in theirs)
 
 
 async def test_a_dry_run_lists_the_changes_and_sends_none() -> None:

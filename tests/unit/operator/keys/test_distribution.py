@@ -71,6 +71,22 @@ async def test_another_key_begins_by_adding_it_beside_the_one_that_signs() -> No
     assert (ring.default, ring.others) == (OLD, (NEW,))
 
 
+async def test_each_step_of_a_rotation_is_an_event_and_the_first_keys_are_none() -> None:
+    parts = with_key()
+    with pytest.raises(NotUsableError):
+        await run(parts)
+    parts.secret(JWKS, {"slurm.jwks": jwks.render(Ring(OLD))}, own=True)
+    await run(parts)
+    await parts.woken()
+    assert parts.requests.of("create", "Event") == []
+    parts.secret("next", {"slurm.key": NEW})
+    condition = await run(parts, nextSlurmKeyRef={"name": "next", "key": "slurm.key"})
+    await parts.woken()
+    [event] = parts.requests.of("create", "Event")
+    assert (event["type"], event["reason"], event["note"]) == ("Normal", "SlurmKey", condition.message)
+    assert event["regarding"]["kind"] == "Controller"
+
+
 async def test_a_next_key_that_is_missing_changes_nothing_and_is_shown() -> None:
     parts = with_key()
     parts.secret(JWKS, {"slurm.jwks": jwks.render(Ring(OLD))}, own=True)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from sidecars.policy.accounts.declared import Account, Declared, Qos, User, faul
 from sidecars.policy.accounts.live import Live
 from sidecars.policy.accounts.plan import exists, plan
 from sidecars.simulate.accounting import Accounting
+from sidecars.simulate.records import SimAssociation
 from sidecars.slurm.protocol.accounting import Association
 from tests.support.slurmdbd import apply, by_hand, live, replace_prune, settle
 
@@ -219,8 +219,8 @@ def test_a_user_whom_someone_else_added_to_another_account_stays_in_that_one() -
 def test_an_account_stays_while_another_cluster_has_it() -> None:
     slurmdbd = Accounting()
     _, ours = settle(slurmdbd, declared(accounts={"a": {}}))
-    slurmdbd.clusters.add("other")
-    slurmdbd.associations.append(type(slurmdbd.associations[0])("a", "other", parent="root"))
+    slurmdbd.add_cluster("other")
+    slurmdbd.associations.append(SimAssociation("a", "other", parent="root"))
     last, _ = settle(slurmdbd, Declared(prune=True), ours)
     assert last.left == ("account a stays: cluster other has it too",)
 
@@ -296,45 +296,3 @@ def test_a_user_leaves_the_default_account_once_another_one_is_the_default() -> 
     found = live(slurmdbd).here
     assert ("a", "alice") not in found
     assert found["b", "alice"].is_default
-
-
-@pytest.mark.parametrize(
-    ("kinds", "fault"),
-    [
-        ({"accounts": {"a": {"parent": "x"}}}, "accounts.a.parent: no account `x` exists"),
-        ({"accounts": {"a": {"parent": "b"}, "b": {"parent": "a"}}}, "accounts.a.parent: below itself (a → b → a)"),
-        ({"accounts": {"a": {"parent": "a"}}}, "accounts.a.parent: below itself (a → a)"),
-        (
-            {"accounts": {"theirs": {"parent": "below"}}},
-            "accounts.theirs.parent: below itself (theirs → below → theirs)",
-        ),
-        ({"accounts": {"Upper": {}}}, "accounts.Upper: a name has a-z"),
-        ({"accounts": {"root": {}}}, "accounts.root: slurmdbd manages this account"),
-        ({"accounts": {"a": {"qos": ["x"]}}}, "accounts.a.qos: no QOS `x` exists"),
-        ({"accounts": {"a": {"defaultQos": "x"}}}, "accounts.a.defaultQos: no QOS `x` exists"),
-        ({"accounts": {"a": {"fairshare": -2}}}, "accounts.a.fairshare: -2 is not a number from 0 to"),
-        ({"accounts": {"a": {"limits": {"MaxJob": 1}}}}, "accounts.a.limits.MaxJob: no such limit"),
-        ({"accounts": {"a": {"limits": {"MaxJobs": -7}}}}, "accounts.a.limits.MaxJobs: -7 is no limit"),
-        ({"accounts": {"a": {"limits": {"MaxJobs": {"cpu": 1}}}}}, "accounts.a.limits.MaxJobs: should be a number"),
-        (
-            {"accounts": {"a": {"limits": {"GrpTRES": 1}}}},
-            "accounts.a.limits.GrpTRES: should be a number for each TRES",
-        ),
-        ({"qos": {"q": {"limits": {"GrpTRES": {"gres/x": 1}}}}}, "qos.q.limits.GrpTRES.gres/x: Slurm doesn't count"),
-        ({"qos": {"q": {"preempt": ["x"]}}}, "qos.q.preempt: no QOS `x` exists"),
-        ({"qos": {"q": {"preempt": ["q"]}}}, "qos.q.preempt: a QOS can't preempt itself"),
-        ({"users": {"u": {}}}, "users.u.accounts: a user needs an account"),
-        ({"users": {"u": {"accounts": ["x"]}}}, "users.u.accounts: no account `x` exists"),
-        ({"users": {"u": {"accounts": ["theirs", "theirs"]}}}, "users.u.accounts: an account is listed twice"),
-        (
-            {"users": {"u": {"accounts": ["theirs"], "defaultAccount": "below"}}},
-            "users.u.defaultAccount: `below` is none of its accounts",
-        ),
-    ],
-)
-def test_a_fault_is_named_with_its_place_and_value(kinds: Any, fault: str) -> None:
-    slurmdbd = Accounting()
-    by_hand(slurmdbd, declared(accounts={"theirs": {}, "below": {"parent": "theirs"}}))
-    found = list(faults(declared(**kinds), live(slurmdbd)))
-    assert len(found) == 1
-    assert found[0].startswith(fault)

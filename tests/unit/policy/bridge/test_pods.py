@@ -69,7 +69,10 @@ def test_the_node_of_a_pod_that_waits_is_not_taken_from_its_annotation() -> None
     assert seen(metadata=metadata, gates=(), nodeName="k2").node == "k2"
 
 
-@pytest.mark.parametrize(("text", "job"), [("17", 17), ("x", 0), ("-1", 0), ("9" * 20, 0), ("¹", 0)])
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [("17", 17), ("x", 0), ("-1", 0), (str(2**32 - 1), 2**32 - 1), (str(2**32), 0), ("¹", 0)],
+)
 def test_a_label_that_is_no_id_is_that_of_no_job(text: str, job: int) -> None:
     assert pods.job_id_of(pod(metadata={"labels": {bridge.JOB_LABEL: text}})) == job
 

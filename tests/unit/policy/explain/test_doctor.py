@@ -247,6 +247,14 @@ CASES = [
         ),
         {("NewerThanLeader", "configuration of namespace slurm")},
     ),
+    Case(
+        "slurmds of slurmctld's release and of older ones",
+        of(
+            {"nodes": (node("cpu-0", version="26.05.9"), node("cpu-1", version="25.11.4"))}
+            | with_config(slurm_version="26.05.5")
+        ),
+        set(),
+    ),
     Case("GPUs that Slurm doesn't have", of(nodesets=(GPU_NODESET,)), {("GpusMissing", f"NodeSet slurm/{NODESET}")}),
     Case(
         "GPUs that Slurm has",

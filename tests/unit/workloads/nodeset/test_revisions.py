@@ -61,6 +61,16 @@ def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> Non
     assert revision(nodeset(**change)).hash == revision(nodeset()).hash
 
 
+@pytest.mark.parametrize(
+    "change", [{"extraSshdConfig": "MaxAuthTries 3"}, {"sssdConfRef": {"name": "another", "key": "sssd.conf"}}]
+)
+def test_a_change_of_ssh_that_is_enabled_makes_a_new_revision(change: dict[str, Any]) -> None:
+    ssh = {**SSH["ssh"]}
+    secrets = {**builders.facts().secrets, "another": {"sssd.conf": digest("sssd")}}
+    facts = replace(builders.facts(), secrets=secrets)
+    assert revision(nodeset(ssh={**ssh, **change}), facts).hash != revision(nodeset(ssh=ssh), facts).hash
+
+
 def test_a_label_of_the_site_beside_those_of_tools_makes_a_new_revision() -> None:
     change: dict[str, Any] = {"template": {"metadata": {"labels": {**TOOLS, "team": "hpc"}}}}
     assert revision(nodeset(**change)).content != revision(nodeset()).content

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from sidecars.kube import records
 from sidecars.operator.nodeset.deferral import Deferral
+from sidecars.operator.nodeset.rendering import Rendered
 from sidecars.operator.runtime.queues import Key
 from sidecars.policy.nodeset.memory import Memory as Decided
 from sidecars.policy.nodeset.records import WorkerPod
@@ -36,6 +37,7 @@ class Memory:
     """Where its pods may run; None in StatefulSet mode."""
     pods: dict[str, CachedPod] = field(default_factory=dict)
     """By uid of the pod."""
+    rendered: Rendered = field(default_factory=Rendered)
     urgent: bool = False
     """Since the pass began, its spec has changed or a Kubernetes node that it uses."""
     slurm_changed: bool = False

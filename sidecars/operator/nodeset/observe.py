@@ -34,7 +34,7 @@ async def observe(this: Pass) -> tuple[PodSource, Desired, Observed]:
     if this.cluster is not None:
         # Their `node` sidecars delete the records. Many at once must not look like a Slurm that lost its state.
         this.cluster.poller.expect_removal(pod.slurm_node for pod in pods if pod.terminating)
-    source = await pod_source(runtime, this.manifest, nodeset)
+    source = await pod_source(this)
     # Power saving follows Slurm from the beginning of the pass on; what is applied is checked with newer records.
     view = slurm_view(this, None, (), this.cluster.poller.now() if this.cluster is not None else 0.0)
     nodeset = power.with_offer(nodeset, pods, view)

@@ -4,28 +4,28 @@ import contextlib
 import logging
 
 from sidecars.kube import CONTROLLER_REVISIONS, AlreadyExists, Manifest, NotFound
+from sidecars.operator.nodeset.passes import Pass
+from sidecars.operator.nodeset.rendering import Inputs
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset import revisions
 from sidecars.workloads import nodeset as render
-from sidecars.workloads.facts import Facts
-from sidecars.workloads.resources import Controller, NodeSet
+from sidecars.workloads.resources import NodeSet
 
 log = logging.getLogger(__name__)
 
 _COLLISIONS = 20
 
 
-async def current(
-    runtime: Runtime, nodeset: NodeSet, controller: Controller, facts: Facts
-) -> tuple[render.Revision, int]:
+async def current(this: Pass, given: Inputs) -> tuple[render.Revision, int]:
     """The revision to make pods from, stored as the newest one; and the NodeSet's collision count.
 
     Raises ResourceError, MissingReferenceError and ApiError.
     """
+    runtime, nodeset, rendered = this.runtime, this.nodeset, this.memory.rendered
     first = nodeset.status.collision_count or 0
     stored = stored_of(runtime, nodeset)
     for collisions in range(first, first + _COLLISIONS):
-        asked = render.revision(nodeset, controller, facts, collisions)
+        asked = rendered.revision(given, collisions)
         choice = revisions.choose(asked, stored)
         if choice.store_as is not None:
             manifest = render.revision_object(nodeset, asked, choice.store_as)

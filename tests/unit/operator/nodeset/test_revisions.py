@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sidecars.kube import AlreadyExists, Manifest
-from sidecars.operator.nodeset import revisions
+from sidecars.operator.nodeset import rendering, revisions
 from sidecars.workloads.resources import Controller, read
 from tests.support.operator_parts import Parts
 from tests.unit.operator.nodeset.builders import begin
@@ -26,7 +26,7 @@ class Scene:
         """The hash of the revision with this image, and the count of collisions."""
         this = begin(self.parts, status or None, slurmd={"image": image})
         facts = await self.parts.runtime.lookup.facts(self.controller, this.manifest)
-        found, collisions = await revisions.current(self.parts.runtime, this.nodeset, self.controller, facts)
+        found, collisions = await revisions.current(this, rendering.inputs(this.nodeset, self.controller, facts))
         return found.hash, collisions
 
     @property

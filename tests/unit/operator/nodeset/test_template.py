@@ -25,7 +25,7 @@ def ready(image: str = "slurmctld:26.05") -> Parts:
 
 async def source(parts: Parts, meta: dict[str, Any] | None = None, **spec: Any) -> PodSource:
     this = begin(parts, meta=meta, **spec)
-    return await pod_source(parts.runtime, this.manifest, this.nodeset)
+    return await pod_source(this)
 
 
 def written(parts: Parts) -> list[str]:
@@ -39,6 +39,16 @@ async def test_the_revision_is_stored_before_its_template_is_used() -> None:
     assert found.template is not None
     assert found.problem is None
     assert found.revision == stored["metadata"]["labels"]["controller-revision-hash"]
+
+
+async def test_a_pass_in_which_nothing_has_changed_renders_nothing() -> None:
+    parts = ready()
+    first = await source(parts)
+    [stored] = parts.requests.of("create", "ControllerRevision")
+    stored["metadata"] |= {"uid": "r", "resourceVersion": "9"}
+    parts.runtime.caches.controller_revisions.store.put(stored)
+    assert (await source(parts)).template is first.template
+    assert (await source(parts, replicas=9)).template is not first.template
 
 
 @pytest.mark.parametrize(

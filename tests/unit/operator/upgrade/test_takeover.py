@@ -239,7 +239,7 @@ async def test_workers_of_schedmds_operator_get_no_new_revision_until_slurmctld_
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05", ready=ready)
     this = begin(parts, {"nodeSetHash": "theirs"})
     parts.pod("slinky-0", meta={"annotations": {}})
-    found = await pod_source(parts.runtime, this.manifest, this.nodeset)
+    found = await pod_source(this)
     if ready:
         assert found.template is not None
         return
@@ -256,7 +256,7 @@ async def test_workers_of_ours_do_not_wait_for_slurmctld() -> None:
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05", ready=False)
     this = begin(parts)
     parts.pod("slinky-0")
-    assert (await pod_source(parts.runtime, this.manifest, this.nodeset)).template is not None
+    assert (await pod_source(this)).template is not None
 
 
 async def test_an_external_slurmctld_is_not_waited_for() -> None:

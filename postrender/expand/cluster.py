@@ -28,6 +28,7 @@ from sidecars.workloads.resources import (
 R = TypeVar("R", bound=Resource)
 
 HOOK = "helm.sh/hook"
+_SCALED_BY_OTHERS = "NodeSet without replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Cluster:
     secrets: Mapping[str, Mapping[str, bytes] | None]
     """The contents by name; None for a Secret whose contents the render doesn't know."""
     config_maps: Mapping[str, Mapping[str, str | bytes]] = field(default_factory=dict)
+    scaled_by_others: frozenset[str] = frozenset()
+    """NodeSets whose `replicas` are not in the stream: whoever scales them sets the number."""
 
     def controller(self, user: LoginSet | NodeSet | RestApi) -> Controller:
         """The Controller that a resource refers to. Raises PostrenderError."""
@@ -114,7 +117,10 @@ def clusters(documents: Iterable[Manifest], namespace: str = "", secrets: Sequen
         kind, metadata = document.get("kind"), document.get("metadata") or {}
         if is_custom(document):
             resource = typed(with_namespace(document, namespace))
-            _add(found.setdefault(resource.namespace, {}).setdefault(resource.kind, {}), resource)
+            there = found.setdefault(resource.namespace, {})
+            _add(there.setdefault(resource.kind, {}), resource)
+            if kind == "NodeSet" and (document.get("spec") or {}).get("replicas") is None:
+                there.setdefault(_SCALED_BY_OTHERS, {})[resource.name] = resource
         elif (
             document.get("apiVersion") == "v1"
             and kind in {"Secret", "ConfigMap"}
@@ -177,6 +183,7 @@ def _cluster(namespace: str, of: Mapping[str, Mapping[str, Any]], secrets: Seque
         secrets=dict.fromkeys(secrets)
         | {name: it for name, it in named("Secret").items() if it or name not in secrets},
         config_maps=named("ConfigMap"),
+        scaled_by_others=frozenset(named(_SCALED_BY_OTHERS)),
     )
 
 

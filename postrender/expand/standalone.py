@@ -90,7 +90,8 @@ def _workers(cluster: Cluster, workers: NodeSet, configured: Configuration) -> l
             "labels": nodeset.selector(workers) | {names.APP_COMPONENT: "worker", names.CLUSTER: controller.name},
         },
         "spec": {
-            "replicas": spec.replicas,
+            # With a number, an upgrade would undo `kubectl scale`, and delete workers with jobs.
+            **({} if workers.name in cluster.scaled_by_others else {"replicas": spec.replicas}),
             "serviceName": names.workers(controller.name),
             "podManagementPolicy": "Parallel",
             "minReadySeconds": spec.min_ready_seconds,

@@ -10,6 +10,7 @@ from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.checks import CheckJob, CheckRequest, WaitingJob
 from sidecars.slurm.errors import NotFound
 from sidecars.slurm.external import STATES_ENDED
+from sidecars.slurm.news import read_news
 from sidecars.slurm.records import Node, Partition, Reservation
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,7 +53,7 @@ class Slurm:
         """All nodes by name, as they are now."""
         # A change later in the same second is only in an answer to a request from one second earlier.
         since = self._updated - 1 if self._updated else None
-        found = await self._admin.call(protocol.get_nodes(since))
+        found = (await read_news(self._admin, protocol.get_nodes, since)).answer
         if found is not None:
             self._nodes, self._updated = {node.name: node for node in found.nodes}, found.last_update
         return dict(self._nodes)

@@ -28,6 +28,7 @@ from sidecars.exporter.wanted import read as read_cluster
 from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import AuthenticationError, Malformed, NoToken, Refused, SlurmError, Unreachable
+from sidecars.slurm.news import read_news
 from sidecars.slurm.usage import JobUsages, NodeUsages
 
 T = TypeVar("T")
@@ -265,8 +266,9 @@ def _kind(error: SlurmError) -> str:
 
 
 async def _read_nodes(client: Carrier, former: NodeUsages | None) -> NodeUsages:
-    request = protocol.get_node_usage(None if former is None else former.last_update)
-    return _or_former(await client.call(request, timeout=TIME_LIMITS[Source.NODES]), former, str(request))
+    since = None if former is None else former.last_update
+    news = await read_news(client, protocol.get_node_usage, since, timeout=TIME_LIMITS[Source.NODES])
+    return _or_former(news.answer, former, "GET nodes/")
 
 
 async def _read_jobs(client: Carrier, former: JobUsages | None) -> JobUsages:

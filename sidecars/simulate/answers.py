@@ -46,6 +46,9 @@ TEXT = {
 }
 """Slurm's error numbers (slurm_errno.h) and their texts."""
 
+REPORTS_CHANGES = (26, 5, 3)
+"""The first release whose slurmrestd reports that a node has changed when no partition has."""
+
 META = {"slurm": {"release": "26.05.5"}}
 UNCHANGED = Reply(304)
 NO_ENDPOINT = Reply(404, b"Unable to find requested URL endpoint.", "text/plain")

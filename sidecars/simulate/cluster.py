@@ -37,6 +37,8 @@ class Cluster:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
+        self.release: tuple[int, ...] = (26, 5, 5)
+        """Of Slurm."""
         self.nodes: dict[str, SimNode] = {}
         self.jobs: dict[int, SimJob] = {}
         self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}

@@ -31,6 +31,7 @@ class Settings:
     versions: tuple[str, ...]
     key: Path | None
     accounting: bool
+    release: tuple[int, ...]
 
 
 def parse(arguments: Sequence[str]) -> Settings:
@@ -49,6 +50,7 @@ def parse(arguments: Sequence[str]) -> Settings:
     add("--versions", type=_versions, default=VERSIONS, metavar="A,B", help=f"default {','.join(VERSIONS)}")
     add("--key", type=Path, metavar="FILE", help="the JWT key of the tokens to believe; default: any token")
     add("--no-accounting", action="store_true", help="a cluster without slurmdbd")
+    add("--release", type=_release, default="26.05.5", metavar="A.B.C", help="of Slurm; default 26.05.5")
     given = parser.parse_args(arguments)
     return Settings(
         listen=given.listen,
@@ -58,6 +60,7 @@ def parse(arguments: Sequence[str]) -> Settings:
         versions=given.versions,
         key=given.key,
         accounting=not given.no_accounting,
+        release=given.release,
     )
 
 
@@ -76,6 +79,7 @@ def build(settings: Settings) -> SlurmModel:
     """The cluster that the settings describe. Raises OSError, InitialError and HostlistError."""
     model = SlurmModel()
     model.versions = settings.versions
+    model.release = settings.release
     if not settings.accounting:
         model.accounting = None
     if settings.key is not None:
@@ -184,6 +188,13 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT; give for example 127.0.0.1:6820")
     return host or "127.0.0.1", int(port)
+
+
+def _release(text: str) -> tuple[int, ...]:
+    parts = text.split(".")
+    if len(parts) != 3 or not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no release of Slurm such as 25.11.7")
+    return tuple(int(part) for part in parts)
 
 
 def _versions(text: str) -> tuple[str, ...]:

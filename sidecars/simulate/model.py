@@ -22,6 +22,7 @@ from sidecars.simulate.answers import (
     NO_RIGHT,
     NO_SLURMCTLD,
     NO_TOKEN,
+    REPORTS_CHANGES,
     STARTED,
     TEXT,
     UNCHANGED,
@@ -254,6 +255,8 @@ class SlurmModel(ExternalJobs):
         since = None if update_time is None else int(update_time)
         if since is not None and int(self._last_node_update) < since:
             return UNCHANGED
+        if since is not None and self.release < REPORTS_CHANGES:
+            return refusal(500, -1)
         shown = [
             node
             for node in self.nodes.values()

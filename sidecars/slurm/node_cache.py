@@ -56,6 +56,7 @@ class NodeCache:
         self._full_at = float("-inf")
         self._full_wanted = True
         self._partial_answers = False
+        self._changes_refused = False
         self._suspects: dict[str, float] = {}
         self._expected: dict[str, float] = {}
         self._deleted: dict[str, float] = {}
@@ -114,7 +115,12 @@ class NodeCache:
 
     def needs_full_list(self, now: float) -> bool:
         """Whether to ask for all nodes instead of changes."""
-        return self._full_wanted or self.last_update is None or now - self._full_at >= self._full_every
+        wanted = self._full_wanted or self._changes_refused
+        return wanted or self.last_update is None or now - self._full_at >= self._full_every
+
+    def changes_refused(self, *, refused: bool) -> None:
+        """Record whether the server refused to report the changes: a request for them is in vain until all is quiet."""
+        self._changes_refused = refused
 
     def to_confirm(self, answer: Nodes) -> frozenset[str]:
         """Registered nodes that an answer about changes lacks, so that a full list is needed to tell why."""
@@ -159,7 +165,10 @@ class NodeCache:
             self._suspects.pop(name, None)
         for name in removed:
             self._forget(name)
-        if changed or removed:
+        if not changed and not removed:
+            # Such a server still reports that nothing has changed, which costs slurmctld much less than a list.
+            self._changes_refused = False
+        else:
             self.stir(now)
             self._working = any(states.is_busy(node.states) for node in self._nodes.values())
         return changed, removed

@@ -4,7 +4,8 @@ One poller serves any number of resources, so that their number doesn't matter t
 
 `GET nodes/?update_time=` costs slurmctld about 2 ms when nothing changed. Slurm reports changes of the second asked
 for, so the poller asks for the time of the last answer and misses nothing. It reads a full list every `full_every`
-seconds in any case, because an answer about changes doesn't show removed nodes.
+seconds in any case, because an answer about changes doesn't show removed nodes. A slurmrestd that can't report changes
+(`sidecars.slurm.news`) is asked for the full list at once, and from then on first, until a list shows no change.
 
 - `sidecars.slurm.node_cache`: what the answers say, and which vanished nodes are suspect.
 - `sidecars.slurm.schedule`: when to poll, and when answers are stale. From the third fault in a row the circuit breaker
@@ -23,6 +24,7 @@ from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import NotFound, Refused, SlurmError, Unreachable
 from sidecars.slurm.hostlists import compress
+from sidecars.slurm.news import refuses_changes
 from sidecars.slurm.node_cache import CONFIRM_AFTER, NodeCache
 from sidecars.slurm.on_demand import OnDemand
 from sidecars.slurm.pending import CachedRead
@@ -215,6 +217,8 @@ class Poller:
                 answer, asked_at, full = await self._read_nodes(started)
             except SlurmError as error:
                 schedule.failed(str(error))
+                # The next answer may come from another slurmrestd.
+                self._cache.changes_refused(refused=False)
                 self._woken.clear()
                 level = logging.WARNING if schedule.faults in (1, BREAKER_FAULTS) else logging.DEBUG
                 log.log(level, "poll: %s", error)
@@ -234,10 +238,16 @@ class Poller:
         """The answer (None: nothing changed), when it was asked for, and whether it is a full list."""
         missing: frozenset[str] = frozenset()
         if not self._cache.needs_full_list(now):
-            answer = await self._client.call(protocol.get_nodes(self._cache.last_update))
-            missing = frozenset() if answer is None else self._cache.to_confirm(answer)
-            if not missing:
-                return answer, now, False
+            try:
+                answer = await self._client.call(protocol.get_nodes(self._cache.last_update))
+            except SlurmError as error:
+                if not refuses_changes(error):
+                    raise
+                self._cache.changes_refused(refused=True)
+            else:
+                missing = frozenset() if answer is None else self._cache.to_confirm(answer)
+                if not missing:
+                    return answer, now, False
             now = self._clock()
         everything = await self._client.call(protocol.get_nodes())
         if everything is None:

@@ -6,7 +6,7 @@ dry run by a slurmctld of the same version. The rules: docs/configuration.md.
 
 from collections.abc import Collection, Sequence
 
-from sidecars.policy.configuration import cgroups, keys, names
+from sidecars.policy.configuration import cgroups, keys, names, slurmd
 from sidecars.policy.configuration.reading import Finding, Placed, Reading, error
 from sidecars.slurm.versions import Version
 from sidecars.workloads import config_maps
@@ -55,6 +55,7 @@ def lint(
     names.gres(reading, lines, nodesets)
     if nodesets:
         cgroups.systemd(reading)
+        slurmd.rules(reading, lines)
     return _ordered(reading.findings)
 
 

@@ -348,8 +348,8 @@ class _Step:
         """The last step of a NodeSet that is being deleted, or seconds until it may be due."""
         if not self.pods_gone or not self.observed.settled:
             return (), records_left
-        unknown = self.observed.slurm.problem is not None and not self.observed.controller_deleted
-        left = 1.0 if unknown else records_left
+        may_have_records = self.observed.connected or not self.observed.controller_deleted
+        left = 1.0 if may_have_records and self.observed.slurm.problem is not None else records_left
         if self.may_abandon_records or self.desired.nodeset.spec.node_records == "Keep":
             left = None
         # What is still to be deleted in this pass is no reason to wait for another.

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from sidecars.checks.slurm import MOST_READS, Slurm, names_of
 from sidecars.policy.checks.declared import Check
 from sidecars.slurm.checks import CheckJob, WaitingJob
-from sidecars.slurm.errors import ErrorEntry, NotFound, SlurmError
+from sidecars.slurm.errors import ErrorEntry, NotFound, ServerFault, SlurmError
 from sidecars.slurm.protocol import Request
 from sidecars.slurm.records import Job, Jobs, Node, Nodes, Reservation
 
@@ -49,6 +49,15 @@ async def test_jobs_are_submitted_by_their_user_and_cancelled_by_slurms() -> Non
     assert (job["name"], job["time_limit"]["number"], job["deadline"]) == ("check-net", 3, 1195)
     assert "CHECK_SECONDS=3" in job["environment"]
     assert [str(it) for it in admin.sent] == ["DELETE job/7"]
+
+
+async def test_nodes_are_read_in_full_when_slurmrestd_cannot_report_changes() -> None:
+    refusal = ServerFault("GET nodes/", 500, (ErrorEntry(-1),))
+    first, second = (Nodes((Node(name),), 100 + number) for number, name in enumerate("ab"))
+    slurm, admin = of({"GET nodes/": [first, refusal, second]})
+    assert set(await slurm.nodes()) == {"a"}
+    assert set(await slurm.nodes()) == {"b"}
+    assert [dict(it.query) for it in admin.sent] == [{}, {"update_time": "99"}, {}]
 
 
 async def test_a_job_without_a_record_is_none_and_can_be_cancelled() -> None:

@@ -74,6 +74,20 @@ async def test_a_healthy_slurm_is_up_and_all_families_are_fresh() -> None:
         assert scene.collector.healthy
 
 
+async def test_nodes_are_served_although_slurmrestd_cannot_report_changes() -> None:
+    async with Scene() as scene:
+        scene.model.release = (25, 11, 7)
+        for _ in range(10):
+            scene.model.node_register("n1")
+            await asyncio.sleep(INTERVAL)
+            found = scene.values()
+            assert found["slurm_exporter_up"] == {(): 1}
+            assert found["slurm_nodes"]["mixed",] == 1
+        scene.model.node_vanish("n1")
+        await asyncio.sleep(INTERVAL)
+        assert scene.values()["slurm_nodes"]["down",] == 1
+
+
 async def test_however_many_scrapes_each_source_is_read_once_per_interval() -> None:
     async with Scene() as scene:
         for _ in range(1000):

@@ -67,6 +67,66 @@ async def test_nodes_are_read_at_once_only_if_the_last_answer_was_asked_for_too_
         await scene.poller.nodes_since(loop_time() + 1)
 
 
+async def test_a_cluster_stays_known_although_its_slurmrestd_cannot_report_changes() -> None:
+    scene = Scene()
+    scene.model.release = (25, 11, 7)
+    async with scene.running():
+        known = 0
+        for second in range(300):
+            if second % 2:
+                scene.model.node_register("n1", features=[f"at-{second}"])
+            await asyncio.sleep(1)
+            known += scene.poller.known
+        assert known == 300
+        assert scene.poller.generation == 1
+        seen = [number for changed, _ in scene.told for number in changed]
+        assert seen == ["n1"] * len(seen)
+        assert len(seen) >= 149
+
+
+async def test_a_slurmrestd_that_cannot_report_changes_is_asked_for_everything_only_until_nothing_changes() -> None:
+    scene = Scene(full_every=1e9)
+    scene.model.release = (25, 11, 7)
+    scene.model.job_start(["n1"])
+    async with scene.running():
+        await asyncio.sleep(3)
+        scene.model.calls.clear()
+        await asyncio.sleep(10)
+        assert None not in scene.lists(), "that nothing has changed is reported"
+        for _ in range(10):
+            scene.model.node_register("n1")
+            await asyncio.sleep(1)
+        scene.model.calls.clear()
+        scene.model.node_register("n1")
+        await asyncio.sleep(1)
+        assert scene.lists() == [None], "its refusal is remembered"
+        await asyncio.sleep(3)
+        scene.model.calls.clear()
+        await asyncio.sleep(30)
+        assert None not in scene.lists()
+        assert len(scene.lists()) >= 28
+
+
+async def test_a_slurmrestd_that_can_report_changes_after_an_upgrade_is_asked_for_them_again() -> None:
+    scene = Scene(full_every=1e9)
+    scene.model.release = (25, 11, 7)
+    scene.model.job_start(["n1"])
+    async with scene.running():
+        scene.model.node_register("n1")
+        await asyncio.sleep(1)
+        scene.model.fail(Fault.RESET, 1)
+        scene.model.release = (26, 5, 3)
+        for _ in range(5):
+            scene.model.node_register("n1")
+            await asyncio.sleep(1)
+        scene.model.calls.clear()
+        for _ in range(5):
+            scene.model.node_register("n1")
+            await asyncio.sleep(1)
+        assert scene.lists()
+        assert None not in scene.lists()
+
+
 async def test_an_unchanged_cluster_with_work_is_asked_once_a_second_for_news_and_every_thirty_for_everything() -> None:
     scene = Scene()
     scene.model.job_start(["n1"])

@@ -23,7 +23,6 @@ def test_a_cgroup_conf_that_fails_on_hosts_with_cgroup_v2_is_a_warning(cgroup_co
     "cgroup_conf",
     [
         "CgroupPlugin=cgroup/v2\nignoresystemd=YES",
-        "CgroupPlugin=disabled",
         "CgroupPlugin=cgroup/v1",
         "IgnoreSystemd=yes",
     ],

@@ -518,6 +518,18 @@ def test_a_deleted_nodeset_waits_for_jobs_of_its_partition_until_its_deletion_ti
     assert released(deletionTimeout="40s")
 
 
+def test_a_nodeset_whose_controller_is_deleted_too_waits_a_while_for_its_records_in_a_slurm_that_is_silent() -> None:
+    def released(waited: float, *, connected: bool = True) -> bool:
+        view = SlurmView({}, "slurmrestd doesn't answer")
+        observed = seen([], view, connected=connected, controller_deleted=True)
+        decision = decide(asked(1, DELETED), observed, Memory(pods_gone_since=NOW - waited), NOW)
+        return bool(of(actions.ReleaseNodeSet, decision))
+
+    assert not released(RECORDS_SECONDS - 1)
+    assert released(RECORDS_SECONDS)
+    assert released(0, connected=False), "no Slurm has ever been there"
+
+
 def test_a_nodeset_whose_controller_is_deleted_too_waits_a_while_for_its_reservation_in_a_slurm_that_is_silent() -> (
     None
 ):

@@ -33,6 +33,11 @@ def test_a_nodeset_becomes_a_stateful_set_with_the_names_of_its_slurm_nodes() ->
     assert workers(hostname=None)["metadata"]["name"] == "slurm-worker-slinky"
 
 
+def test_a_nodeset_without_replicas_keeps_the_number_that_it_was_scaled_to() -> None:
+    assert "replicas" not in workers(replicas=None)["spec"]
+    assert workers(replicas=0)["spec"]["replicas"] == 0
+
+
 def test_the_sidecar_takes_the_slurm_node_name_from_the_pod_and_waits_for_no_topology() -> None:
     template = workers()["spec"]["template"]
     variables = {it["name"]: it for it in container(template["spec"], "node")["env"]}

@@ -1,0 +1,91 @@
+"""Rules about what slurmd alone reads, and ends on. slurmctld's dry run can't find it.
+
+From Slurm's sources (src/interfaces/{cgroup,task,proctrack,namespace}.c, src/slurmd/slurmd/slurmd.c).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from sidecars.policy.configuration.reading import Finding, Placed, Reading
+from sidecars.slurm import conf
+
+_CGROUP_CONF = "cgroup.conf"
+_TRUE = frozenset({"1", "true", "up", "yes"})
+_ENDS = "slurmd ends at its start on all workers"
+
+_NEED_CGROUPS: Mapping[str, tuple[str, str, str]] = {
+    "proctracktype": ("ProctrackType", "cgroup", "ProctrackType=proctrack/linuxproc"),
+    "taskplugin": ("TaskPlugin", "cgroup", "TaskPlugin=task/affinity"),
+    "jobacctgathertype": ("JobAcctGatherType", "cgroup", "JobAcctGatherType=jobacct_gather/linux"),
+}
+"""Keys of slurm.conf, with the plugin that needs cgroups, and a line with one that doesn't."""
+
+_DEFAULTS = {"proctracktype": "proctrack/cgroup"}
+
+_PLUGINS: Mapping[str, frozenset[str]] = {
+    "proctracktype": frozenset({"cgroup", "linuxproc", "pgid"}),
+    "taskplugin": frozenset({"affinity", "cgroup", "none"}),
+    "jobcontainertype": frozenset({"linux", "none", "tmpfs"}),
+    "namespacetype": frozenset({"linux", "none", "tmpfs"}),
+}
+"""The plugins of Slurm for keys whose plugins slurmctld doesn't load."""
+
+_NO_FOLDERS = ("/proc/", "/sys/")
+"""Where no folder can be created."""
+
+
+def rules(reading: Reading, lines: Sequence[Placed]) -> None:
+    """All of them, about a cluster with worker pods."""
+    last = {at.key: at for at in lines}
+    cgroup_conf = conf.parse_readable(reading.config_set.files.get(_CGROUP_CONF, ""))
+    if cgroup_conf.get("CgroupPlugin") == "disabled":
+        _without_cgroups(reading, last, cgroup_conf)
+    else:
+        _two_memory_limits(reading, last, cgroup_conf)
+    if "plugindir" not in last:
+        _unknown_plugins(reading, last)
+    spool = last.get("slurmdspooldir")
+    if spool is not None and f"{spool.value}/".startswith(_NO_FOLDERS):
+        reading.report("error", spool, f"SlurmdSpoolDir={spool.value}: {_ENDS}, because it can't create it: remove it")
+
+
+def _plugins(value: str) -> list[str]:
+    """The names in a list of plugins, without the kind before a slash."""
+    return [name.strip().rpartition("/")[2].lower() for name in value.split(",")]
+
+
+def _without_cgroups(reading: Reading, last: Mapping[str, Placed], cgroup_conf: conf.Conf) -> None:
+    for key, (name, plugin, remedy) in _NEED_CGROUPS.items():
+        at = last.get(key)
+        if plugin not in _plugins(_DEFAULTS.get(key, "") if at is None else at.value):
+            continue
+        if at is not None:
+            text = f"{name}={at.value} with CgroupPlugin=disabled in cgroup.conf: {_ENDS}: set {remedy}"
+            reading.report("error", at, text)
+            continue
+        line = cgroup_conf.all("CgroupPlugin")[-1].number
+        origin = reading.config_set.origin(_CGROUP_CONF, line)
+        text = f"CgroupPlugin=disabled without {name}, whose default is {_DEFAULTS[key]}: {_ENDS}: set {remedy}"
+        reading.findings.append(Finding(file=_CGROUP_CONF, line=line, origin=origin, severity="error", message=text))
+
+
+def _two_memory_limits(reading: Reading, last: Mapping[str, Placed], cgroup_conf: conf.Conf) -> None:
+    tasks, gather = last.get("taskplugin"), last.get("jobacctgatherparams")
+    if tasks is None or gather is None or "cgroup" not in _plugins(tasks.value):
+        return
+    limited = [
+        key for key in ("ConstrainRAMSpace", "ConstrainSwapSpace") if (cgroup_conf.get(key) or "").lower() in _TRUE
+    ]
+    if limited and "overmemorykill" in gather.value.lower().split(","):
+        text = f"JobAcctGatherParams={gather.value} with {limited[0]}=yes in cgroup.conf: {_ENDS}"
+        reading.report("error", gather, f"{text}, because both limit memory: remove OverMemoryKill")
+
+
+def _unknown_plugins(reading: Reading, last: Mapping[str, Placed]) -> None:
+    for key, plugins in _PLUGINS.items():
+        at = last.get(key)
+        unknown = [] if at is None else [name for name in _plugins(at.value) if name and name not in plugins]
+        if at is not None and unknown:
+            pair = at.line.pairs[0]
+            text = f"{pair.key}={pair.value}: Slurm has no plugin {unknown[0]}, and {_ENDS}"
+            known = ", ".join(sorted(plugins))
+            reading.report("error", at, f"{text}: use one of {known}, or set PluginDir if your image has it")

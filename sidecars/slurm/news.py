@@ -1,0 +1,58 @@
+"""Lists of what has changed, also from a slurmrestd that can't report changes.
+
+slurmrestd before 26.05.3 answers `GET nodes/?update_time=` with HTTP 500 and number -1 ("Unable to query partitions")
+whenever a node has changed since then and no partition has. It still answers HTTP 304 when nothing has changed, and a
+request for the full list as usual.
+"""
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from sidecars.slurm.carrier import Carrier
+from sidecars.slurm.errors import Refused, SlurmError, Unreachable
+from sidecars.slurm.protocol import Request
+
+T = TypeVar("T")
+
+_STATUS, _UNSPECIFIED = 500, -1  # SLURM_ERROR
+
+
+class News(NamedTuple, Generic[T]):
+    """What slurmrestd reports."""
+
+    answer: T | None
+    """None: nothing has changed."""
+    full: bool
+    """Whether it is the full list."""
+
+
+def refuses_changes(error: SlurmError) -> bool:
+    """Whether this answer to a request for changes means that something has changed, and the server can't say what.
+
+    A fault of the server may look the same: then the request for the full list fails, too.
+    """
+    return isinstance(error, Refused) and error.status == _STATUS and error.numbers == {_UNSPECIFIED}
+
+
+async def read_news(
+    client: Carrier,
+    request: Callable[[int | None], Request[T | None]],
+    since: int | None,
+    *,
+    timeout: float | None = None,
+) -> News[T]:
+    """What has changed in the second `since` or later; the full list for None, or if the server refuses `since`.
+
+    `request` is the request for such a time. Raises SlurmError, within `timeout` seconds for each request.
+    """
+    if since is not None:
+        try:
+            return News(await client.call(request(since), timeout=timeout), full=False)
+        except SlurmError as error:
+            if not refuses_changes(error):
+                raise
+    everything = request(None)
+    answer = await client.call(everything, timeout=timeout)
+    if answer is None:
+        raise Unreachable(str(everything), "it reports no change in answer to a request for everything")
+    return News(answer, full=True)

@@ -58,16 +58,16 @@ kubeconfig: $(READY) ## print the path of the kubeconfig in use
 ## Tests
 
 .PHONY: test
-test: $(READY) ## everything: check, verify, docs, charts, integration, e2e
-	@$(BIN)/python -m tests.cluster.ahead $(MAKE) --no-print-directory check verify docs charts integration e2e
+test: $(READY) ## everything: e2e, and beside it check, verify, charts, docs, slurm; ends at the first failure
+	@$(BIN)/python -m tests.run
 
 .PHONY: check
-check: $(READY) ## fast: format, lint, types, layers, unit tests
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -n 2 --dist worksteal tests/unit
+check: $(READY) ## fast: format, lint, types, layers, unit tests; T=TEST for some tests
+	@$(BIN)/python -m tests.run check
+
+.PHONY: times
+times: $(READY) ## what the latest run of tests took: the slowest tests, each stage and lane
+	@$(BIN)/python -m tests.run times
 
 .PHONY: docs
 docs: $(READY) $(DOCS)/ready ## build the documentation as a site in build/site; a link that leads nowhere is an error
@@ -79,13 +79,13 @@ docs: $(READY) $(DOCS)/ready ## build the documentation as a site in build/site;
 charts: $(READY) ## chart tests: helm lint, helm-unittest, ct lint, rendered objects against the schemas
 	@$(BIN)/python -m tests.charts
 
-.PHONY: integration
-integration: $(READY) ## tests on a real kube-apiserver and etcd
-	$(PYTEST) -n 3 --dist worksteal --timeout=120 --durations=10 tests/integration
+.PHONY: slurm
+slurm: $(READY) ## tests with real daemons as processes: kube-apiserver, etcd, Slurm; T=TEST for some
+	@$(BIN)/python -m tests.run slurm
 
 .PHONY: e2e
-e2e: $(READY) ## tests with real Slurm on real Kubernetes, on two local clusters of their own
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder --timeout=900 -o timeout_func_only=true --durations=25 tests/e2e
+e2e: $(READY) ## tests with real Slurm on real Kubernetes, in two lanes; LANE=1 for one, T=TEST for some tests
+	@$(BIN)/python -m tests.run e2e
 
 .PHONY: gpus
 gpus: $(READY) ## tests with the NVIDIA GPUs of this host, as root with cgroup v2; not a part of `test`

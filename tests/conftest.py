@@ -1,13 +1,15 @@
 """What all tests share.
 
 Hypothesis profiles: `default` for every run, `soak` for long ones (`--hypothesis-profile=soak`). No stray loop. A
-failed test is named when it fails.
+failed test is named when it fails. What each test takes is recorded, if `python -m tests.run` runs it.
 """
 
 import asyncio
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.run import recorder
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.filter_too_much)
 settings.register_profile("default", deadline=None, max_examples=50, derandomize=True, database=None)
@@ -34,3 +36,4 @@ class FailuresAtOnce:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FailuresAtOnce(config))
+    recorder.register(config)

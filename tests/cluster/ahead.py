@@ -1,22 +1,23 @@
-"""`python -m tests.cluster.ahead COMMAND…` runs a command, and beside it builds what its later parts need.
+"""`python -m tests.cluster.ahead` builds what the later parts of `make test` need, beside its first ones.
 
-Programs, images and the kernel of the cgroup v2 node are built in the order in which `make test` needs them, with the
-time that other processes leave. Whoever needs one that is being built waits for it.
+Programs, images and the kernel of the cgroup v2 node. What the local clusters begin with comes last: the lanes build it
+themselves, not at the lowest priority. Whoever needs one that is being built waits for it.
 """
 
+from __future__ import annotations
+
 import contextlib
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tests.cluster import cache, debian
-from tests.cluster.commands import beside
 from tests.cluster.errors import ClusterError
 from tests.cluster.images import build_images
 from tests.cluster.kernel import kernel
 from tests.cluster.nodes import pause_archive
 from tests.cluster.tools import tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PROGRAMS = (
     "helm",
@@ -24,40 +25,30 @@ PROGRAMS = (
     "helm-unittest",
     "kubectl",
     "ct",
-    "kube",
     "kustomize",
     "versitygw",
     "deviceplugin",
     "prometheus-adapter",
     "jobset",
     "lws",
+    "kube",
 )
 
 
 def build() -> None:
     """Build everything. What can't be built is left to those who need it: they report why."""
     steps: list[Callable[[], object]] = [
-        *(lambda name=name: tool(name) for name in PROGRAMS),
         debian.unpacked,
         debian.directory,
+        *(lambda name=name: tool(name) for name in PROGRAMS),
+        kernel,
         pause_archive,
         lambda: build_images(cache.root(), lambda _: None),
-        kernel,
     ]
     for step in steps:
         with contextlib.suppress(ClusterError):
             step()
 
 
-def main(command: Sequence[str]) -> int:
-    """The command's exit code."""
-    with beside("tests.cluster.ahead"):
-        # An interrupt reaches the command as well, which then cleans up before it ends.
-        signal.signal(signal.SIGINT, lambda *_: None)
-        return subprocess.Popen(command).wait()
-
-
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        sys.exit(main(sys.argv[1:]))
     build()

@@ -1,7 +1,7 @@
 """A local cluster for the end-to-end tests, apart from the one of `make up`, and Slurm installed on it by Helm.
 
-Each process of pytest has a cluster, so that `-n 2 --dist loadfile --no-loadscope-reorder` runs files side by side. A
-kernel that tests need is built once for all processes.
+Each lane of `tests.e2e.order` is a process of pytest with a cluster of its own, which --cluster names. Without that
+option each process has one, also those of pytest-xdist. A kernel that tests need is built once for all processes.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -13,6 +13,7 @@ import pytest
 
 from tests.cluster import kernel
 from tests.e2e import order
+from tests.run.usage import METER
 from tests.support.real.baseline import BaseLine, recorded
 from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.installed import cluster, install_operator, install_slurm
@@ -39,6 +40,10 @@ WATCHED = (
 
 BESIDE = ExitStack()
 """What runs beside the tests until the session ends."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cluster", help="name of the local cluster that is created for the tests and deleted at the end")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,9 +87,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="session")
-def kubernetes(worker_id: str) -> Iterator[Kubernetes]:
+def kubernetes(worker_id: str, pytestconfig: pytest.Config) -> Iterator[Kubernetes]:
     """A real Kubernetes cluster with nothing of ours on it."""
-    with cluster("e2e" if worker_id == "master" else f"e2e-{worker_id}") as found:
+    name: str = pytestconfig.getoption("--cluster") or ("e2e" if worker_id == "master" else f"e2e-{worker_id}")
+    METER.follow(name)
+    with cluster(name) as found:
         RUNNING.append(found)
         yield found
         RUNNING.clear()

@@ -1,40 +1,90 @@
-"""The order of the files, so that two processes end at about the same time.
+"""The lanes of the end-to-end tests: which files run one after the other, in this order, on one local cluster.
 
-pytest-xdist gives the next file to the process that is about to run out of tests. Shorter files in between keep their
-alphabetical order.
+An order is fixed, so that it can be repeated. `make times` shows how long a file takes. The lanes should end at about
+the same time, and their longest files come first.
 """
+
+from collections.abc import Mapping
 
 KERNEL = "test_cgroup2"
-"""Needs a kernel, which is built while other tests wait."""
-
-FIRST = (
-    "test_autoscaling",
-    "test_power_saving",
-    "test_no_ghosts",
-    "test_horizontal_autoscaling",
-    "test_default_values",
-    "test_states",
-    "test_workers",
-    "test_accounting",
-    "test_upgrades",
-    "test_preview",
-    "test_high_availability",
-    "test_takeover",
-    "test_faults",
-    "test_without_operator",
-    KERNEL,
-)
-"""Files of two minutes and more, the longest ones first, but for KERNEL.
-
-And test_no_ghosts and test_states are apart: in both, workers start all the time, which takes the whole host.
-"""
+"""Needs a kernel, which is built beside the tests from the start. It comes late, so that none waits for the build."""
 
 LAST = "test_z_leaving"
-"""It removes what all other tests of its process use."""
+"""It removes what all other tests of its lane use."""
+
+LANES: Mapping[int, tuple[str, ...]] = {
+    1: (
+        "test_autoscaling",
+        # In these two, workers start all the time, which takes the whole host: so they are in one lane.
+        "test_no_ghosts",
+        "test_states",
+        "test_accounting",
+        "test_preview",
+        "test_takeover",
+        "test_guides",
+        "test_users",
+        "test_jail",
+        "test_scaling",
+        "test_containers",
+        "test_keys",
+        "test_checks",
+        "test_explain",
+        "test_login",
+        "test_exporter",
+        "test_network_policies",
+        "test_jobs",
+        "test_bridge",
+        "test_bridge_places",
+        "test_contract",
+        "test_external_jobs",
+        "test_jail_plugin",
+        "test_planner",
+        "test_pyxis",
+        "test_topology",
+        KERNEL,
+        LAST,
+    ),
+    2: (
+        "test_power_saving",
+        "test_horizontal_autoscaling",
+        "test_default_values",
+        "test_workers",
+        "test_upgrades",
+        "test_high_availability",
+        "test_faults",
+        "test_without_operator",
+        "test_chart_testing",
+        "test_local_cluster",
+        "test_prometheus",
+        "test_nodesets",
+        "test_configuration",
+        "test_hybrid",
+        "test_mpi",
+        "test_bridge_chart",
+        "test_bad_configurations",
+        "test_hostile_jobs",
+        "test_job_logs",
+        "test_gpus",
+        "test_helm_test",
+        "test_bridge_devices",
+        "test_bridge_guard",
+        "test_bridge_run",
+        "test_check_jobs",
+        "test_first_minutes",
+        "test_jail_sessions",
+        "test_reservations",
+        "test_ssh_to_workers",
+    ),
+}
+
+
+def lane(file: str) -> int:
+    """The lane of a file, given its name without the ending. One that is in no list is in the first lane."""
+    return next((number for number, files in LANES.items() if file in files), min(LANES))
 
 
 def position(file: str) -> tuple[int, int, str]:
-    """Sort key of a file, given its name without the ending."""
-    if file in FIRST:
-        return 0, FIRST.index(file), file
-    return 2 if file == LAST else 1, 0, file
+    """Sort key of a file: by lane, then in the lane's order. One that is in no list comes before those of LANES."""
+    number = lane(file)
+    files = LANES[number]
+    return number, files.index(file) if file in files else -1, file

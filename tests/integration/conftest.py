@@ -19,7 +19,7 @@ PROGRAMS = ("kube", "kubectl", "helm", "kustomize", "versitygw")
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Build the programs first, once for all processes: it would take a test longer than a test may take."""
-    if hasattr(session.config, "workerinput"):
+    if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
     debian.unpacked()
     debian.directory()

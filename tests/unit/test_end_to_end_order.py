@@ -1,24 +1,34 @@
-"""That the order of the end-to-end tests names files that exist, and keeps the one last that others must not follow."""
+"""That each file of the end-to-end tests is in one lane, and none follows the one that removes what all others use."""
 
 from pathlib import Path
 
 from tests.e2e import order
 
-FILES = sorted(path.stem for path in (Path(__file__).parents[1] / "e2e").glob("test_*.py"))
+FOLDER = Path(__file__).parents[1] / "e2e"
+FILES = sorted(path.stem for path in FOLDER.glob("test_*.py"))
 
 
-def test_each_file_that_the_order_names_exists() -> None:
-    assert {*order.FIRST, order.LAST} <= set(FILES)
+def test_each_file_is_in_one_lane_and_each_name_in_a_lane_is_a_file() -> None:
+    assert sorted(name for files in order.LANES.values() for name in files) == FILES
 
 
-def test_the_longest_files_come_first_and_no_other_file_follows_the_one_that_removes_everything() -> None:
-    ordered = sorted(FILES, key=order.position)
-    assert ordered[: len(order.FIRST)] == [*order.FIRST]
-    assert order.FIRST[-1] == order.KERNEL
-    assert ordered[-1] == order.LAST
-    assert sorted(ordered) == FILES
+def test_the_file_that_removes_everything_is_the_last_of_its_lane_and_the_one_with_a_kernel_comes_just_before() -> None:
+    ending = [files[-2:] for files in order.LANES.values() if order.LAST in files or order.KERNEL in files]
+    assert ending == [(order.KERNEL, order.LAST)]
+
+
+def test_files_in_which_workers_start_all_the_time_are_in_one_lane() -> None:
+    assert order.lane("test_no_ghosts") == order.lane("test_states")
+
+
+def test_files_are_sorted_by_lane_and_then_as_the_lane_lists_them() -> None:
+    assert sorted(FILES, key=order.position) == [name for _, files in sorted(order.LANES.items()) for name in files]
+    assert sorted(["test_z_leaving", "test_new", "test_workers"], key=order.position) == [
+        "test_new",
+        "test_z_leaving",
+        "test_workers",
+    ]
 
 
 def test_only_the_file_that_the_order_names_needs_the_kernel() -> None:
-    folder = Path(__file__).parents[1] / "e2e"
-    assert [name for name in FILES if "import guest" in (folder / f"{name}.py").read_text()] == [order.KERNEL]
+    assert [name for name in FILES if "import guest" in (FOLDER / f"{name}.py").read_text()] == [order.KERNEL]

@@ -1,29 +1,9 @@
-"""That the command of `make test` runs beside the build of what it needs."""
-
-import contextlib
-import signal
-import sys
-from collections.abc import Iterator
+"""That what `make test` needs is built ahead, in an order that delays no local cluster."""
 
 import pytest
 
 from tests.cluster import ahead, debian
 from tests.cluster.errors import ClusterError
-
-
-def test_the_commands_exit_code_is_returned_and_the_build_ends_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-
-    @contextlib.contextmanager
-    def beside(module: str) -> Iterator[None]:
-        seen.append(f"{module} begins")
-        yield
-        seen.append("ends")
-
-    monkeypatch.setattr(ahead, "beside", beside)
-    monkeypatch.setattr(signal, "signal", lambda *_: seen.append("interrupts are left to the command"))
-    assert ahead.main([sys.executable, "-c", "raise SystemExit(3)"]) == 3
-    assert seen == ["tests.cluster.ahead begins", "interrupts are left to the command", "ends"]
 
 
 def test_what_cannot_be_built_is_left_out_and_the_rest_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,4 +23,4 @@ def test_what_cannot_be_built_is_left_out_and_the_rest_is_built(monkeypatch: pyt
     monkeypatch.setattr(ahead, "kernel", lambda: built.append("kernel"))
     monkeypatch.setattr(debian, "unpacked", lambda: built.append("packages"))
     ahead.build()
-    assert built == [*ahead.PROGRAMS[1:], "packages", "pause", "images", "kernel"]
+    assert built == ["packages", *ahead.PROGRAMS[1:], "kernel", "pause", "images"]

@@ -1,0 +1,76 @@
+"""`python -m tests.run [WHAT]`: all tests, or a part of them. `make help` lists the commands.
+
+The variables of make: T names tests, LANE a lane of the end-to-end tests.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from tests.cluster.commands import beside
+from tests.cluster.errors import ClusterError
+from tests.run import place, processes, stages, times
+from tests.run.runner import Runner
+from tests.run.stages import ROOT, Stage
+
+Plan = tuple[list[Stage], list[Stage]]
+"""The stages of a run that begin at once, and those that run one after the other beside them."""
+
+LOGS = ROOT / "build" / "logs"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run tests.")
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "check", "slurm", "e2e", "times"])
+    what = parser.parse_args(arguments).what
+    tests = stages.split(os.environ.get("T", ""))
+    lane = int(os.environ["LANE"]) if os.environ.get("LANE") else None
+    if what == "times":
+        return print_times()
+    plans: dict[str, Callable[[], Plan]] = {
+        "all": whole,
+        "check": lambda: ([], stages.check(tests)),
+        "slurm": lambda: ([], [stages.slurm(tests)]),
+        "e2e": lambda: (stages.lanes(tests, lane), []),
+    }
+    lanes, others = plans[what]()
+    try:
+        return run(lanes, others, whole=what == "all")
+    except ClusterError as error:
+        print(f"make: {error}", file=sys.stderr)
+        return 1
+
+
+def whole() -> Plan:
+    """`make test`."""
+    others = [*stages.check(), stages.make("verify"), stages.make("charts"), stages.make("docs"), stages.slurm()]
+    return stages.lanes(), others
+
+
+def run(lanes: Sequence[Stage], others: Sequence[Stage], *, whole: bool) -> int:
+    """Run stages. A whole run builds beside them what later ones need, and ends at the first failure."""
+    every = [*lanes, *others]
+    place.demand_room(real=any(stage.cluster or stage.name in {"slurm", "charts"} for stage in every))
+    processes.adopt_orphans()
+    clusters = [stage.cluster for stage in lanes if stage.cluster]
+    with place.taken(place.folder(), clusters, lambda line: print(line, flush=True)) as environment:
+        alongside = beside("tests.cluster.ahead") if whole else nullcontext()
+        runner = Runner(LOGS, environment, alongside=alongside, show=len(every) == 1, first_failure_ends=whole)
+        return runner.run(lanes, others)
+
+
+def print_times() -> int:
+    """`make times`."""
+    content = times.latest()
+    if content is None:
+        print(f"no run has left {times.FILE.relative_to(ROOT)} yet", file=sys.stderr)
+        return 1
+    print(times.report(content))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

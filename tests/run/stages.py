@@ -1,0 +1,104 @@
+"""What a run consists of: its stages, with the command of each and the command that repeats it."""
+
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e import order
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+SLURM = ("tests/integration", "tests/slurm")
+BEHIND = 19
+"""Niceness of what runs beside the lanes: it takes what they leave."""
+
+A_LITTLE_BEHIND = 5
+"""Niceness of real daemons beside the lanes: at the lowest priority, deadlines of Slurm and Kubernetes pass."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A command that is run to its end. `lane` is the number of the lane of an end-to-end test."""
+
+    name: str
+    command: tuple[str, ...]
+    repeat: str
+    """The command that repeats it. A pytest stage's takes T=TEST."""
+
+    lane: int | None = None
+    pytest: bool = False
+    nice: int = 0
+    cluster: str | None = None
+    """The name of its local cluster, which exists as long as it runs."""
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.name} lane {self.lane}" if self.lane else self.name
+
+    def again(self, test: str | None) -> str:
+        """The command that repeats the stage, or one of its tests."""
+        return f"{self.repeat} T={shlex.quote(test)}" if test and self.pytest else self.repeat
+
+
+def split(tests: str) -> list[str]:
+    """The tests that a variable of make names. A name can contain spaces within its brackets."""
+    return re.split(r"\s+(?=tests/)", tests.strip()) if tests.strip() else []
+
+
+def _pytest(*words: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "pytest", "--quiet", *words)
+
+
+def static() -> list[Stage]:
+    """Format, lint, types, layers."""
+    return [
+        Stage("format", (str(BIN / "ruff"), "format", "--check", "."), "make check", nice=BEHIND),
+        Stage("lint", (str(BIN / "ruff"), "check", "."), "make check", nice=BEHIND),
+        Stage("types", (str(BIN / "mypy"),), "make check", nice=BEHIND),
+        Stage("layers", (str(BIN / "lint-imports"), "--no-cache"), "make check", nice=BEHIND),
+    ]
+
+
+def unit(tests: Sequence[str] = ()) -> Stage:
+    """The unit tests, or some."""
+    chosen = list(tests) or ["tests/unit"]
+    return Stage("unit", _pytest("-n", "2", "--dist", "worksteal", *chosen), "make check", pytest=True, nice=BEHIND)
+
+
+def check(tests: Sequence[str] = ()) -> list[Stage]:
+    """`make check`, or some of its tests."""
+    return [unit(tests)] if tests else [*static(), unit()]
+
+
+def make(name: str) -> Stage:
+    """A target of the Makefile."""
+    return Stage(name, ("make", "--no-print-directory", name), f"make {name}", nice=BEHIND)
+
+
+def slurm(tests: Sequence[str] = ()) -> Stage:
+    """Real daemons as processes: a kube-apiserver with etcd, and those of Slurm."""
+    chosen = list(tests) or [folder for folder in SLURM if (ROOT / folder).is_dir()]
+    command = _pytest("-n", "4", "--dist", "loadfile", "--timeout=120", *chosen)
+    return Stage("slurm", command, "make slurm", pytest=True, nice=A_LITTLE_BEHIND)
+
+
+def e2e(lane: int, tests: Sequence[str] = ()) -> Stage:
+    """A lane of the end-to-end tests, or some tests on its cluster."""
+    cluster = f"e2e-{lane}"
+    chosen = list(tests) or [f"tests/e2e/{name}.py" for name in order.LANES[lane]]
+    options = (f"--cluster={cluster}", "--timeout=900", "-o", "timeout_func_only=true")
+    return Stage("e2e", _pytest(*options, *chosen), f"make e2e LANE={lane}", lane, pytest=True, cluster=cluster)
+
+
+def lanes(tests: Sequence[str] = (), lane: int | None = None) -> list[Stage]:
+    """The lanes that have one of the tests; with `lane`, that one with all of them. No tests: the whole lanes."""
+    if lane is not None or not tests:
+        return [e2e(number, tests) for number in ([lane] if lane is not None else order.LANES)]
+    of_lanes: dict[int, list[str]] = {}
+    for test in sorted(tests, key=lambda test: order.position(Path(test.partition("::")[0]).stem)):
+        of_lanes.setdefault(order.lane(Path(test.partition("::")[0]).stem), []).append(test)
+    return [e2e(number, some) for number, some in of_lanes.items()]

@@ -1,0 +1,1 @@
+"""Tests of what runs the tests."""

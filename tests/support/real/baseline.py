@@ -1,6 +1,6 @@
 """What the shared Slurm cluster is when it is installed, and must be again when a file of tests ends.
 
-A file that leaves it otherwise fails, and the next one begins with a cluster that was installed again.
+A file after which it is not fails, and the next one begins with a cluster that was installed again.
 """
 
 import json

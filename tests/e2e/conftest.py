@@ -24,7 +24,7 @@ WATCHED = (
     "charts",
     "confined",
     "contained",
-    "defaults",
+    "deleted",
     "doubled",
     "former",
     "guided",

@@ -12,7 +12,6 @@ FIRST = (
     "test_power_saving",
     "test_no_ghosts",
     "test_horizontal_autoscaling",
-    "test_default_values",
     "test_states",
     "test_workers",
     "test_accounting",

@@ -25,7 +25,7 @@ WATCHED = (
     "charts",
     "confined",
     "contained",
-    "defaults",
+    "deleted",
     "doubled",
     "former",
     "guided",

@@ -301,11 +301,14 @@ def killing_the_operator(slurm: Slurm, rng: random.Random) -> Iterator[list[floa
 
 @contextmanager
 def jobs_all_the_time(slurm: Slurm) -> Iterator[Callable[[], dict[int, dict[str, str]]]]:
-    """Short jobs that must not be started twice, submitted without end; gives what became of them."""
+    """Short jobs that must not be started twice, submitted without end; gives what became of them.
+
+    Several share a node: without a request, each would get all of its memory.
+    """
     stop, name = "/tmp/e2e-enough", f"all-the-time-{time.time_ns()}"  # noqa: S108 - in the login pod
     loop = (
         f"rm -f {stop}; while [ ! -e {stop} ]; do "
-        f"sbatch -Q -J {name} --no-requeue -o /dev/null --wrap 'sleep 4'; sleep 2; done"
+        f"sbatch -Q -J {name} --mem=1 --no-requeue -o /dev/null --wrap 'sleep 4'; sleep 2; done"
     )
     thread = Thread(target=lambda: slurm.login("sh", "-c", loop, timeout=1450))
     thread.start()

@@ -1,15 +1,63 @@
-"""Taking everything away again, in both orders. Named to run last: it removes what the other tests use."""
+"""Taking everything away again: a namespace, and the releases in both orders. Runs last: other tests use all of it."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.charts import chart_testing
-from tests.support.real.harness import Kubernetes, Slurm, until
+from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until
 from tests.support.real.installed import install_operator, install_slurm
+from tests.support.real.kills import processes
 
 pytestmark = pytest.mark.timeout(600)
 
 KINDS = ("controllers", "restapis", "accountings", "loginsets", "nodesets", "tokens")
 DEFINITIONS = frozenset(f"customresourcedefinitions {kind}.slinky.slurm.net" for kind in KINDS)
+
+
+@pytest.fixture
+def alone(slurm: Slurm) -> Iterator[Slurm]:
+    """A Slurm cluster with one worker in a namespace of its own."""
+    found = Slurm(slurm.kubernetes, "deleted")
+    # Kubernetes looks at a namespace again when half of the longest grace period of its pods is over.
+    worker = "nodesets.slinky.replicas=1,nodesets.slinky.podSpec.terminationGracePeriodSeconds=60"
+    install = ("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "--create-namespace")
+    slurm.kubernetes.helm(*install, "-f", str(VALUES), "--set", worker)
+    found.until_idle(1)
+    yield found
+    slurm.kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false", "--ignore-not-found")
+
+
+def runs(pod_uid: str, job: int) -> bool:
+    """Whether the script of the job runs in the containers of the pod."""
+    script = f"/job{job:05}/slurm_script"
+    for pid in processes(pod_uid):
+        with suppress(OSError):
+            if script in Path(f"/proc/{pid}/cmdline").read_text():
+                return True
+    return False
+
+
+def test_a_namespace_that_is_deleted_ends_no_job_and_nothing_of_it_remains(alone: Slurm) -> None:
+    kubernetes = alone.kubernetes
+    job = alone.submit_until_ended("--no-requeue")
+    alone.until_running(job)
+    [(name, worker)] = alone.pods().items()
+    uid = worker["metadata"]["uid"]
+    assert runs(uid, job)
+    kubernetes.kubectl("delete", "namespace", alone.namespace, "--wait=false")
+    until("the worker to be asked to go", lambda: "deletionTimestamp" in alone.pods()[name]["metadata"])
+    gone = ("-n", alone.namespace, "pods", "-l", "app.kubernetes.io/name=slurmctld")
+    until("slurmctld to be gone", lambda: not kubernetes.items(*gone))
+    assert runs(uid, job)
+    alone.worker(name, "touch", f"/tmp/end-{job}")  # noqa: S108 - in the worker
+
+    def exists() -> bool:
+        return alone.namespace in {item["metadata"]["name"] for item in kubernetes.items("namespaces")}
+
+    until("the namespace to be gone", lambda: not exists())
 
 
 def leftovers(kubernetes: Kubernetes) -> list[str]:

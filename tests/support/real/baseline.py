@@ -1,6 +1,6 @@
 """What the shared Slurm cluster is when it is installed, and must be again when a file of tests ends.
 
-A file that leaves it otherwise fails, and the next one begins with a cluster that was installed again.
+A file after which it is not fails, and the next one begins with a cluster that was installed again.
 """
 
 import json
@@ -40,7 +40,7 @@ class BaseLine:
         return ""
 
     def differences(self) -> list[str]:
-        """What isn't as it was, one line each. What is being deleted counts as gone."""
+        """What isn't as it was, one line each. What is being deleted, also with its namespace, counts as gone."""
         return [*self._of_kubernetes(), *self._of_operator(), *self._of_resources(), *self._of_slurm()]
 
     def _of_kubernetes(self) -> Iterator[str]:
@@ -64,12 +64,14 @@ class BaseLine:
             yield f"no operator leads: {leaders}"
 
     def _of_resources(self) -> Iterator[str]:
-        found = _resources(self.slurm.kubernetes)
+        kubernetes = self.slurm.kubernetes
+        found = _resources(kubernetes)
+        staying = {item["metadata"]["name"] for item in kubernetes.items("namespaces") if _stays(item)}
         for name in sorted(self.resources.keys() | found.keys()):
             if name not in found:
                 yield f"{name} is missing"
             elif name not in self.resources:
-                if _stays(found[name]):
+                if _stays(found[name]) and found[name]["metadata"]["namespace"] in staying:
                     yield f"{name} exists"
             elif changes := _changes(self.resources[name], found[name]["spec"]):
                 yield f"{name} has another {', '.join(changes)}"

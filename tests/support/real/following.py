@@ -115,8 +115,8 @@ def without(kubernetes: Kubernetes, missing: Source, missed: Callable[[], bool])
         kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
 
 
-def hold_without_data(slurm: Slurm, way: Way, sizes: Sizes, size: int, finish: Callable[[], None]) -> None:
-    """Without data the size stays, though `finish` leaves a worker idle for longer than it would be left."""
+def keep_size_without_data(slurm: Slurm, way: Way, sizes: Sizes, size: int, finish: Callable[[], None]) -> None:
+    """Without data the size stays, though after `finish` a worker is idle for longer than one stays otherwise."""
     kubernetes, before = slurm.kubernetes, len(sizes.all())
     with without(kubernetes, way.missing, way.missed):
         if way.forgetful is not None:
@@ -139,7 +139,7 @@ def follow_to_two_and_back(slurm: Slurm, way: Way) -> None:
         job = slurm.submit_until_ended("-N2", "--exclusive", "--no-requeue")
         slurm.until_running(job)
         until_equal("the watch to have shown the size for it", lambda: sizes.all()[-1], 2, 60)
-        hold_without_data(slurm, way, sizes, 2, lambda: slurm.end(job))
+        keep_size_without_data(slurm, way, sizes, 2, lambda: slurm.end(job))
         until_none(slurm)
         found = sizes.all()
     # The recorded sizes begin and end with zero: up, and down.
@@ -169,7 +169,7 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way, victims: Iterable[tuple[st
             slurm.end(narrow)
             until_equal("the array to complete", lambda: slurm.states(array), ["COMPLETED"] * 4, 60)
 
-        hold_without_data(slurm, way, sizes, MOST, finish)
+        keep_size_without_data(slurm, way, sizes, MOST, finish)
         until_equal("the idle worker to be removed", lambda: sizes.all()[-1], MOST - 1, 150)
         assert slurm.states(wide) == ["RUNNING"], "the job ended with a worker"
         slurm.end(wide)

@@ -74,6 +74,7 @@ def test_a_cluster_that_is_as_it_was_stays() -> None:
     # The same, as the API server may also write it.
     fake.state["slurm"][1]["spec"] = {"replicas": 2, "slurmd": {}}
     fake.state["namespaces"].append(item("Namespace", "going", metadata={"name": "going", "deletionTimestamp": "now"}))
+    fake.state["slurm"].append(item("Token", "api", "going"))
     assert base.restore(1) == ""
     assert fake.commands == []
 
@@ -91,7 +92,7 @@ def unready(state: dict[str, Any]) -> None:
 
 
 def another(state: dict[str, Any]) -> None:
-    state["slurm"].append(item("NodeSet", "extra", "elsewhere"))
+    state["slurm"].append(item("NodeSet", "extra"))
 
 
 def uninstalled(state: dict[str, Any]) -> None:
@@ -136,7 +137,7 @@ def queued(state: dict[str, Any]) -> None:
         (scaled, "NodeSet slurm/workers has another spec.replicas"),
         (marked, "NodeSet slurm/workers has another spec.slurmd.env"),
         (unready, "Controller slurm/slurm isn't Ready: it starts"),
-        (another, "NodeSet elsewhere/extra exists"),
+        (another, "NodeSet slurm/extra exists"),
         (uninstalled, "Controller slurm/slurm is missing"),
         (cordoned, "Kubernetes node one has {'unschedulable': True"),
         (tainted, "Kubernetes node one has"),

@@ -47,6 +47,8 @@ class Guards:
         """Since when the Slurm nodes have been NOT_RESPONDING."""
         self.workers: Mapping[str, policy.Worker] = {}
         """By Slurm node."""
+        self.occupied: Mapping[str, str] = {}
+        """The Slurm nodes of all workers by Kubernetes node, also of those whose Epilog doesn't wait for pods."""
         self.kinds: Mapping[str, Kind] | None = None
         """What the pods of each partition get; None: not known."""
 
@@ -77,6 +79,7 @@ class Guards:
         """Take in what Slurm and Kubernetes say now."""
         nodes = self._poller.nodes
         found: dict[str, policy.Worker] = {}
+        occupied: dict[str, str] = {}
         for name, record in nodes.items():
             if "EXTERNAL" in record.states:
                 continue
@@ -85,11 +88,13 @@ class Guards:
                 known = self._facts[name] = record.extra, extra.pod_facts(record.extra)
             facts = known[1]
             pod = self._store.get(facts.namespace, facts.pod) if facts is not None else None
+            if kube_node := policy.kube_node_of(facts, pod):
+                occupied[kube_node] = name
             worker = policy.worker_of(record, facts, pod)
             if worker is not None:
                 found[name] = worker
         self._facts = {name: it for name, it in self._facts.items() if name in nodes}
-        self.workers = found
+        self.workers, self.occupied = found, occupied
         if self._poller.known:
             # Otherwise the last answer counts: a job of the wrong kind gets no pod, whatever its node is.
             self.kinds = policy.kinds(nodes.values(), found)

@@ -97,11 +97,11 @@ class NodeRecords:
         return found
 
     async def apply(
-        self, keys: frozenset[str], guarded: Mapping[str, str], holding: frozenset[str] | None = frozenset()
+        self, keys: frozenset[str], occupied: Mapping[str, str], holding: frozenset[str] | None = frozenset()
     ) -> None:
         """Bring the records up to date. `keys`: the node labels that waiting pods select by; `holding`: see `decide`.
 
-        `guarded`: the Slurm nodes with a slurmd by their Kubernetes nodes, which have no other record: two would give
+        `occupied`: the Slurm nodes with a slurmd by their Kubernetes nodes, which have no other record: two would give
         away the same CPUs.
         """
         poller = self._poller
@@ -112,18 +112,20 @@ class NodeRecords:
         others = sorted(keys - carried)
         self._keys = keys & carried | frozenset((*others[:_MOST_KEYS], *older[:_MOST_KEYS]))
         wanted: list[policy.Wanted] = []
+        refused_for: dict[str, str] = {}
         rules, devices = self._devices.rules, self._devices.by_node()
         for node in self._store.values():
             name = node.metadata.name
             found = policy.wanted_of(node, self._usage.of(name), self._keys, rules, devices.get(name, ()))
-            if isinstance(found, policy.Wanted) and found.kube_node in guarded:
+            if isinstance(found, policy.Wanted) and name in occupied:
                 found = (
-                    f"node {found.kube_node} has the worker of Slurm node {guarded[found.kube_node]}, which "
-                    f"schedules its pods: remove the label {bridge.EXTERNAL_NODE}"
+                    f"it has the worker of Slurm node {occupied[name]}, and Slurm would give its CPUs away twice: "
+                    f"remove the label {bridge.EXTERNAL_NODE}"
                 )
             if isinstance(found, policy.Wanted):
                 wanted.append(found)
             else:
+                refused_for[name] = found or f"it has no label {bridge.EXTERNAL_NODE}"
                 self._show(name, found)
         # Of several with one name, the first has the record: the one that has it already.
         wanted.sort(key=lambda it: known.get(it.name, {}).get(bridge.KUBE_NODE) != it.kube_node)
@@ -136,7 +138,9 @@ class NodeRecords:
             if it.extra and it.name not in self._counts_from
         }
         self.slurm_nodes = {kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes}
-        actions = policy.decide(wanted, poller.nodes, self._keys, known=poller.known, holding=holding)
+        actions = policy.decide(
+            wanted, poller.nodes, self._keys, known=poller.known, holding=holding, refused=refused_for
+        )
         conflicts = {it.kube_node: it.message for it in actions if isinstance(it, policy.Conflict)}
         changes = {(type(it), _name(it)): it for it in actions if not isinstance(it, policy.Conflict)}
         now = poller.now()

@@ -280,7 +280,7 @@ class Passes:
             key for pod in self._concerned.values() if pods.is_gated(pod) for key in shape.selector_keys(pod)
         )
         self._guards.look()
-        await self._node_records.apply(keys, self._guards.slurm_nodes, self._book.holding())
+        await self._node_records.apply(keys, self._guards.occupied, self._book.holding())
         if self._now() - self._confirmed_at >= LEAST_PAUSE:
             # slurmctld may have been killed, and have started again, while the records were changed.
             await self._confirm()

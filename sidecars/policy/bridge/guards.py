@@ -64,11 +64,17 @@ def worker_of(record: Node, facts: extra.PodFacts | None, pod: Pod | None) -> Wo
 
     `pod`: the pod of that namespace and name.
     """
-    if facts is None or pod is None or pod.metadata.uid != facts.pod_uid or not pod.spec.node_name:
+    kube_node = kube_node_of(facts, pod)
+    if pod is None or not kube_node or pod.metadata.annotations.get(bridge.GUARD) != bridge.GUARD_VERSION:
         return None
-    if pod.metadata.annotations.get(bridge.GUARD) != bridge.GUARD_VERSION:
-        return None
-    return Worker(record.name, pod.spec.node_name, pod)
+    return Worker(record.name, kube_node, pod)
+
+
+def kube_node_of(facts: extra.PodFacts | None, pod: Pod | None) -> str:
+    """The Kubernetes node of the worker pod in a Slurm node's Extra; "" without one. `pod`: as for `worker_of`."""
+    if facts is None or pod is None or pod.metadata.uid != facts.pod_uid:
+        return ""
+    return pod.spec.node_name or ""
 
 
 def kinds(records: Iterable[Node], workers: Mapping[str, Worker]) -> dict[str, Kind]:

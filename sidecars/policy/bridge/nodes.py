@@ -5,6 +5,7 @@ NodeAddr is always the node's InternalIP: a name that slurmctld can't resolve wo
 """
 
 import functools
+import types
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ FEATURE = "slurm-bridge"
 _CORDONED = bridge.DRAIN_PREFIX + "the Kubernetes node is cordoned"
 _NOT_READY = bridge.DRAIN_PREFIX + "the Kubernetes node isn't ready"
 _CHANGED = bridge.DRAIN_PREFIX + "its resources have changed"
-_GONE = bridge.DRAIN_PREFIX + "its Kubernetes node is gone"
+_GONE = "its Kubernetes node is gone"
 _SILENT = bridge.DRAIN_PREFIX + "the record has to be created again"
 
 
@@ -161,7 +162,7 @@ def wanted_of(
     if bridge.EXTERNAL_NODE not in meta.labels:
         return ""
     if not node.address:
-        return f"node {meta.name} has no InternalIP: Slurm needs an address that resolves"
+        return "it has no InternalIP: Slurm needs an address that resolves"
     try:
         cpus = int(quantity(node.status.allocatable.get("cpu", "0"), "allocatable cpu")) - usage.cpus
         memory = int(quantity(node.status.allocatable.get("memory", "0"), "allocatable memory")) // 2**20 - usage.memory
@@ -169,9 +170,9 @@ def wanted_of(
         for resource, gres in rules.extended.items():
             counts[gres] += int(quantity(node.status.allocatable.get(resource, "0"), resource))
     except ResourceError as error:
-        return f"node {meta.name}: {error}"
+        return str(error)
     if cpus < 1 or memory < 1:
-        return f"node {meta.name}: other pods request all of its CPUs or memory"
+        return "other pods request all of its CPUs or memory"
     more = [it.strip() for it in meta.annotations.get(bridge.NODE_FEATURES, "").split(",") if it.strip()]
     drain = _CORDONED if node.spec.unschedulable else "" if node.ready else _NOT_READY
     return Wanted(
@@ -195,10 +196,11 @@ def decide(
     *,
     known: bool,
     holding: Container[str] | None = frozenset(),
+    refused: Mapping[str, str] = types.MappingProxyType({}),
 ) -> tuple[NodeAction, ...]:
     """What to do about the records. Nothing while Slurm's list of nodes isn't `known`.
 
-    Of several `wanted` with one name, the first has the record.
+    Of several `wanted` with one name, the first has the record. `refused`: why other Kubernetes nodes have none.
     `holding`: the nodes of jobs that have begun and not ended, also of suspended ones, whose nodes are IDLE. None: any
     may be one.
     """
@@ -216,7 +218,8 @@ def decide(
         actions += _one(it, records.get(name), keys, holding)
     for name, record in sorted(records.items()):
         if name not in named and _ours(record):
-            actions += _removal(record, _GONE, holding)
+            kube_node = (bridge.labels_of(record.extra) or {}).get(bridge.KUBE_NODE, name)
+            actions += _removal(record, bridge.DRAIN_PREFIX + refused.get(kube_node, _GONE), holding)
     return tuple(actions)
 
 

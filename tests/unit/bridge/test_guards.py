@@ -8,7 +8,7 @@ import pytest
 
 from sidecars.bridge import guards
 from sidecars.contract import bridge, extra
-from sidecars.kube import NODES, PODS, Store
+from sidecars.kube import EVENTS, NODES, PODS, Store
 from sidecars.policy.bridge import manifests
 from sidecars.policy.bridge.nodes import FEATURE
 from sidecars.policy.bridge.records import View
@@ -45,6 +45,21 @@ def gone(world: World) -> str | None:
     annotations = world.kube.objects(PODS)["slurm", "w0"]["metadata"]["annotations"]
     found = annotations.get(bridge.GONE)
     return None if found is None else str(found)
+
+
+async def test_a_kubernetes_node_with_a_worker_whose_epilog_does_not_wait_gets_no_external_node_either(
+    world: World,
+) -> None:
+    """Slurm would give the same cores to jobs on the worker and to pods."""
+    worker(world, other="1")
+    labelled = node("bare")
+    assert bridge.EXTERNAL_NODE in labelled["metadata"]["labels"]
+    world.kube.put(NODES, labelled)
+    async with world.bridge():
+        await world.until("the record of another node", lambda: "k1" in world.slurm.nodes)
+        notes = world.kube.objects(EVENTS).values
+        await world.until("the refusal", lambda: any("has the worker of Slurm node w0" in it["note"] for it in notes()))
+        assert "bare" not in world.slurm.nodes
 
 
 async def bound(world: World) -> SimJob:

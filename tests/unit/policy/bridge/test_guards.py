@@ -10,7 +10,7 @@ import pytest
 from sidecars.contract import bridge, extra
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import guards
-from sidecars.policy.bridge.guards import Gone, Resume, Worker, kinds, problem_of, worker_of
+from sidecars.policy.bridge.guards import Gone, Resume, Worker, kinds, kube_node_of, problem_of, worker_of
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import DeletePod, GroupKey, Job, Kind, Label, Phase, Report, Submit, View, Why
@@ -49,6 +49,13 @@ def test_a_worker_is_known_by_the_pod_that_the_node_names_if_its_epilog_waits() 
     assert worker_of(NATIVE, FACTS, None) is None
     another = dataclasses.replace(FACTS, pod_uid="other")
     assert worker_of(NATIVE, another, worker_pod(**{bridge.GUARD: "1"})) is None
+
+
+def test_the_kubernetes_node_of_a_worker_is_known_whether_its_epilog_waits_or_not() -> None:
+    assert kube_node_of(FACTS, worker_pod()) == "a"
+    assert kube_node_of(None, worker_pod()) == ""
+    assert kube_node_of(FACTS, None) == ""
+    assert kube_node_of(dataclasses.replace(FACTS, pod_uid="other"), worker_pod()) == ""
 
 
 def test_the_kind_of_a_partition_is_that_of_its_nodes() -> None:

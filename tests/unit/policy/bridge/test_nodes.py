@@ -252,6 +252,15 @@ def test_a_node_with_a_slurmd_is_a_conflict_and_is_left() -> None:
     assert isinstance(action, Conflict)
 
 
+def test_the_record_of_a_node_that_may_have_none_is_drained_with_the_reason() -> None:
+    refused = {"k1": "other pods request all of its CPUs or memory"}
+    busy = changed("MIXED")
+    [action] = decide([], {"k1": busy}, KEYS, known=True, refused=refused)
+    assert action == Drain("k1", "slurm-bridge: other pods request all of its CPUs or memory")
+    [action] = decide([], {"k1": busy}, KEYS, known=True)
+    assert action == Drain("k1", "slurm-bridge: its Kubernetes node is gone")
+
+
 def test_two_kubernetes_nodes_with_one_name_are_a_conflict() -> None:
     other = dataclasses.replace(WANTED, kube_node="k2")
     [action] = decide([WANTED, other], {"k1": RECORD}, KEYS, known=True)

@@ -100,8 +100,9 @@ mutants: $(READY) ## put known defects, one at a time, into a copy of the code: 
 	@$(BIN)/python -m tests.mutants $(M)
 
 .PHONY: soak
-soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, property tests with many more examples
+soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, many more deletions and examples of properties
 	$(BIN)/python -m tests.support.bridge_run --minutes 30
+	DELETIONS=100 $(PYTEST) --timeout=900 -o timeout_func_only=true tests/e2e/test_no_ghosts.py
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit
 
 ## Upkeep

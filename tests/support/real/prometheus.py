@@ -16,6 +16,7 @@ import yaml
 
 from tests.charts.monitoring import rules
 from tests.cluster import debian
+from tests.cluster.commands import environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 from tests.support.real.harness import CHARTS, Kubernetes, until
@@ -66,7 +67,7 @@ def service_monitor(chart: str, namespace: str, *settings: str) -> dict[str, Any
         *(str(tool("helm")), "template", chart, str(CHARTS / chart), f"--namespace={namespace}"),
         *(f"--api-versions={API}", f"--show-only=templates/{file}", *words),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise ClusterError(done.stderr)
     found: dict[str, Any] = yaml.safe_load(done.stdout)

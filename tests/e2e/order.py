@@ -33,7 +33,6 @@ LANES: Mapping[int, tuple[str, ...]] = {
         "test_exporter",
         "test_network_policies",
         "test_jobs",
-        "test_contract",
         KERNEL,
         LAST,
     ),

@@ -22,7 +22,7 @@ def head(root: Path) -> str:
 
 
 def base(root: Path, since: str = "") -> str:
-    """The commit to compare with: the last one that this branch and `since` share. Raises ValueError if git doesn't know `since`.
+    """The last commit that this branch and `since` share. Raises ValueError if git doesn't know `since`.
 
     Without `since`, `origin/main` counts. Where that has everything already, as in a clone of it, or doesn't exist,
     the last `RECENT` commits count as new; "" for all commits.

@@ -68,6 +68,7 @@ check: $(READY) ## fast: format, lint, types, layers, unit tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST) -n 2 --dist worksteal tests/unit
+	$(BIN)/python -m tests.mutants --since --at-most=8
 
 .PHONY: docs
 docs: $(READY) $(DOCS)/ready ## build the documentation as a site in build/site; a link that leads nowhere is an error
@@ -96,8 +97,8 @@ bench: $(READY) ## benchmarks; B=NAME for one
 	$(BIN)/python -m tests.bench $(B)
 
 .PHONY: mutants
-mutants: $(READY) ## put known defects, one at a time, into a copy of the code: tests must fail; M=NAME for some
-	@$(BIN)/python -m tests.mutants $(M)
+mutants: $(READY) ## put known defects, one at a time, into a copy of the code: tests must fail; M=NAME, SINCE=REVISION, RANDOM=N
+	@$(BIN)/python -m tests.mutants $(M) $(if $(SINCE),--since='$(SINCE)') $(if $(RANDOM),--random=$(RANDOM)) $(if $(EVERYWHERE),--everywhere)
 
 .PHONY: soak
 soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, property tests with many more examples

@@ -96,8 +96,8 @@ bench: $(READY) ## benchmarks; B=NAME for one
 	$(BIN)/python -m tests.bench $(B)
 
 .PHONY: mutants
-mutants: $(READY) ## put known defects, one at a time, into a copy of the code: tests must fail; M=NAME for some
-	@$(BIN)/python -m tests.mutants $(M)
+mutants: $(READY) ## put known defects, one at a time, into a copy of the code: tests must fail; M=NAME, SINCE=REVISION, RANDOM=N
+	@$(BIN)/python -m tests.mutants $(M) $(if $(SINCE),--since='$(SINCE)') $(if $(RANDOM),--random=$(RANDOM)) $(if $(EVERYWHERE),--everywhere)
 
 .PHONY: soak
 soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, many more deletions and examples of properties

@@ -288,14 +288,17 @@ def documented(charts: list[Path]) -> list[str]:
 
 
 def example_problems(place: str, chart: str, values: Any) -> list[str]:
-    """What Helm reports about one example of values."""
+    """What Helm reports about one example of values, and what Kubernetes would about the objects."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "values.yaml"
         path.write_text(json.dumps(values))
-        done = run(
-            [tool("helm"), "template", "slurm", str(ROOT / "charts" / chart), f"--values={path}", "--namespace=slurm"]
-        )
-    return [f"{place}: {line}" for line in lines(done)] if done.returncode else []
+        words = ["template", "slurm", str(ROOT / "charts" / chart), f"--values={path}", "--namespace=slurm"]
+        done = run([tool("helm"), *words, f"--kube-version={NEWEST}"])
+    if done.returncode:
+        return [f"{place}: {line}" for line in lines(done)]
+    manifests = [each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None]
+    found = [problem for manifest in manifests for problem in objects.problems(manifest, NEWEST)]
+    return [f"{place}: {problem}" for problem in found] if manifests else [f"{place}: no object is rendered"]
 
 
 def comparable(manifest: Any) -> str:

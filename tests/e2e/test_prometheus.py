@@ -9,6 +9,7 @@ import json
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,6 +123,28 @@ def test_every_query_of_every_dashboard_has_data_of_a_real_slurm(monitored: Prom
         raise AssertionError(f"{error}\nno data: " + "\n".join(map(str, empty))) from None
 
 
+def test_panels_show_what_sinfo_and_squeue_show(slurm: Slurm, monitored: Prometheus, busy: None) -> None:
+    titles = [panel.title for panel in dashboards.DASHBOARDS["cluster"].panels for _ in panel.queries]
+    query = dict(zip(titles, map(expression, dashboards.queries("cluster")), strict=True))
+
+    def of_slurm() -> dict[str, dict[str, float]]:
+        nodes = Counter(slurm.nodes().values())
+        jobs = Counter(slurm.login("squeue", "-h", "-r", "-o", "%T").lower().split())
+        return {
+            "Nodes": {"": nodes.total()},
+            "Running jobs": {"": jobs["running"]},
+            "Pending jobs": {"": jobs["pending"]},
+            "Nodes by state": dict(nodes),
+            "Jobs by state": dict(jobs),
+        }
+
+    def shown() -> dict[str, dict[str, float]]:
+        return {title: by_state(monitored.query(query[title])) for title in of_slurm()}
+
+    until("two jobs to run", lambda: of_slurm()["Jobs by state"] == {"running": 2, "pending": 1}, 60)
+    until("the panels to agree with sinfo and squeue", lambda: shown() == of_slurm(), 60)
+
+
 if RECORD:
     # Records the answers for the pictures in docs/images: RECORD=SECONDS.
 
@@ -151,6 +174,11 @@ if RECORD:
 def expression(query: str) -> str:
     """A query with what Grafana's variables stand for."""
     return query.replace("$slurm_cluster", "slurm").replace("$namespace", "slurm")
+
+
+def by_state(series: list[dict[str, Any]]) -> dict[str, float]:
+    """The values that aren't 0 by the label `state`, "" without it."""
+    return {it["metric"].get("state", ""): float(it["value"][1]) for it in series if float(it["value"][1])}
 
 
 def numbers(series: list[dict[str, Any]]) -> list[float]:

@@ -69,9 +69,15 @@ def unit(tests: Sequence[str] = ()) -> Stage:
     return Stage("unit", _pytest("-n", "2", "--dist", "worksteal", *chosen), "make check", pytest=True, nice=BEHIND)
 
 
+def mutants() -> Stage:
+    """Some of the listed mutants that the latest changes concern."""
+    command = (sys.executable, "-m", "tests.mutants", "--since", "--at-most=8")
+    return Stage("mutants", command, "make check", nice=BEHIND)
+
+
 def check(tests: Sequence[str] = ()) -> list[Stage]:
     """`make check`, or some of its tests."""
-    return [unit(tests)] if tests else [*static(), unit()]
+    return [unit(tests)] if tests else [*static(), unit(), mutants()]
 
 
 def make(name: str) -> Stage:

@@ -1,7 +1,11 @@
 """That the YAML of the documentation is found, and that each block shows what it is."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from tests.charts import __main__ as charts_of_all
 from tests.charts import examples
 from tests.charts.__main__ import ROOT
 
@@ -80,3 +84,25 @@ def test_no_null_of_the_documentation_is_lost_on_its_way_to_helm(example: exampl
 @pytest.mark.parametrize("example", examples.of_folder(ROOT), ids=lambda example: example.place)
 def test_each_block_of_the_documentation_shows_what_it_is(example: examples.Example) -> None:
     assert not examples.unmarked(example), 'add title="values.yaml", see tests/charts/examples.py'
+
+
+RENDERED = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "rendered", "problems"),
+    [
+        (0, f"{RENDERED}data: {{b: c}}", []),
+        (0, f"{RENDERED}dta: {{b: c}}", ["ConfigMap a: the object: Additional properties are not allowed"]),
+        (0, "", ["no object is rendered"]),
+        (1, "", ["Error: no such value"]),
+    ],
+)
+def test_what_helm_or_kubernetes_would_refuse_is_a_problem_of_the_example(
+    monkeypatch: pytest.MonkeyPatch, status: int, rendered: str, problems: list[str]
+) -> None:
+    done = subprocess.CompletedProcess([], status, rendered, "Error: no such value" if status else "")
+    monkeypatch.setattr(charts_of_all, "tool", Path)
+    monkeypatch.setattr(charts_of_all, "run", lambda words: done)
+    found = charts_of_all.example_problems("page.md:1", "slurm", {})
+    assert [it.partition(" (")[0] for it in found] == [f"page.md:1: {problem}" for problem in problems]

@@ -48,6 +48,14 @@ def test_every_action_is_pinned_to_a_commit_with_its_version_beside_it(path: Pat
     ] == []
 
 
+def test_every_action_in_a_recipe_is_pinned_to_a_commit_and_no_download_is_unpacked_unseen() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+    used = {(name, it) for name, text in texts.items() for it in re.findall(r"^ *- uses: (.*)$", text, re.MULTILINE)}
+    assert "preview.md" in {name for name, _ in used}
+    assert {it for it in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", it[1])} == set()
+    assert [name for name, text in texts.items() if re.search(r"curl [^\n]*\| *(?:tar|sh|bash)\b", text)] == []
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
 def test_what_builds_images_gets_the_mirror_of_the_repositorys_settings_because_ubuntu_has_none_of_debian(
     path: Path,

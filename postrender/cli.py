@@ -15,7 +15,7 @@ from pathlib import Path
 from postrender import configuration, krm, steps
 from postrender.configuration import StepSettings
 from postrender.errors import PostrenderError
-from postrender.report import FORMATS, PROGRAM, Run, rendered
+from postrender.report import FORMATS, PROGRAM, Run, rendered, shown
 from postrender.stream import LARGEST, Stream
 
 CONFIG = "SLURM_POSTRENDER_CONFIG"
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     try:
         result = _result(options, run, checks)
     except PostrenderError as problem:
-        error = str(problem)
+        error = "\n".join(filter(None, (shown(problem.message), problem.detail)))
     except Exception as problem:  # noqa: BLE001
         # Helm 4 drops stderr: the report must have this reason too. The text of an exception may have a value of the
         # stream, so that only its type is shown.

@@ -2,7 +2,14 @@
 
 
 class PostrenderError(Exception):
-    """A stream, a configuration or an object that can't be worked on. Nothing is written to stdout."""
+    """A stream, a configuration or an object that can't be worked on. Nothing is written to stdout.
+
+    `message` may quote anything and is shown on one line. `detail`: lines below it, in which nothing is quoted raw.
+    """
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(f"{message}\n{detail}" if detail else message)
+        self.message, self.detail = message, detail
 
 
 class YamlError(PostrenderError):

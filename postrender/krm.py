@@ -28,6 +28,7 @@ def result(data: bytes, run: Run) -> bytes:
         raise PostrenderError(f"the {KIND} has no functionConfig, which contains the steps")
     items = [it for it in whole.get("items") or () if isinstance(it, dict)]
     inner = Stream([Document(writing.document(it), number, 0, _source(it)) for number, it in enumerate(items, start=1)])
+    run.of_stream = True
     steps.apply(inner, configuration.steps(_configuration(function), "functionConfig"), run)
     after = [value for document in inner.documents if (value := document.value) is not None]
     if not after and items:

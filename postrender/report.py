@@ -1,15 +1,28 @@
 """What a run has to say: findings, each with its rule, severity and place."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from postrender.errors import PostrenderError
 from postrender.stream import Object
+from sidecars.contract.text import LONGEST_LINE, printable
 
 Severity = Literal["error", "warning", "info", "ignore"]
 """An `error` ends the run, and nothing is written to stdout. `ignore` is not reported."""
+
+
+_COMMANDS = re.compile(r"^\s*::|##(?=\[|vso\[)")
+"""What GitHub and Azure take for a command in a line of a job's output."""
+
+
+def shown(text: str) -> str:
+    """A text that quotes a stream, as one line that neither a terminal nor a CI system takes for a command."""
+    text = text.encode(errors="backslashreplace").decode()  # file names may be no UTF-8
+    return _COMMANDS.sub(lambda it: " ".join(it[0].strip()), printable(text, LONGEST_LINE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +45,7 @@ class Finding:
 
     def __str__(self) -> str:
         place = f"{self.place}: " if self.place else ""
-        return f"{self.severity}: {place}{self.message} [{self.rule}]"
+        return shown(f"{self.severity}: {place}{self.message} [{self.rule}]")
 
 
 def finding(rule: str, severity: Severity, it: Object, path: Sequence[str | int], message: str) -> Finding:
@@ -55,8 +68,19 @@ class Run:
     namespace: str = ""
     """Namespace of the release, "" if not given."""
 
+    of_stream: bool = False
+    """Whether the steps come from the stream, as those of a KRM function do."""
+
     environment: Mapping[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+
+    def file(self, named: str, place: str) -> Path:
+        """A file or folder that the configuration names. Raises PostrenderError unless it is below its folder."""
+        found = self.folder / named
+        if not found.resolve().is_relative_to(self.folder.resolve()):
+            where = f"the folder of the configuration, {self.folder.resolve()}"
+            raise PostrenderError(f"{place}: {named!r} is not below {where}: move it there")
+        return found
 
     def add(self, finding: Finding) -> None:
         """Add a finding, unless its rule is ignored."""

@@ -1,41 +1,205 @@
-"""Serves an application over HTTP, or over TLS with a certificate that is renewed in place."""
+"""Serves an application over HTTP, or over TLS with a certificate that is renewed in place, within `Limits`."""
 
 import asyncio
 import logging
 import ssl
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
 
+from sidecars.connections import HEADER_SECONDS, IDLE_SECONDS, Connection, Connections, Limits
+
 log = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 10.0
 """Seconds between two looks at the certificate."""
+BUFFER = 16 << 10
+"""Bytes that are read at once, which is a record of TLS. asyncio reserves 256 KiB for each connection with TLS."""
+_LINGER_SECONDS = 5.0
+"""For which the rest of a refused request is read, so that its client sees the answer."""
+_BACKLOG = 128
+DEFAULT = Limits()
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Certificate = tuple[Path, Path]
+"""Files: the certificate, and its key."""
 
 
 async def serve(
-    app: web.Application, host: str, port: int, certificate: tuple[Path, Path] | None
+    app: web.Application,
+    host: str,
+    port: int,
+    tls: Certificate | ssl.SSLContext | None,
+    limits: Limits = DEFAULT,
+    *,
+    clients: str = "",
 ) -> Callable[[], Awaitable[None]]:
-    """Serve until the returned function is called. Raises OSError for a port or a certificate that can't be used."""
-    context = None if certificate is None else ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    """Serve until the returned function is called. Raises OSError for a port or a certificate that can't be used.
+
+    `clients`: an authority as PEM, if only clients with a certificate of it are served over TLS.
+    """
+    loop = asyncio.get_running_loop()
+    context = tls if isinstance(tls, ssl.SSLContext) else None
     reloading: asyncio.Task[None] | None = None
-    if context is not None and certificate is not None:
-        context.load_cert_chain(*certificate)
-        reloading = asyncio.create_task(_reload(context, certificate), name="reload the certificate")
-    runner = web.AppRunner(app, access_log=None)
+    if isinstance(tls, tuple):
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*tls)
+        if clients:
+            context.load_verify_locations(cadata=clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+            # The authorities of Kubernetes clusters are older than this check, which Python makes from 3.13 on.
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        reloading = asyncio.create_task(_reload(context, tls), name="reload the certificate")
+    connections = Connections(limits, loop.time)
+    tracks: dict[asyncio.BaseProtocol, _Track] = {}
+
+    @web.middleware
+    async def tracked(request: web.Request, handler: Handler) -> web.StreamResponse:
+        track = tracks.get(request.protocol)
+        if track is None:
+            return web.Response()  # its connection has just ended
+        track.begins()
+        try:
+            return await handler(request)
+        except ConnectionError:
+            if request.transport is not None and not request.transport.is_closing():
+                raise
+            return web.Response()  # to nobody: a client that ends its connection fills no log
+        finally:
+            track.answered()
+
+    app.middlewares.insert(0, tracked)
+    runner = web.AppRunner(
+        app, access_log=None, keepalive_timeout=IDLE_SECONDS, lingering_time=_LINGER_SECONDS, read_bufsize=BUFFER
+    )
     await runner.setup()
-    await web.TCPSite(runner, host, port, ssl_context=context).start()
+    make = runner.server
+    assert make is not None  # noqa: S101 - after its setup
+    buffer = memoryview(bytearray(BUFFER))
+
+    def accept() -> asyncio.BufferedProtocol:
+        handler = make()
+        track = _Track(connections, lambda: tracks.pop(handler, None))
+        tracks[handler] = track
+        return _Plain(handler, track, buffer) if context is None else _Encrypted(loop, handler, context, track)
+
+    try:
+        listening = await loop.create_server(accept, host, port, backlog=_BACKLOG)
+    except OSError:
+        await runner.cleanup()
+        raise
 
     async def end() -> None:
         if reloading is not None:
             reloading.cancel()
+        listening.close()
         await runner.cleanup()
+        connections.end_all()
 
     return end
 
 
-async def _reload(context: ssl.SSLContext, certificate: tuple[Path, Path]) -> None:
+class _Track:
+    """What one protocol reports of its connection."""
+
+    def __init__(self, connections: Connections, forget: Callable[[], object]) -> None:
+        self._connections, self._forget = connections, forget
+        self._connection: Connection | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def opened(self, transport: asyncio.BaseTransport) -> None:
+        """The client has connected; nothing of TLS yet."""
+        address = (transport.get_extra_info("peername") or ("",))[0]
+        end = transport.abort if isinstance(transport, asyncio.Transport) else transport.close
+        connection = self._connection = self._connections.opened(address, end)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(HEADER_SECONDS, self._connections.end_silent, connection)
+
+    def received(self, count: int) -> None:
+        """Bytes have arrived."""
+        if self._connection is not None:
+            self._connections.received(self._connection, count)
+
+    def begins(self) -> None:
+        """A request has arrived with all its headers."""
+        if self._connection is not None:
+            self._connections.begins(self._connection)
+
+    def answered(self) -> None:
+        """The request is answered."""
+        if self._connection is not None:
+            self._connections.answered(self._connection)
+
+    def closed(self) -> None:
+        """The connection has ended."""
+        if self._connection is not None:
+            self._connections.closed(self._connection)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._forget()
+
+
+class _Plain(asyncio.BufferedProtocol):
+    """HTTP. All connections are read into one buffer, because what is read is handled at once."""
+
+    def __init__(self, handler: asyncio.Protocol, track: _Track, buffer: memoryview) -> None:
+        self._handler, self._track, self._buffer = handler, track, buffer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._track.opened(transport)
+        self._handler.connection_made(transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._track.received(nbytes)
+        self._handler.data_received(bytes(self._buffer[:nbytes]))
+
+    def eof_received(self) -> bool | None:
+        return self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._track.closed()
+        self._handler.connection_lost(exc)
+
+
+class _Encrypted(sslproto.SSLProtocol):
+    """HTTP over TLS, as of `create_server(ssl=...)`, but counted from the first byte, and with a small buffer."""
+
+    max_size = BUFFER
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, handler: asyncio.Protocol, context: ssl.SSLContext, track: _Track
+    ) -> None:
+        self._track = track
+        handshake = loop.create_future()
+        handshake.add_done_callback(lambda it: it.cancelled() or it.exception())
+        super().__init__(loop, handler, context, handshake, server_side=True, ssl_handshake_timeout=HEADER_SECONDS)
+        self._app_transport.set_read_buffer_limits(BUFFER)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._track.opened(transport)
+        super().connection_made(transport)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._track.received(nbytes)
+        super().buffer_updated(nbytes)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._track.closed()
+        super().connection_lost(exc)
+
+
+async def _reload(context: ssl.SSLContext, certificate: Certificate) -> None:
     """Have new connections use a certificate that was renewed in place."""
     seen = _times(certificate)
     while True:
@@ -49,7 +213,7 @@ async def _reload(context: ssl.SSLContext, certificate: tuple[Path, Path]) -> No
                 log.warning("the renewed certificate %s can't be used: %s", certificate[0], error)
 
 
-def _times(certificate: tuple[Path, Path]) -> tuple[int, ...]:
+def _times(certificate: Certificate) -> tuple[int, ...]:
     try:
         return tuple(path.stat().st_mtime_ns for path in certificate)
     except OSError:

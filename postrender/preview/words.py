@@ -1,12 +1,14 @@
 """A preview as text, Markdown or JSON."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 from postrender.preview.report import Preview, Upgrade
 from postrender.preview.workers import JobEnd, Worker, Workers
+from postrender.report import shown
 
 NOTHING = "Nothing changes."
 
@@ -27,7 +29,7 @@ def as_json(preview: Preview) -> str:
 
 def as_text(preview: Preview) -> str:
     """Headings and indented lines."""
-    sections = list(_sections(preview))
+    sections = _sections(preview)
     if not sections:
         return f"{NOTHING}\n"
     return "\n".join(f"{title}\n" + "".join(f"{line}\n" for line in lines) for title, lines in sections)
@@ -35,19 +37,35 @@ def as_text(preview: Preview) -> str:
 
 def as_markdown(preview: Preview) -> str:
     """The same for a comment on a pull request."""
-    sections = list(_sections(preview))
+    sections = _sections(preview)
     if not sections:
         return f"{NOTHING}\n"
+    fence = _fence(line for _, lines in sections for line in lines)
     blocks = [
-        f"### {title}\n\n```text\n" + "".join(f"{line}\n" for line in lines) + "```\n" for title, lines in sections
+        f"### {title}\n\n{fence}text\n" + "".join(f"{line}\n" for line in lines) + f"{fence}\n"
+        for title, lines in sections
     ]
     return "\n".join(blocks)
+
+
+def _fence(lines: Iterable[str]) -> str:
+    """Longer than any run of backticks within, so that no line ends the block."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    return "`" * max(3, longest + 1)
 
 
 FORMATS = {"text": as_text, "markdown": as_markdown, "json": as_json}
 
 
-def _sections(preview: Preview) -> Iterator[tuple[str, list[str]]]:
+def _sections(preview: Preview) -> list[tuple[str, list[str]]]:
+    """Titles and lines. Names and values are quoted of a stream that anybody may have written."""
+    return [
+        (title, [" " * (len(line) - len(line.lstrip(" "))) + shown(line.lstrip(" ")) for line in lines])
+        for title, lines in _quoted(preview)
+    ]
+
+
+def _quoted(preview: Preview) -> Iterator[tuple[str, list[str]]]:
     if preview.changes:
         yield "Objects", list(_changes(preview))
     if preview.configured:

@@ -1,7 +1,6 @@
 """The step `expand`: custom resources become the objects of an installation without an operator."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypedDict
 
 from postrender.configuration import StepSettings
@@ -30,11 +29,11 @@ class Settings(SiteSettings, total=False):
     secrets: list[str]
 
 
-def site(settings: SiteSettings, folder: Path) -> Site:
-    """`folder`: where relative paths begin. Raises PostrenderError for a folder of workloads that can't be used."""
+def site(settings: SiteSettings, run: Run, place: str) -> Site:
+    """`place`: of the setting `workloads`. Raises PostrenderError for a folder of workloads that can't be used."""
     named = settings.get("workloads")
     try:
-        workloads = structure.load(folder / named if named else structure.folder(None))
+        workloads = structure.load(run.file(named, place) if named else structure.folder(None))
     except structure.StructureError as error:
         raise PostrenderError(str(error)) from error
     return Site(
@@ -50,7 +49,7 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     found = clusters((it.value for it in objects), run.namespace, step.settings.get("secrets") or ())
     if not found:
         return
-    used = site(step.settings, run.folder)
+    used = site(step.settings, run, step.at("workloads"))
     expanded = {space: standalone.expand(cluster, used) for space, cluster in found.items()}
     by_document: dict[Document, list[Object]] = {}
     for item in objects:

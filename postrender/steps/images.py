@@ -64,7 +64,7 @@ def _lock(step: StepSettings[Settings], run: Run) -> Mapping[str, str]:
     """Digests by full name of the image."""
     if "lock" not in step.settings:
         return {}
-    file = run.folder / step.settings["lock"]
+    file = run.file(step.settings["lock"], step.at("lock"))
     try:
         value: Any = reading.load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, YamlError) as error:

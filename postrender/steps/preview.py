@@ -28,30 +28,38 @@ class Settings(SiteSettings, total=False):
 def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     """Apply the step."""
     settings = step.settings
+    if run.of_stream and (settings.get("live") or settings.get("output")):
+        raise PostrenderError(
+            f"{step.place}: a step of the stream itself neither reads a cluster (`live`) nor writes a file (`output`): "
+            "set it in a configuration file"
+        )
     if bool(settings.get("live")) == bool(settings.get("before")):
         raise PostrenderError(f"{step.place}: set either `live: true`, or `before` to the file of a former render")
-    text = words.FORMATS[settings.get("format", "text")](previewed(stream, settings, run))
     output = settings.get("output")
-    if output:
+    file = run.file(output, step.at("output")) if output else None
+    text = words.FORMATS[settings.get("format", "text")](previewed(stream, step, run))
+    if file is not None:
         try:
-            (run.folder / output).write_text(text, encoding="utf-8")
+            file.write_text(text, encoding="utf-8")
         except OSError as error:
             raise PostrenderError(f"{step.place}.output: {output!r} can't be written: {error.strerror}") from None
     else:
         print(text, end="", file=sys.stderr)
     if not settings.get("proceed"):
-        where = f"it is in {output}" if output else f"it is above\n{text}"
-        raise PostrenderError(f"{step.place}: nothing is passed on after a preview (proceed: true does); {where}")
+        where = f"it is in {output}" if output else "it is above"
+        message = f"{step.place}: nothing is passed on after a preview (proceed: true does); {where}"
+        raise PostrenderError(message, "" if output else text)
 
 
-def previewed(stream: Stream, settings: Settings, run: Run) -> Preview:
+def previewed(stream: Stream, step: StepSettings[Settings], run: Run) -> Preview:
     """The preview. Raises PostrenderError."""
+    settings = step.settings
     after: list[Manifest] = [it.value for it in stream.objects()]
-    used = site(settings, run.folder)
+    used = site(settings, run, step.at("workloads"))
     if settings.get("live"):
         before, state = live.read(after, run.namespace, run.release)
     else:
-        before, state = former(run.folder / settings["before"]), State(time.time())
+        before, state = former(run.file(settings["before"], step.at("before"))), State(time.time())
     return compare(before, after, used, state, run.namespace)
 
 

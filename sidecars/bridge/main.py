@@ -43,6 +43,7 @@ from sidecars.kube.records import ConfigMap
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
 from sidecars.policy.bridge.usage import UsageBook
+from sidecars.serving import serve
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.poller import Poller
 from sidecars.slurm.tokens import TokenSource
@@ -213,11 +214,11 @@ async def _serving(port: int, healthy: Callable[[], bool]) -> AsyncIterator[None
     app.router.add_get("/healthz", health)
     app.router.add_get("/readyz", ready)
     app.router.add_get("/metrics", measured)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
+    if not port:
+        yield
+        return
+    end = await serve(app, _HOST, port, None)
     try:
-        if port:
-            await web.TCPSite(runner, _HOST, port).start()
         yield
     finally:
-        await runner.cleanup()
+        await end()

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import signal
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from aiohttp import web
 
 from sidecars.bridge.settings import port
+from sidecars.connections import Limits
 from sidecars.contract.logs import PrintableFormatter
 from sidecars.policy.bridge.admission import NotAReviewError, answer
 from sidecars.policy.bridge.certificate import CERTIFICATE, KEY
@@ -23,9 +23,8 @@ log = logging.getLogger(__name__)
 PATH = "/gate"
 LARGEST = 4 << 20
 """Bytes of a question. The API server accepts objects of 3 MiB."""
-LARGE, LARGE_AT_ONCE = 256 << 10, 16
-"""Bytes of a question above which only so many are read at the same time. Any pod can send questions, and all of them
-have to fit into the memory of the webhook."""
+LIMITS = Limits(connections=512, in_flight=32 << 20)
+"""API servers open a connection for each question that they send at the same time."""
 QUESTION_SECONDS = 5.0
 """For which a client may send a question. It is what an API server waits for the answer."""
 DRAIN_SECONDS = 5.0
@@ -76,7 +75,7 @@ async def run(settings: Settings, host: str = _HOST) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     files = settings.certificate / CERTIFICATE, settings.certificate / KEY
-    end = await serve(application(stop.is_set), host, settings.port, files)
+    end = await serve(application(stop.is_set), host, settings.port, files, LIMITS)
     log.info("answering on port %d", settings.port)
     try:
         await stop.wait()
@@ -88,14 +87,9 @@ async def run(settings: Settings, host: str = _HOST) -> None:
 def application(stopping: Callable[[], bool] = lambda: False) -> web.Application:
     """The paths. While it stops, each answer ends its connection, so that another pod gets the next question."""
 
-    large = asyncio.Semaphore(LARGE_AT_ONCE)
-
     async def gate(request: web.Request) -> web.Response:
-        is_large = request.content_length is None or request.content_length > LARGE
-        if is_large and large.locked():
-            return web.Response(status=503, text="too many large questions at the same time\n")
         try:
-            async with large if is_large else contextlib.nullcontext(), asyncio.timeout(QUESTION_SECONDS):
+            async with asyncio.timeout(QUESTION_SECONDS):
                 body = await request.read()
             response = web.json_response(answer(body))
         except TimeoutError:

@@ -280,9 +280,10 @@ def size(root: Path) -> int:
 
 def delete(folder: Path) -> None:
     """Delete a folder, also with folders in it that its owner can't write. What can't be deleted stays."""
-    for inner, _, _ in os.walk(folder, followlinks=False):
+    # By descriptors: a process that runs in the folder may replace a folder by a link while it is walked.
+    for _, _, _, descriptor in os.fwalk(folder):
         with suppress(OSError):
-            os.chmod(inner, 0o700, follow_symlinks=True)  # noqa: PTH101
+            os.fchmod(descriptor, 0o700)
     shutil.rmtree(folder, ignore_errors=True)
 
 

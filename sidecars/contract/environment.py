@@ -144,6 +144,12 @@ EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE: Final = "EXPORTER_EXTERNAL_METRICS_C
 EXPORTER_EXTERNAL_METRICS_KEY_FILE: Final = "EXPORTER_EXTERNAL_METRICS_KEY_FILE"
 """The key of that certificate."""
 
+EXPORTER_EXTERNAL_METRICS_CLIENT_CA: Final = "EXPORTER_EXTERNAL_METRICS_CLIENT_CA"
+"""The authority of the API servers' client certificate, as PEM. Unset: every client may read."""
+
+EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES: Final = "EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES"
+"""The common names that this certificate may have, separated by commas. Unset: any."""
+
 EXPORTER_NAMESPACE: Final = "EXPORTER_NAMESPACE"
 """The namespace of the NodeSets: that API answers for no other one."""
 

@@ -20,6 +20,8 @@
 | EXPORTER_EXTERNAL_METRICS_PORT | | the TCP port of the API external.metrics.k8s.io, over TLS; needs the next three |
 | EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE | | its certificate; read again when it changes |
 | EXPORTER_EXTERNAL_METRICS_KEY_FILE | | the key of that certificate |
+| EXPORTER_EXTERNAL_METRICS_CLIENT_CA | | the authority of API servers' certificate, as PEM; unset: everyone may read |
+| EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES | | its common names, separated by commas; unset: any |
 | EXPORTER_NAMESPACE | | the namespace of the NodeSets, for which that API answers |
 
 The port answers three paths, over TLS if it is configured:

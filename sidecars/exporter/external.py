@@ -1,7 +1,7 @@
 """The API external.metrics.k8s.io/v1beta1 for the aggregation layer: the wanted replicas of a NodeSet.
 
-Unknown or old data is an error and never a number, so that a HorizontalPodAutoscaler changes nothing. As at `/metrics`,
-any client that reaches the port may read.
+Unknown or old data is an error and never a number, so that a HorizontalPodAutoscaler changes nothing. Any client that
+reaches the port may read, as at `/metrics`, unless the server asks for a certificate of API servers.
 """
 
 import re
@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from sidecars.exporter.families import WANTED_REPLICAS
+from sidecars.serving import Handler
 
 GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
 METRIC = WANTED_REPLICAS.name
@@ -29,8 +30,14 @@ Wanted = Callable[[str], tuple[int, float]]
 """The wanted replicas of a NodeSet, and when Slurm was read. Raises NoData and NoNodeSet."""
 
 
-def application(wanted: Wanted, namespace: str) -> web.Application:
-    """The API for the NodeSets of one namespace."""
+def application(wanted: Wanted, namespace: str, names: frozenset[str] = frozenset()) -> web.Application:
+    """The API for the NodeSets of one namespace. `names`: of certificates that may read; empty: all may."""
+
+    @web.middleware
+    async def named(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if names and not names & _common_names(request):
+            return _status(403, "Forbidden", f"only {', '.join(sorted(names))} may read: ask the API server")
+        return await handler(request)
 
     async def values(request: web.Request) -> web.Response:
         asked, name = request.match_info["namespace"], request.match_info["metric"]
@@ -69,12 +76,18 @@ def application(wanted: Wanted, namespace: str) -> web.Application:
     async def groups(_: web.Request) -> web.Response:
         return _object("APIGroupList", "v1", groups=[_GROUP])
 
-    app = web.Application()
+    app = web.Application(middlewares=[named])
     app.router.add_get("/apis", groups)
     app.router.add_get(f"/apis/{GROUP}", group)
     app.router.add_get(f"/apis/{GROUP}/{VERSION}", resources)
     app.router.add_get(f"/apis/{GROUP}/{VERSION}/namespaces/{{namespace}}/{{metric}}", values)
     return app
+
+
+def _common_names(request: web.Request) -> set[str]:
+    """Of the client's certificate, which TLS has verified."""
+    certificate = request.get_extra_info("peercert") or {}
+    return {value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"}
 
 
 _PREFERRED = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}

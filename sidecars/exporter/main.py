@@ -53,8 +53,9 @@ async def run(settings: Settings, *, host: str = HOST) -> None:
         try:
             ends = [await serve(application(collector), host, settings.port, settings.certificate)]
             if settings.external is not None:
-                api = external.application(collector.wanted, settings.external.namespace)
-                ends.append(await serve(api, host, settings.external.port, settings.external.certificate))
+                of = settings.external
+                api = external.application(collector.wanted, of.namespace, of.client_names)
+                ends.append(await serve(api, host, of.port, of.certificate, clients=of.client_ca))
             await stop.wait()
             for end in ends:
                 await end()

@@ -1,5 +1,6 @@
 """The exporter's environment as one typed record; the variables are listed in the package's docstring."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import TypeVar
 from sidecars.contract import environment as variables
 from sidecars.contract import paths
 from sidecars.contract.environment import number
+from sidecars.contract.text import printable
 from sidecars.exporter.declared import Declared, declared
 from sidecars.exporter.metrics import DEFAULT_FAMILIES, Family, NameSet
 
@@ -22,6 +24,10 @@ class External:
     port: int
     certificate: tuple[Path, Path]
     namespace: str
+    client_ca: str = ""
+    """PEM: only clients with a certificate of this authority may read. "": all may."""
+    client_names: frozenset[str] = frozenset()
+    """Common names of these certificates. Empty: any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,27 @@ def _external(environment: Mapping[str, str]) -> External | None:
     if certificate is None or not namespace:
         needed = ", ".join((*files, variables.EXPORTER_NAMESPACE))
         raise ValueError(f"{variables.EXPORTER_EXTERNAL_METRICS_PORT} is {port}: it needs {needed} as well")
-    return External(port, certificate, namespace)
+    authority, names = _clients(environment)
+    return External(port, certificate, namespace, authority, names)
+
+
+def _clients(environment: Mapping[str, str]) -> tuple[str, frozenset[str]]:
+    """The authority and the names of clients that may read."""
+    authority = environment.get(variables.EXPORTER_EXTERNAL_METRICS_CLIENT_CA, "").strip()
+    names = environment.get(variables.EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES, "")
+    found = frozenset(name.strip() for name in names.split(",") if name.strip())
+    variable = variables.EXPORTER_EXTERNAL_METRICS_CLIENT_CA
+    if found and not authority:
+        raise ValueError(
+            f"{variables.EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES} is {names!r}: it needs {variable} as well"
+        )
+    if authority:
+        try:
+            ssl.create_default_context(cadata=authority)
+        except (ssl.SSLError, TypeError, ValueError) as error:
+            source = "take requestheader-client-ca-file of the ConfigMap extension-apiserver-authentication"
+            raise ValueError(f"{variable} is {printable(authority, 80)!r}, no PEM: {error}; {source}") from None
+    return authority, found
 
 
 def _words(environment: Mapping[str, str], name: str, kind: type[W], default: frozenset[W]) -> frozenset[W]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from sidecars import serving
 from sidecars.generated import GenerationError, certificate
 from sidecars.kube import ApiError, Client, Resource, Unreachable
 from sidecars.operator.settings import Settings, address
@@ -81,22 +82,23 @@ async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[No
     health.router.add_get("/healthz", healthy)
     health.router.add_get("/readyz", healthy)
     measurements.router.add_get("/metrics", measured)
-    runners = []
-    for app, where, tls in (
-        (health, settings.health_addr, None),
-        (measurements, settings.metrics_addr, await self_signed() if guard is not None else None),
-    ):
-        place = address(where)
-        if place is not None:
-            runner = web.AppRunner(app, access_log=None)
-            runners.append(runner)
-            await runner.setup()
-            await web.TCPSite(runner, *place, ssl_context=tls).start()
+    ends: list[Callable[[], Awaitable[None]]] = []
 
     async def end() -> None:
-        for runner in runners:
-            await runner.cleanup()
+        for it in ends:
+            await it()
 
+    try:
+        for app, where, tls in (
+            (health, settings.health_addr, None),
+            (measurements, settings.metrics_addr, await self_signed() if guard is not None else None),
+        ):
+            place = address(where)
+            if place is not None:
+                ends.append(await serving.serve(app, *place, tls))
+    except OSError:
+        await end()
+        raise
     return end
 
 

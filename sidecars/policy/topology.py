@@ -5,11 +5,12 @@ switch from the root down: slurmctld creates those that it doesn't have, and fin
 last switch alone it would find nothing, and end.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sidecars.contract.annotations import TOPOLOGY
+from sidecars.slurm.nodeconf import number_too_long, topology_problem
 from sidecars.workloads import topology as files
 from sidecars.workloads.resources import Topology, Tree
 
@@ -20,8 +21,6 @@ _Position = tuple[int, str]
 
 Positions = Mapping[tuple[str, str], _Position]
 """Where each switch is, by topology and name."""
-
-_LONG_NUMBER = re.compile(r"\d{19,}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,15 @@ def line(topologies: Sequence[Topology], labels: Labels, where: Positions, known
             else:
                 waits = True
     return Line(",".join(parts), tuple(problems), waits)
+
+
+def annotated(annotation: str, stamped: str | None) -> Line:
+    """The line of an annotation. Where that would end slurmctld, the pod keeps what it has, if that is usable."""
+    problem = topology_problem(annotation)
+    if not problem:
+        return Line(annotation)
+    kept = "" if stamped is None or topology_problem(stamped) else stamped
+    return Line(kept, (f"the annotation {TOPOLOGY}: {problem}",))
 
 
 def lost(nodes: Mapping[str, str], config: Mapping[str, str]) -> list[str]:
@@ -153,4 +161,4 @@ def _block(topology: Topology, labels: Labels) -> str:
 
 def _name(value: str) -> str:
     """Slurm reads digits at the end of a name as a number, which must fit into 64 bits."""
-    return f"{value}_" if _LONG_NUMBER.search(value) else value
+    return f"{value}_" if number_too_long(value) else value

@@ -142,6 +142,8 @@ def registration(facts: Facts) -> Registration:
 
     if facts.topology:
         place = "SLINKY_TOPOLOGY"
+        if problem := nodeconf.topology_problem(facts.topology):
+            raise BadFact(f"{place}, from the annotation topology.slinky.slurm.net/spec: {problem}")
         ours.append(
             Item("Topology", _plain(facts.topology, place, "correct the annotation topology.slinky.slurm.net/spec"))
         )

@@ -13,6 +13,7 @@ _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""", re.ASCII)
 _ITEM = re.compile(
     r"""(?P<key>[A-Za-z][A-Za-z0-9_]*)=(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<plain>(?!["'])\S*))""", re.ASCII
 )
+_LONG_NUMBER = re.compile(r"\d{19,}(?:$|(?=[^\[\]]*\]))")
 _UNFIT = re.compile(r"""["'\\\x00-\x1f\x7f]""")
 
 
@@ -71,8 +72,28 @@ def parse(text: str) -> NodeConf:
                 "without"
             )
             continue
+        problem = topology_problem(value) if found["key"].lower() == "topology" else ""
+        if problem:
+            problems.append(f"the Topology {problem}")
+            continue
         items.append(Item(found["key"], value))
     return NodeConf(tuple(items), tuple(problems))
+
+
+def number_too_long(name: str) -> bool:
+    """Whether a name of a switch or block ends in more digits than Slurm can read as a number: slurmctld ends of it."""
+    return _LONG_NUMBER.search(name) is not None
+
+
+def topology_problem(value: str) -> str:
+    """Why slurmctld would end of this value of the item Topology; "" if it doesn't. The text names a remedy."""
+    for name in re.split(r"[,:]", value):
+        if number_too_long(name):
+            return (
+                f"{name!r} ends in 19 digits or more, which Slurm can't read as a number: slurmctld would end; "
+                "rename this switch or block, for example with a letter at its end"
+            )
+    return ""
 
 
 def render(items: Iterable[Item]) -> str:

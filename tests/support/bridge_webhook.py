@@ -59,7 +59,7 @@ class Webhook:
     async def running(self) -> AsyncIterator[None]:
         """While the block runs, it answers."""
         files = self._folder / "tls.crt", self._folder / "tls.key"
-        end = await serve(webhook.application(), "127.0.0.1", self._port, files)
+        end = await serve(webhook.application(), "127.0.0.1", self._port, files, webhook.LIMITS)
         try:
             yield
         finally:

@@ -103,7 +103,6 @@ TESTED_BY = {
     "bridge/passes.py": "bridge/test_main.py",
     "exporter/compatible.py": "exporter/test_families.py",
     "exporter/serving.py": "exporter/test_main.py",
-    "serving.py": "exporter/test_main.py",
     "logs/records.py": "logs/test_shipper.py",
     "logs/tails.py": "logs/test_shipper.py",
     "operator/accounts/effects.py": "operator/accounts/test_reconcile.py",

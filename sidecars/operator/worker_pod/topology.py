@@ -12,7 +12,7 @@ from sidecars.operator.runtime.pods import slurm_node
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import annotations as policy
 from sidecars.policy.reasons import EventReason
-from sidecars.policy.topology import Line
+from sidecars.policy.topology import Line, annotated
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Refused
 from sidecars.slurm.owners import belongs_to
@@ -97,9 +97,9 @@ def _wanted_topology(runtime: Runtime, pod: records.Pod, nodeset: Manifest) -> L
     extra_conf, of_template = set_by(nodeset)
     if policy.sets_topology(extra_conf):
         return Line(pod.metadata.annotations.get(TOPOLOGY, ""))
-    annotated = kube_node.metadata.annotations.get(TOPOLOGY, of_template).strip()
+    text = kube_node.metadata.annotations.get(TOPOLOGY, of_template).strip()
     if TOPOLOGY in kube_node.metadata.annotations or of_template:
-        return Line(annotated)
+        return annotated(text, pod.metadata.annotations.get(TOPOLOGY))
     return labels.line(runtime, controller_of(nodeset), kube_node) or Line("")
 
 

@@ -14,28 +14,46 @@ from typing import TYPE_CHECKING, Any
 from sidecars.policy.explain import objects
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sidecars.policy.explain.records import Object, Seen
 
 REDACTED = "REDACTED"
 SHORTEST = 6
 """Characters of a value that is replaced wherever it occurs: shorter ones would replace ordinary words."""
 
-_NAME = (
-    r"[\w.-]*(?:pass(?:word|wd|phrase)?|secret|token|authtok|bindpw|mysql_pwd|api[_-]?key|private[_-]?key|credential|jwt"
-    r"|bearer)[\w.-]*"
+_KEYWORD = re.compile(
+    r"pass(?:word|wd|phrase)?|pwd|secret|token|authtok|bindpw|(?:api|private|account|access)[_-]?key|credential|jwt|bearer",
+    re.IGNORECASE,
 )
-_SUSPICIOUS = re.compile(_NAME, re.IGNORECASE)
-_PAIR = re.compile(
-    rf"(?P<name>\b{_NAME})(?P<between>[\"']?\s*[=:]\s*|\s+)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;\"']+)", re.IGNORECASE
+_REST = re.compile(r"[\w.-]*")
+"""Of the word with a keyword in it."""
+_BETWEEN = re.compile(r"(?:\s+(?:is|was)\b)(?P<phrase>\s*[=:]?\s*)|[\"']?\s*[=:]\s*|\s+", re.IGNORECASE)
+_VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|[^\s,;\"']+")
+_PHRASE = re.compile(r"[^\r\n]+")
+"""The value in `the password is: a b c`."""
+_FIELD = re.compile(r"[\w.-]+")
+_PATTERNS = tuple(
+    (re.compile(pattern, re.DOTALL), replacement)
+    for pattern, replacement in (
+        (r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", REDACTED),
+        (r"(?<=://)[^\s/@:]*:[^\s/]+(?=@)", REDACTED),
+        (r"(?i)(?<=authorization: )\S+ \S+", REDACTED),
+        (r"(?i)\b((?:set-)?cookie\s*:)[^\r\n]+", rf"\1 {REDACTED}"),
+        (r"(?i)(?<![\w-])(x-amz-signature|sig)=[^\s&\"']+", rf"\1={REDACTED}"),
+        (r"(?i)(?<![\w-])(key[\"']?\s*[=:]\s*[\"']?)[\w+/=-]{32,}", rf"\1{REDACTED}"),
+        (r"(\"k\"\s*:\s*)\"[^\"]*\"", rf"\1{REDACTED}"),
+        (r"(?<!\w)(?:AKIA|ASIA)[A-Z0-9]{16}(?!\w)", REDACTED),
+        (r"(?<!\w)(?:gh[a-z]_|github_pat_|glpat-|xox[a-z]-)[\w-]{10,}", REDACTED),
+        (r"(https://hooks\.slack\.com/)\S+", rf"\1{REDACTED}"),
+    )
 )
-_PATTERNS = (
-    re.compile(r"eyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?"),
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL),
-    re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)"),
-    re.compile(r"(?i)(?<=authorization: )\S+ \S+"),
-)
+_JWT = "eyJ"
+"""What a JSON Web Token begins with."""
+_SHORTEST_HEADER = 8
 _REFERENCES = re.compile(
-    r"(?i)(ref|name|(?<!api)(?<!api[_-])(?<!private)(?<!private[_-])key|refresh|lifetime|seconds|enabled|username|version|expirationtimestamp)$"
+    r"(?i)(ref|name|(?<!api)(?<!api[_-])(?<!private)(?<!private[_-])(?<!account)(?<!account[_-])(?<!access)(?<!access[_-])key"
+    r"|refresh|lifetime|seconds|enabled|username|version|expirationtimestamp)$"
 )
 """Ends of field names whose values are names or settings, although a word before sounds like a secret."""
 
@@ -90,13 +108,51 @@ def text(value: str, known: frozenset[str] | set[str] = frozenset()) -> str:
     """A text without what follows suspicious words, without tokens, keys, and the given values."""
     for secret in sorted(known, key=len, reverse=True):
         value = value.replace(secret, REDACTED)
-    for pattern in _PATTERNS:
-        value = pattern.sub(REDACTED, value)
-    return _PAIR.sub(lambda it: f"{it['name']}{it['between']}{REDACTED}", value) if _SUSPICIOUS.search(value) else value
+    for pattern, replacement in _PATTERNS:
+        value = pattern.sub(replacement, value)
+    if _JWT in value:
+        value = _FIELD.sub(lambda it: _without_jwt(it[0]), value)
+    parts, end = [], 0
+    for start, stop, _ in _pairs(value):
+        parts += [value[end:start], REDACTED]
+        end = stop
+    return "".join((*parts, value[end:]))
+
+
+def _pairs(value: str) -> Iterator[tuple[int, int, str]]:
+    """Where the values are that follow words with a keyword, and what is between word and value.
+
+    Each character is read a bounded number of times, however long a word is: users choose what is in a log.
+    """
+    end = 0
+    while (keyword := _KEYWORD.search(value, end)) is not None:
+        end = _end(_REST, value, keyword.end())
+        between = _BETWEEN.match(value, end)
+        if between is None:
+            continue
+        found = (_VALUE if between["phrase"] is None else _PHRASE).match(value, between.end())
+        if found is not None:
+            yield *found.span(), between[0]
+            end = found.end()
+
+
+def _end(pattern: re.Pattern[str], value: str, start: int) -> int:
+    found = pattern.match(value, start)
+    return start if found is None else found.end()
+
+
+def _without_jwt(word: str) -> str:
+    """Without what follows the header of a token, and that header."""
+    parts = word.split(".")
+    for place, part in enumerate(parts[:-1]):
+        at = part.find(_JWT)
+        if at >= 0 and len(part) - at >= _SHORTEST_HEADER and parts[place + 1]:
+            return ".".join((*parts[:place], part[:at] + REDACTED))
+    return word
 
 
 def _is_secret_field(field: str) -> bool:
-    return bool(_SUSPICIOUS.fullmatch(field)) and not _REFERENCES.search(field)
+    return bool(_FIELD.fullmatch(field) and _KEYWORD.search(field)) and not _REFERENCES.search(field)
 
 
 def _values(value: Any, field: str = "") -> set[str]:
@@ -110,7 +166,7 @@ def _values(value: Any, field: str = "") -> set[str]:
     found = (
         {value}
         if _is_secret_field(field)
-        else {it["value"].strip("\"'") for it in _PAIR.finditer(value) if "=" in it["between"]}
+        else {value[start:end].strip("\"'") for start, end, between in _pairs(value) if "=" in between}
     )
     return {it for it in found if len(it) >= SHORTEST}
 
@@ -121,7 +177,7 @@ def _environment(value: Any) -> set[str]:
         own = value.get("value")
         found = (
             {own}
-            if isinstance(own, str) and len(own) >= SHORTEST and _SUSPICIOUS.search(str(value.get("name")))
+            if isinstance(own, str) and len(own) >= SHORTEST and _KEYWORD.search(str(value.get("name")))
             else set()
         )
         return found.union(*(_environment(item) for item in value.values()))

@@ -82,6 +82,23 @@ async def test_nobody_of_one_namespace_can_say_that_a_pod_has_ended(
     await attacker.delete(PODS, world.namespace, "p", grace_period_seconds=0)
 
 
+async def test_nobody_of_one_namespace_can_reserve_a_node_by_nominating_it(
+    world: World, attacker: Client, plane: ControlPlane
+) -> None:
+    """The scheduler would keep what a gated pod requests free on that node, and bind none of the released pods."""
+    nominated = {"status": {"nominatedNodeName": world.nodes[0]}}
+    await world.admin.create(PODS, without_gate(world.namespace, "hog"))
+    with pytest.raises(ApiError, match="only the scheduler of Kubernetes nominates a node"):
+        await attacker.merge_patch(PODS, world.namespace, "hog", nominated, subresource="status")
+    async with Client.connect(load_credentials(plane.client("scheduler", "system:kube-scheduler"))) as client:
+        await client.merge_patch(PODS, world.namespace, "hog", nominated, subresource="status")
+    with pytest.raises(ApiError, match="only the scheduler of Kubernetes nominates a node"):
+        await attacker.merge_patch(
+            PODS, world.namespace, "hog", {"status": {"nominatedNodeName": None}}, subresource="status"
+        )
+    await attacker.merge_patch(PODS, world.namespace, "hog", {"status": {"message": "mine"}}, subresource="status")
+
+
 async def test_the_garbage_collector_removes_the_pod_of_a_node_that_is_out_of_service(
     world: World, attacker: Client, plane: ControlPlane
 ) -> None:

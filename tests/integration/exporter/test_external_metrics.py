@@ -99,7 +99,10 @@ async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
     certificate = plane.authority.issue("exporter", "exporter", hosts=[host])
     collector.start()
     found = Scene(plane, slurm, collector)
-    end = await serve(external.application(found.wanted, NAMESPACE), "127.0.0.1", port, certificate)
+    # Only to the API server, as with `clientCA` and `clientNames`.
+    api = external.application(found.wanted, NAMESPACE, frozenset({"front-proxy-client"}))
+    clients = plane.authority.certificate.read_text()
+    end = await serve(api, "127.0.0.1", port, certificate, clients=clients)
     try:
         await found.kubectl("apply", "--filename=-", stdin=manifests(plane, port))
         yield found

@@ -1,6 +1,7 @@
 """The role `webhook`."""
 
 import asyncio
+import contextlib
 import io
 import json
 import signal
@@ -15,9 +16,11 @@ import pytest
 from sidecars import generated
 from sidecars.bridge import webhook
 from sidecars.bridge.webhook import Settings, main, parse
+from sidecars.connections import Limits
 from sidecars.serving import serve
 from tests.cluster.control_plane import free_ports
 from tests.support.apiserver import until
+from tests.support.flood import flood, resident
 from tests.unit.policy.bridge.test_admission import review
 
 HOST = "w.slurm.svc"
@@ -49,16 +52,27 @@ async def put(folder: Path, certificate: str, key: str) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=certificate)
 
 
-async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
-    [port] = free_ports(1)
-    trust = await put(tmp_path, *await generated.certificate(HOST, 2))
+@contextlib.asynccontextmanager
+async def role(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The role in a process of its own, with this folder's certificate."""
     program = "import sys; from sidecars.bridge import webhook; webhook.DRAIN_SECONDS = 1.0; "
     program += "sys.exit(webhook.main(sys.argv[1:]))"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program, f"--certificate={tmp_path}", f"--port={port}")
+        *(sys.executable, "-c", program, f"--certificate={folder}", f"--port={port}")
     )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    trust = await put(tmp_path, *await generated.certificate(HOST, 2))
     url = f"https://127.0.0.1:{port}"
-    async with aiohttp.ClientSession() as session:
+    async with role(tmp_path, port) as process, aiohttp.ClientSession() as session:
 
         async def ask() -> aiohttp.ClientResponse:
             async with session.post(f"{url}/gate", data=review({}), ssl=trust, server_hostname=HOST) as answered:
@@ -72,75 +86,76 @@ async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
             except aiohttp.ClientConnectionError:
                 return False
 
-        try:
-            await until("it to be ready", ready)
-            assert (await ask()).headers.get("Connection") != "close"
-            process.send_signal(signal.SIGTERM)
+        await until("it to be ready", ready)
+        assert (await ask()).headers.get("Connection") != "close"
+        process.send_signal(signal.SIGTERM)
 
-            async def draining() -> bool:
-                return (await ask()).headers.get("Connection") == "close"
+        async def draining() -> bool:
+            return (await ask()).headers.get("Connection") == "close"
 
-            await until("it to send API servers to other pods", draining)
-            assert await process.wait() == 0
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        await until("it to send API servers to other pods", draining)
+        assert await process.wait() == 0
 
 
-async def test_large_questions_do_not_fill_the_memory_and_keep_no_small_one_from_its_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_hundreds_of_idle_connections_neither_fill_its_memory_nor_keep_a_question_from_its_answer(
+    tmp_path: Path,
 ) -> None:
-    """Any pod of the cluster can send them, as slowly as it likes."""
-    monkeypatch.setattr(webhook, "LARGE_AT_ONCE", 2)
+    """Any pod of the cluster can open them. `python -m tests.bench.webhook` opens 5,000."""
     [port] = free_ports(1)
     trust = await put(tmp_path, *await generated.certificate(HOST, 2))
-    end = await serve(webhook.application(), "127.0.0.1", port, (tmp_path / "tls.crt", tmp_path / "tls.key"))
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with role(tmp_path, port) as process, aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
 
-    async def slowly() -> AsyncIterator[bytes]:
-        yield review({})[:5]
-        begun.set()
-        await go_on.wait()
-        yield review({})[5:]
+        async def ask() -> bool:
+            try:
+                async with session.post("/gate", data=review({}), ssl=trust, server_hostname=HOST) as answered:
+                    return answered.status == 200
+            except aiohttp.ClientConnectionError:
+                return False
 
+        await until("an answer", ask)
+        with flood(port) as attack:
+            await asyncio.to_thread(attack.grow, 600)
+            assert 0 < await asyncio.to_thread(attack.alive) < webhook.LIMITS.connections
+            assert await ask()
+            assert resident(process.pid) <= 128 << 20
+
+
+async def test_questions_without_an_end_are_bounded_by_bytes_and_others_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any pod of the cluster can send them, as slowly as it likes, and of any size."""
+    monkeypatch.setattr(webhook, "LIMITS", Limits(connections=100, in_flight=100_000))
+    [port] = free_ports(1)
+    trust = await put(tmp_path, *await generated.certificate(HOST, 2))
+    running = asyncio.create_task(webhook.run(Settings(tmp_path, port), "127.0.0.1"))
     try:
         async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
 
-            async def ask(data: AsyncIterator[bytes] | bytes, **headers: str) -> int:
-                asked = session.post("/gate", data=data, headers=headers, ssl=trust, server_hostname=HOST)
-                async with asked as answered:
-                    return answered.status
+            async def ask() -> bool:
+                try:
+                    async with session.post("/gate", data=review({}), ssl=trust, server_hostname=HOST) as answered:
+                        return answered.status == 200
+                except aiohttp.ClientConnectionError:
+                    return False
 
-            first = asyncio.create_task(ask(slowly()))
-            await begun.wait()
-            begun.clear()
-            second = asyncio.create_task(ask(slowly(), **{"Content-Length": str(webhook.LARGE + 1)}))
-            await begun.wait()
-
-            async def refused() -> bool:
-                return await ask(b"x" * (webhook.LARGE + 1)) == 503
-
-            await until("large questions to be refused", refused)
-            assert await ask(review({})) == 200
-            go_on.set()
-            assert await first == 200
-            second.cancel()
-            await asyncio.gather(second, return_exceptions=True)
-
-            async def read_again() -> bool:
-                return await ask(b"x" * (webhook.LARGE + 1)) == 400
-
-            await until("large questions to be read again", read_again)
+            await until("an answer", ask)
+            with flood(port) as attack:
+                await asyncio.to_thread(attack.grow, 20)
+                await asyncio.to_thread(
+                    attack.send, b"POST /gate HTTP/1.1\r\nContent-Length: 99999\r\n\r\n" + b"x" * 9_000
+                )
+                assert await ask()
+                assert 0 < await asyncio.to_thread(attack.alive) <= 11
     finally:
-        await end()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_what_is_no_question_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
     trust = await put(tmp_path, *await generated.certificate(HOST, 2))
     files = tmp_path / "tls.crt", tmp_path / "tls.key"
-    end = await serve(webhook.application(), "127.0.0.1", port, files)
+    end = await serve(webhook.application(), "127.0.0.1", port, files, webhook.LIMITS)
     try:
         async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
             async with session.post("/gate", data=b"{}", ssl=trust, server_hostname=HOST) as answered:

@@ -44,7 +44,7 @@ class Database:
             "DATABASE_NAME": "acct",
         }
         subprocess.run(["sh", "-c", SCRIPT.read_text()], env=environment, check=True)
-        assert (self._folder / "call").read_text() == "secret --host=db --port=3306 --user=slurm acct\n"
+        assert (self._folder / "call").read_text() == "secret --sandbox --host=db --port=3306 --user=slurm acct\n"
         return (self._folder / "loaded").read_bytes()
 
 

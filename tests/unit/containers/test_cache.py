@@ -318,3 +318,29 @@ def test_folders_without_write_permission_are_deleted(tmp_path: Path) -> None:
     inner.chmod(0o500)
     delete(tmp_path / "image")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_deleted_changes_nothing_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process in an old version of the jail could have root change the mode of any folder of the new one."""
+    folder, elsewhere = tmp_path / "deleted", tmp_path / "elsewhere"
+    inner = folder / "inner"
+    inner.mkdir(parents=True)
+    elsewhere.mkdir(mode=0o755)
+    scandir = os.scandir
+    swapped: list[Path] = []
+
+    def replaced(place: Any) -> Any:
+        found = scandir(place)
+        path = os.readlink(f"/proc/self/fd/{place}") if isinstance(place, int) else os.fspath(place)  # noqa: PTH115
+        if path == str(inner) and not swapped:
+            swapped.append(inner.rename(folder / "aside"))
+            inner.symlink_to(elsewhere)
+        return found
+
+    monkeypatch.setattr(os, "scandir", replaced)
+    delete(folder)
+    assert swapped
+    assert elsewhere.stat().st_mode & 0o777 == 0o755
+    assert not folder.exists()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from sidecars.exporter.external import GROUP, METRIC, VERSION, NoData, NoNodeSet, application
@@ -85,3 +86,20 @@ def test_the_recipes_ask_for_metrics_that_exist_and_do_not_take_missing_data_for
     assert labels == {"nodeset"}
     for query in (trigger["metadata"]["query"], by_kind["rules"]["externalRules"][0]["metricsQuery"]):
         assert not re.search(r"\bor\b|vector\(|absent", query)
+
+
+async def test_only_the_named_clients_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"{ROOT}/namespaces/slurm/{METRIC}"
+    app = application(wanted, "slurm", frozenset({"front-proxy-client"}))
+    certificate: dict[str, Any] = {}
+    monkeypatch.setattr(web.Request, "get_extra_info", lambda _, name: certificate if name == "peercert" else None)
+    async with TestClient(TestServer(app)) as client:
+        for subject, status in (
+            ((), 403),
+            ((("organizationName", "front-proxy-client"),), 403),
+            ((("commonName", "kubelet"),), 403),
+            ((("commonName", "front-proxy-client"),), 200),
+        ):
+            certificate["subject"] = (subject,)
+            async with client.get(path, params={"labelSelector": "nodeset=cpu"}) as answer:
+                assert answer.status == status

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecars import generated
 from sidecars.contract import environment as variables
 from sidecars.exporter.metrics import DEFAULT_FAMILIES, Family, NameSet
 from sidecars.exporter.settings import External, Settings, parse
@@ -90,6 +91,21 @@ def test_external_metrics_are_served_for_the_nodesets_of_a_namespace() -> None:
     assert found.external == External(8443, (Path("/tls.crt"), Path("/tls.key")), "slurm")
     assert parse({**EXTERNAL, "EXPORTER_NODESETS": ""}).external is None
     assert parse({**EXTERNAL, "EXPORTER_EXTERNAL_METRICS_PORT": ""}).external is None
+
+
+async def test_external_metrics_can_be_for_api_servers_alone() -> None:
+    authority, _ = await generated.certificate("front-proxy-ca", 2)
+    names = {"EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES": "front-proxy-client, other"}
+    found = parse({**EXTERNAL, **names, "EXPORTER_EXTERNAL_METRICS_CLIENT_CA": authority}).external
+    assert found is not None
+    assert found.client_ca == authority.strip()
+    assert found.client_names == {"front-proxy-client", "other"}
+    with pytest.raises(ValueError, match=r"CLIENT_NAMES is 'front-proxy-client, other': it needs .*CLIENT_CA"):
+        parse({**EXTERNAL, **names})
+    for garbage in ("garbage", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----", "\x1b\u00e4"):
+        with pytest.raises(ValueError, match=r"CLIENT_CA is .*requestheader-client-ca-file") as raised:
+            parse({**EXTERNAL, "EXPORTER_EXTERNAL_METRICS_CLIENT_CA": garbage})
+        assert str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize("name", ["EXPORTER_NAMESPACE", "EXPORTER_EXTERNAL_METRICS_KEY_FILE"])

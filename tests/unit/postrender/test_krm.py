@@ -58,6 +58,13 @@ def test_what_is_no_function_is_refused(value: dict[str, Any], message: str) -> 
         result(value)
 
 
+@pytest.mark.parametrize("settings", [{"live": True}, {"before": "a.yaml", "output": "b.txt"}])
+def test_steps_of_the_stream_neither_read_a_cluster_nor_write_a_file(settings: dict[str, Any]) -> None:
+    function = {"apiVersion": "a/v1", "kind": "F", "spec": {"steps": [{"preview": settings}]}}
+    with pytest.raises(PostrenderError, match=r"neither reads a cluster \(`live`\) nor writes a file"):
+        result(resource_list(function, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}))
+
+
 def test_the_file_of_an_item_stands_in_messages() -> None:
     item = config_map("a")
     item["metadata"]["annotations"] = {"config.kubernetes.io/path": "base/a.yaml"}

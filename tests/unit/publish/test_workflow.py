@@ -48,6 +48,14 @@ def test_every_action_is_pinned_to_a_commit_with_its_version_beside_it(path: Pat
     ] == []
 
 
+def test_every_action_in_a_recipe_is_pinned_to_a_commit_and_no_download_is_unpacked_unseen() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
+    used = {(name, it) for name, text in texts.items() for it in re.findall(r"^ *- uses: (.*)$", text, re.MULTILINE)}
+    assert "preview.md" in {name for name, _ in used}
+    assert {it for it in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", it[1])} == set()
+    assert [name for name, text in texts.items() if re.search(r"curl [^\n]*\| *(?:tar|sh|bash)\b", text)] == []
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
 def test_what_builds_images_gets_the_mirror_of_the_repositorys_settings_because_ubuntu_has_none_of_debian(
     path: Path,
@@ -59,11 +67,24 @@ def test_what_builds_images_gets_the_mirror_of_the_repositorys_settings_because_
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
-def test_a_checkout_with_more_rights_than_to_read_leaves_no_token_behind(path: Path) -> None:
+def test_no_checkout_leaves_a_token_behind(path: Path) -> None:
+    checkouts = [step for step in steps(workflow(path)) if step.get("uses", "").startswith("actions/checkout@")]
+    assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
+def test_a_job_that_can_write_to_the_repository_runs_no_program_of_a_package(path: Path) -> None:
     for job in workflow(path)["jobs"].values():
-        if "write" in job.get("permissions", {}).values():
-            checkouts = [step for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
-            assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
+        if {"contents", "pull-requests"} & {
+            name for name, right in job.get("permissions", {}).items() if right == "write"
+        }:
+            scripts = "\n".join(step.get("run", "") for step in job["steps"])
+            assert not re.search(r"^\s*(?:make|pip|uv|python3?|npm|npx)\b", scripts, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
+def test_packages_are_installed_by_the_lock_with_its_hashes_alone(path: Path) -> None:
+    assert [step["run"] for step in steps(workflow(path)) if "pip install" in step.get("run", "")] == []
 
 
 def test_what_builds_the_site_can_not_publish_it() -> None:

@@ -148,8 +148,10 @@ def test_what_slurmd_cannot_be_told_is_refused_by_name(items: str, named: str) -
         (facts(pod_uid=""), "POD_UID"),
         (facts(kube_node=""), "KUBE_NODE_NAME"),
         (facts(topology="tree:s1 tree:s2"), "SLINKY_TOPOLOGY"),
+        (facts(topology="tree:s1234567890123456789012345"), "SLINKY_TOPOLOGY"),
+        (facts("Topology=tree:s[1-9999999999999999999999]"), "NODESET_CONF"),
     ],
-    ids=["POD_IP", "POD_UID", "KUBE_NODE_NAME", "SLINKY_TOPOLOGY"],
+    ids=["POD_IP", "POD_UID", "KUBE_NODE_NAME", "SLINKY_TOPOLOGY", "a long number", "a long number of the NodeSet"],
 )
 def test_a_fact_that_is_missing_or_not_expressible_is_named(given: Facts, named: str) -> None:
     with pytest.raises(BadFact, match=named):

@@ -47,6 +47,29 @@ def test_what_the_command_line_of_slurmd_cannot_hold_is_a_problem(value: str) ->
     assert problem.startswith("the value of Reason has a ")
 
 
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (f"tree:s{'1' * 19}", f"s{'1' * 19}"),
+        (f"tree:root:s{'9' * 25},block:b1", f"s{'9' * 25}"),
+        (f"tree:s[1-{'9' * 20}]x", f"s[1-{'9' * 20}]x"),
+        ("1" * 20, "1" * 20),
+    ],
+)
+def test_a_number_that_ends_slurmctld_is_a_problem_at_the_end_of_a_switch_or_block(value: str, name: str) -> None:
+    found = parse(f"topology={value} Weight=1")
+    assert found.items == (Item("Weight", "1"),)
+    [problem] = found.problems
+    assert problem.startswith(f"the Topology {name!r} ends in 19 digits or more")
+
+
+@pytest.mark.parametrize(
+    "value", ["tree:s" + "1" * 18, f"tree:s{'1' * 30}x", f"tree:s{'1' * 30}-a", "tree:s1,block:b2"]
+)
+def test_other_names_of_switches_are_no_problem(value: str) -> None:
+    assert parse(f"Topology={value}") == NodeConf((Item("Topology", value),))
+
+
 @given(st.lists(st.builds(Item, st.from_regex(r"\A[A-Za-z][A-Za-z0-9_]{0,5}\Z"), VALUES)))
 def test_what_is_rendered_is_read_back(items: list[Item]) -> None:
     assert parse(render(items)) == NodeConf(tuple(items))

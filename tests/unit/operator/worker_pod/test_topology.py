@@ -79,6 +79,30 @@ async def test_slurm_gets_the_topology_and_features_and_then_the_pod_is_stamped(
     assert scene.stamped == ["tree:rack1"]
 
 
+LONG = "tree:s1234567890123456789012345"
+
+
+@pytest.mark.parametrize(("stamped", "stays"), [(None, ""), ("tree:rack1", "tree:rack1"), (LONG, "")])
+async def test_a_number_that_would_end_slurmctld_is_not_sent_and_the_pod_shows_why(
+    stamped: str | None, stays: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene({TOPOLOGY: LONG})
+    events: list[str] = []
+    monkeypatch.setattr(scene.parts.runtime.events, "emit", lambda *arguments: events.append(arguments[4]))
+    if stamped is not None:
+        scene.pod = scene.parts.pod("slinky-0", meta={"annotations": {TOPOLOGY: stamped}})
+    scene.slurm.model.nodes["slinky-0"].topology = stays
+    assert await scene.send() == TRY_AGAIN
+    assert scene.slurm.model.nodes["slinky-0"].topology == stays
+    assert scene.stamped == ([] if stamped == stays else [stays])
+    [event] = events
+    name = LONG.removeprefix("tree:")
+    assert f"the annotation {TOPOLOGY}: {name!r} ends in 19 digits or more" in event
+    if stamped is None:
+        await topology.stamp(scene.parts.runtime, scene.pod, scene.nodeset)
+        assert scene.stamped == ["", ""]
+
+
 async def test_the_record_of_an_earlier_pod_gets_nothing() -> None:
     scene = Scene({TOPOLOGY: "tree:rack1", FEATURES: "fast"}, registered="former")
     await scene.send()

@@ -97,6 +97,30 @@ def test_markdown_has_the_same_lines_in_blocks() -> None:
     ]
 
 
+def test_what_a_stream_chooses_ends_neither_a_line_nor_the_block_and_is_no_command() -> None:
+    name = "a\n```\n````\n<!-- @team\n::error::x\x1b[2J"
+    hostile = Preview(
+        changes=(Change("create", name, name, name), Change("change", "A", "", "b", ("::add-mask::x is added",))),
+        pods=(Pods("StatefulSet", name, name, "create", (name,), (name,)),),
+    )
+    lines = as_markdown(hostile).splitlines()
+    assert [it for it in lines if not it.startswith("  ")] == [
+        "### Objects",
+        "",
+        "`````text",
+        "`````",
+        "",
+        "### Pods of daemons",
+        "",
+        "`````text",
+        "`````",
+    ]
+    for line in (*lines, *as_text(hostile).splitlines()):
+        assert line.isprintable()
+        assert not line.lstrip().startswith("::")
+    assert "      : :add-mask::x is added" in lines
+
+
 def test_json_has_all_of_it() -> None:
     found = json.loads(as_json(PREVIEW))
     assert sorted(found) == ["changes", "configured", "pods", "upgrades", "workers"]

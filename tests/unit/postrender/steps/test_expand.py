@@ -70,6 +70,6 @@ def test_secrets_that_exist_are_named_in_the_settings() -> None:
 
 
 def test_a_folder_of_another_version_is_refused_and_the_default_image_is_the_releases(tmp_path: Path) -> None:
-    assert site({}, tmp_path).sidecars_image == DEFAULT_IMAGE
+    assert site({}, Run(folder=tmp_path), "").sidecars_image == DEFAULT_IMAGE
     with pytest.raises(PostrenderError, match=r"version\.yaml doesn't exist: is this the folder of workloads\?"):
-        site({"workloads": "."}, tmp_path)
+        site({"workloads": "."}, Run(folder=tmp_path), "")

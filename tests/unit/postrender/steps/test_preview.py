@@ -70,9 +70,21 @@ def test_a_live_cluster_is_asked_with_the_release(run: Run, monkeypatch: pytest.
         ({"live": True, "before": "x"}, "set either `live: true`, or `before`"),
         ({"before": "none.yaml"}, r"the former render .*none\.yaml can't be read: No such file"),
         ({"before": "broken.yaml"}, r"broken\.yaml: document 1, line 1"),
+        ({"before": "../before.yaml"}, r"preview\.before: '\.\./before\.yaml' is not below the folder"),
+        ({"before": "before.yaml", "output": "/srv/x"}, r"preview\.output: '/srv/x' is not below the folder"),
+        ({"before": "before.yaml", "workloads": "/etc"}, r"preview\.workloads: '/etc' is not below the folder"),
         ({"before": "before.yaml", "output": "no/folder"}, r"preview\.output: 'no/folder' can't be written"),
     ],
-    ids=["nothing", "both", "missing", "broken", "output"],
+    ids=[
+        "nothing",
+        "both",
+        "missing",
+        "broken",
+        "before elsewhere",
+        "output elsewhere",
+        "workloads elsewhere",
+        "output",
+    ],
 )
 def test_what_cannot_be_previewed_is_named(run: Run, settings: dict[str, object], message: str) -> None:
     (run.folder / "broken.yaml").write_text("kind: [\n")

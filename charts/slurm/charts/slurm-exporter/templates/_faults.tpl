@@ -23,6 +23,9 @@
 {{- if ne (empty $api.secretName) (empty $api.caBundle) -}}
 {{- include "slurm-exporter.check.line" (list "exporter.autoscaling.externalMetrics" "only one of secretName and caBundle is set" "Set both or none of them.") -}}
 {{- end -}}
+{{- if and $api.clientNames (not $api.clientCA) -}}
+{{- include "slurm-exporter.check.line" (list "exporter.autoscaling.externalMetrics.clientNames" "clientCA is empty" "Set the authority of these certificates, or remove the names.") -}}
+{{- end -}}
 {{- $service := dig "spec" "service" dict (lookup "apiregistration.k8s.io/v1" "APIService" "" "v1beta1.external.metrics.k8s.io" | default dict) -}}
 {{- if and $service (or (ne $service.name (include "slurm-exporter.apiName" .)) (ne $service.namespace (include "slurm-exporter.namespace" .))) -}}
 {{- include "slurm-exporter.check.line" (list

@@ -58,7 +58,7 @@ kubeconfig: $(READY) ## print the path of the kubeconfig in use
 ## Tests
 
 .PHONY: test
-test: $(READY) ## everything: e2e, and beside it check, verify, charts, docs, slurm; ends at the first failure
+test: $(READY) ## everything: e2e, and beside it check, verify, charts, docs, slurm; SINCE=origin/main: what changes since then can touch
 	@$(BIN)/python -m tests.run
 
 .PHONY: check
@@ -98,6 +98,10 @@ bench: $(READY) ## benchmarks; B=NAME for one
 .PHONY: mutants
 mutants: $(READY) ## put known defects, one at a time, into a copy of the code: tests must fail; M=NAME, SINCE=REVISION, RANDOM=N
 	@$(BIN)/python -m tests.mutants $(M) $(if $(SINCE),--since='$(SINCE)') $(if $(RANDOM),--random=$(RANDOM)) $(if $(EVERYWHERE),--everywhere)
+
+.PHONY: flakes
+flakes: $(READY) ## run a file of tests N times with one core kept busy: F=tests/e2e/test_jobs.py N=20
+	@$(BIN)/python -m tests.run flakes
 
 .PHONY: soak
 soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, many more deletions and examples of properties

@@ -1,6 +1,7 @@
 """`python -m tests.run [WHAT]`: all tests, or a part of them. `make help` lists the commands.
 
-The variables of make: T names tests, LANE a lane of the end-to-end tests.
+The variables of make: T names tests, LANE a lane of the end-to-end tests, SINCE a Git revision, F a file that is run N
+times.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from contextlib import nullcontext
 
 from tests.cluster.commands import beside
 from tests.cluster.errors import ClusterError
-from tests.run import place, processes, stages, times
+from tests.run import flakes, place, processes, since, stages, times
 from tests.run.runner import Runner
 from tests.run.stages import ROOT, Stage
 
@@ -24,20 +25,23 @@ LOGS = ROOT / "build" / "logs"
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run tests.")
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "check", "slurm", "e2e", "times"])
+    parser.add_argument("what", nargs="?", default="all", choices=["all", "check", "slurm", "e2e", "times", "flakes"])
     what = parser.parse_args(arguments).what
     tests = stages.split(os.environ.get("T", ""))
     lane = int(os.environ["LANE"]) if os.environ.get("LANE") else None
     if what == "times":
         return print_times()
+    revision = os.environ.get("SINCE")
     plans: dict[str, Callable[[], Plan]] = {
-        "all": whole,
+        "all": lambda: touched(revision) if revision else whole(),
         "check": lambda: ([], stages.check(tests)),
         "slurm": lambda: ([], [stages.slurm(tests)]),
         "e2e": lambda: (stages.lanes(tests, lane), []),
     }
-    lanes, others = plans[what]()
     try:
+        if what == "flakes":
+            return flakes.run(os.environ.get("F", ""), int(os.environ.get("N") or flakes.TIMES))
+        lanes, others = plans[what]()
         return run(lanes, others, whole=what == "all")
     except ClusterError as error:
         print(f"make: {error}", file=sys.stderr)
@@ -48,6 +52,21 @@ def whole() -> Plan:
     """`make test`."""
     others = [*stages.check(), stages.make("verify"), stages.make("charts"), stages.make("docs"), stages.slurm()]
     return stages.lanes(), others
+
+
+def touched(revision: str) -> Plan:
+    """`make test SINCE=REVISION`. Prints what is left out."""
+    changes = since.changed(ROOT, revision)
+    choice = since.choose(since.Repository(ROOT), changes)
+    print("\n".join(since.summary(choice, changes, revision)), flush=True)
+    if choice.whole:
+        return whole()
+    others = [*stages.static(), stages.unit(choice.of("tests/unit/")), stages.make("verify")]
+    others += [stages.make(name) for name in ("charts", "docs") if name in choice.stages]
+    if real := choice.of("tests/integration/", "tests/slurm/"):
+        others.append(stages.slurm(real))
+    on_clusters = choice.of("tests/e2e/")
+    return stages.lanes(on_clusters) if on_clusters else [], others
 
 
 def run(lanes: Sequence[Stage], others: Sequence[Stage], *, whole: bool) -> int:

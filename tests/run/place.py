@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.cluster import cache
@@ -55,18 +55,14 @@ def _free(path: Path) -> float:
 def taken(path: Path, clusters: Iterable[str], report: Callable[[str], None]) -> Iterator[dict[str, str]]:
     """Take the folder for a run, and remove what a former one has left, with local clusters of these names.
 
-    Gives the environment of the run's processes. Raises ClusterError if another run of this checkout goes on.
+    Gives the environment of the run's processes. Raises ClusterError if another run uses the folder or a cluster.
     """
-    lock = path.with_name(f".{path.name}.lock")
-    with lock.open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.seek(0)
-            raise ClusterError(f"another run of this checkout is in progress: process {handle.read()}") from None
-        handle.truncate(0)
-        handle.write(str(os.getpid()))
-        handle.flush()
+    clusters = list(clusters)
+    with ExitStack() as locks:
+        locks.enter_context(_locked(path.with_name(f".{path.name}.lock"), "another run of this checkout"))
+        for name in clusters:
+            lock = cache.root() / "clusters" / f".{name}.run.lock"
+            locks.enter_context(_locked(lock, f"another run with the local cluster {name}"))
         for line in clear(path, clusters):
             report(line)
         path.mkdir(mode=0o700)
@@ -76,7 +72,22 @@ def taken(path: Path, clusters: Iterable[str], report: Callable[[str], None]) ->
             yield {**os.environ, "TMPDIR": str(path)}
         finally:
             clear(path, ())
-            handle.truncate(0)
+
+
+@contextmanager
+def _locked(lock: Path, what: str) -> Iterator[None]:
+    """Lock the file until the block ends. Raises ClusterError that names the process that has locked it."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.seek(0)
+            raise ClusterError(f"{what} is in progress: process {handle.read()}") from None
+        handle.truncate(0)
+        handle.write(str(os.getpid()))
+        handle.flush()
+        yield
 
 
 def clear(path: Path, clusters: Iterable[str]) -> list[str]:

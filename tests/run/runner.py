@@ -113,7 +113,7 @@ class Runner:
                     cut_off = [each.stage for each in self._running]
                     self._end()
             finally:
-                self._leave_nothing(stage.cluster for stage in lanes)
+                self._leave_nothing({stage.cluster for stage in (*lanes, *others)})
         self._conclude(cut_off, waiting)
         if self._signal is not None:
             return 128 + self._signal

@@ -92,12 +92,24 @@ def slurm(tests: Sequence[str] = ()) -> Stage:
     return Stage("slurm", command, "make slurm", pytest=True, nice=A_LITTLE_BEHIND)
 
 
+def _on_cluster(cluster: str, *tests: str) -> tuple[str, ...]:
+    return _pytest(f"--cluster={cluster}", "--timeout=900", "-o", "timeout_func_only=true", *tests)
+
+
 def e2e(lane: int, tests: Sequence[str] = ()) -> Stage:
     """A lane of the end-to-end tests, or some tests on its cluster."""
     cluster = f"e2e-{lane}"
     chosen = list(tests) or [f"tests/e2e/{name}.py" for name in order.LANES[lane]]
-    options = (f"--cluster={cluster}", "--timeout=900", "-o", "timeout_func_only=true")
-    return Stage("e2e", _pytest(*options, *chosen), f"make e2e LANE={lane}", lane, pytest=True, cluster=cluster)
+    return Stage("e2e", _on_cluster(cluster, *chosen), f"make e2e LANE={lane}", lane, pytest=True, cluster=cluster)
+
+
+def alone(file: str, name: str) -> Stage:
+    """A file of tests in one process, with all that its fixtures create. For a file that runs many times."""
+    repeat = f"make flakes F={file}"
+    if file.startswith("tests/e2e/"):
+        cluster = "e2e-flakes"
+        return Stage(name, _on_cluster(cluster, file), repeat, pytest=True, cluster=cluster)
+    return Stage(name, _pytest("--timeout=120", file), repeat, pytest=True)
 
 
 def lanes(tests: Sequence[str] = (), lane: int | None = None) -> list[Stage]:

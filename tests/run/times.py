@@ -163,7 +163,7 @@ def _commit() -> str:
     return ""
 
 
-def write(parts: Iterable[Part], wall: float, file: Path = FILE) -> None:
+def write(parts: Iterable[Part], wall: float, file: Path) -> None:
     """Write times.json in one step."""
     content = merge(parts, wall)
     lists = {name: value for name, value in content.items() if isinstance(value, list)}
@@ -196,7 +196,7 @@ def latest() -> dict[str, Any] | None:
     newest = max((path.stat().st_mtime for path in parts), default=0.0)
     if parts and (not FILE.exists() or FILE.stat().st_mtime < newest):
         found = [read(path) for path in parts]
-        write(found, newest - min(part.begun.at for part in found))
+        write(found, max(0.0, newest - min(part.begun.at for part in found)), FILE)
     if not FILE.exists():
         return None
     content: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))

@@ -29,10 +29,9 @@ class ClusterCpu:
     def __init__(self, name: str) -> None:
         self._group = Plan(name, 0).cgroup
         self._hierarchies = cgroups.found()
-        self._last: dict[str, float] = {}
-        self._children: dict[tuple[int, str], float] = {}
+        self._last = self._counters()
+        self._children = self._own_children()
         self._used = 0.0
-        self.seconds()
 
     def seconds(self) -> float:
         """Seconds until now. A cluster that is down uses none."""
@@ -42,7 +41,10 @@ class ClusterCpu:
             before = self._last.get(key, 0.0)
             self._used += value - before if value >= before else value
         self._last = counters
-        self._forget_the_waited_for()
+        children = self._own_children()
+        # What has become the time of this process's children.
+        self._used -= sum(seconds for key, seconds in self._children.items() if key not in children)
+        self._children = children
         return self._used
 
     def _counters(self) -> dict[str, float]:
@@ -59,14 +61,12 @@ class ClusterCpu:
                 counters[f"{pid} {found[1]}"] = found[2]
         return counters
 
-    def _forget_the_waited_for(self) -> None:
-        """Take off what has become the time of this process's children."""
+    def _own_children(self) -> dict[tuple[int, str], float]:
         children = {}
         for pid in self._daemons():
             if (found := stat(pid)) and found[0] == os.getpid():
                 children[pid, found[1]] = found[2]
-        self._used -= sum(seconds for key, seconds in self._children.items() if key not in children)
-        self._children = children
+        return children
 
     def _daemons(self) -> list[int]:
         return [

@@ -85,5 +85,8 @@ def test_a_connection_of_an_api_server_that_was_restarted_is_replaced(
 ) -> None:
     assert kubernetes.get("ns", "default")["metadata"]["name"] == "default"
     control_plane.kill_apiserver()
-    control_plane.start_apiserver()
+    try:
+        until(lambda: b"refused" in control_plane.get("/readyz")[1], "the API server to be gone", 60)
+    finally:
+        control_plane.start_apiserver()
     assert kubernetes.get("ns", "default")["metadata"]["name"] == "default"

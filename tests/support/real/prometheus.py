@@ -42,7 +42,7 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer of its HTTP API. Fails with its error."""
         url = f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        text = self.kubernetes.kubectl("-n", NAMESPACE, "exec", "deploy/prometheus", "--", "python3", "-c", _GET, url)
+        text = self.kubernetes.execute(NAMESPACE, "deploy/prometheus", "", "python3", "-c", _GET, url, repeatable=True)
         answer = json.loads(text)
         assert answer["status"] == "success", f"{parameters}: {answer}"
         return answer["data"]
@@ -135,7 +135,7 @@ def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> It
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
         kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/prometheus", "--timeout=120s", timeout=130)
         found = Prometheus(kubernetes)
-        until("Prometheus to answer", lambda: found.query("vector(1)"), 60)
+        until("Prometheus to answer", lambda: found.query("vector(1)"))
         yield found
     finally:
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=120)

@@ -68,6 +68,14 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
 
 def generated(root: Path) -> dict[Path, str]:
     """The content of each generated file, by its path from `root`, which contains the charts."""
+    files = originals(root)
+    for copy, original in SUBCHARTS.items():
+        files |= subchart(root, files, original, copy)
+    return files
+
+
+def originals(root: Path) -> dict[Path, str]:
+    """All of them but the copies of charts in other charts."""
     files = {
         CRD_TEMPLATES / f"{definition['spec']['names']['plural']}.yaml": crd_template(definition)
         for definition in definitions.custom_resource_definitions()
@@ -92,8 +100,6 @@ def generated(root: Path) -> dict[Path, str]:
     for name in dashboards.DASHBOARDS:
         files[EXPORTER_CHART / "dashboards" / f"{name}.json"] = dashboards.text(name)
         files[PICTURES / f"dashboard-{name}.svg"] = dashboard_pictures.picture(name, dashboards.DASHBOARDS[name])
-    for copy, original in SUBCHARTS.items():
-        files |= subchart(root, files, original, copy)
     return files
 
 

@@ -300,7 +300,7 @@ def _image(text: str, where: str) -> Image:
 
 
 def _yaml(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 if __name__ == "__main__":

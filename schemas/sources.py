@@ -19,8 +19,8 @@ class SchemaError(Exception):
 
 def load(path: Path) -> Schema:
     """The schema of one file, with every reference put in place."""
-    content = _mapping(path)
-    return {key: _resolved(value, path, ()) for key, value in content.items()}
+    files = _Files()
+    return {key: _resolved(value, path, (), files) for key, value in files[path].items()}
 
 
 def merged(base: Schema, over: Schema) -> Schema:
@@ -34,8 +34,16 @@ def merged(base: Schema, over: Schema) -> Schema:
 
 @functools.cache
 def _parsed(text: str) -> Any:
-    """The content of a file, which many references ask for again. Not to be changed."""
-    return yaml.safe_load(text)
+    """The content of a file that several schemas refer to. Not to be changed."""
+    return yaml.load(text, yaml.CSafeLoader)
+
+
+class _Files(dict[Path, Schema]):
+    """The contents of the files that one schema consists of: thousands of references lead to a few of them."""
+
+    def __missing__(self, path: Path) -> Schema:
+        self[path] = _mapping(path)
+        return self[path]
 
 
 def _mapping(path: Path) -> Schema:
@@ -48,21 +56,22 @@ def _mapping(path: Path) -> Schema:
     return content
 
 
-def _resolved(value: Any, path: Path, trail: tuple[str, ...]) -> Any:
+def _resolved(value: Any, path: Path, trail: tuple[str, ...], files: _Files) -> Any:
     if isinstance(value, list):
-        return [_resolved(item, path, trail) for item in value]
+        return [_resolved(item, path, trail, files) for item in value]
     if not isinstance(value, dict):
         return value
     if "$ref" not in value:
-        return {key: _resolved(item, path, trail) for key, item in value.items()}
+        return {key: _resolved(item, path, trail, files) for key, item in value.items()}
     reference = value["$ref"]
     file_name, separator, name = str(reference).partition("#/")
     target_path = path.parent / file_name if file_name else path
     step = f"{target_path.name}#/{name}"
     if step in trail:
         raise SchemaError(f"{path}: {reference} refers to itself")
-    definitions = _mapping(target_path)
+    definitions = files[target_path]
     if not separator or name not in definitions:
         raise SchemaError(f"{path}: nothing is defined at {reference}")
     over = {key: item for key, item in value.items() if key != "$ref"}
-    return merged(_resolved(definitions[name], target_path, (*trail, step)), _resolved(over, path, trail))
+    target = _resolved(definitions[name], target_path, (*trail, step), files)
+    return merged(target, _resolved(over, path, trail, files))

@@ -5,6 +5,8 @@ failed test is named when it fails. What each test takes is recorded, if `python
 """
 
 import asyncio
+import gc
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +20,18 @@ settings.load_profile("default")
 
 # Otherwise Python 3.11 creates a loop when code asks for the current one, and nothing closes it.
 asyncio.set_event_loop(None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end, so that the garbage collector need not look at it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 class FailuresAtOnce:

@@ -160,7 +160,8 @@ def _lines(text: str, *, strict: bool = True) -> Iterator[Line]:
             # As slurmctld: the comment is removed first, so a backslash within it continues nothing.
             comment = _COMMENT.search(physical[at])
             code = physical[at] if comment is None else physical[at][: comment.end() - 1]
-            code, continued = _CONTINUED.subn(r"\1", code)
+            # Most lines have no backslash.
+            code, continued = _CONTINUED.subn(r"\1", code) if "\\" in code else (code, 0)
             content += code
             at += 1
         source = "".join(physical[first:at])
@@ -175,7 +176,8 @@ def _lines(text: str, *, strict: bool = True) -> Iterator[Line]:
 def _line(number: int, source: str, content: str) -> Line:
     if "\0" in source:
         raise ConfError(number, "a NUL character; slurmctld would read the line only up to it")
-    content = _ESCAPE.sub(r"\1", content)
+    if "\\" in content:
+        content = _ESCAPE.sub(r"\1", content)
     if not content.strip(_SPACES):
         return Line(number, source)
     included = _INCLUDE.fullmatch(content)

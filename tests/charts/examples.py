@@ -60,7 +60,7 @@ def examples(page: str, text: str) -> list[Example]:
     for block in re.finditer(r'^( *)```yaml(?: title="([^"]+)")?\n(.*?)^ *```$', text, re.MULTILINE | re.DOTALL):
         place = f"{page}:{text.count(chr(10), 0, block.start()) + 1}"
         content = re.sub(rf"^{block[1]}", "", block[3], flags=re.MULTILINE)
-        found.append(Example(place, block[2] or "", tuple(yaml.safe_load_all(content))))
+        found.append(Example(place, block[2] or "", tuple(yaml.load_all(content, yaml.CSafeLoader))))
     return found
 
 

@@ -11,13 +11,26 @@ CONTROLLERS = generate.CRD_TEMPLATES / "controllers.yaml"
 CONDITIONS = generate.PAGES / "conditions.md"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
+def charts(folder: Path) -> Path:
+    """The folder, with what is generated from of each chart."""
     for chart in chart_values.charts():
-        (tmp_path / "charts" / chart).mkdir(parents=True)
+        (folder / "charts" / chart).mkdir(parents=True)
         for file in ("values.yaml", "Chart.yaml"):
-            shutil.copy(generate.ROOT / "charts" / chart / file, tmp_path / "charts" / chart)
-    return tmp_path
+            shutil.copy(generate.ROOT / "charts" / chart / file, folder / "charts" / chart)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
+    """What is generated for these charts, which takes seconds."""
+    return generate.originals(charts(tmp_path_factory.mktemp("charts")))
+
+
+@pytest.fixture
+def root(tmp_path: Path, originals: dict[Path, str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the charts, whose own files are not generated again: no test changes what they depend on."""
+    monkeypatch.setattr(generate, "originals", lambda root: dict(originals))
+    return charts(tmp_path)
 
 
 def test_missing_files_are_written_and_then_right(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

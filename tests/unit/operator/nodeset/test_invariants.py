@@ -163,6 +163,20 @@ WRITING = (
 """Scenarios in which the operator writes to Slurm under each update strategy."""
 
 
+SHARES = {
+    strategy: {name: number for number, name in enumerate(FAULTS) if PROFILE > 100 or number % len(STRATEGIES) == turn}
+    for turn, strategy in enumerate(sorted(STRATEGIES))
+}
+"""Which faults happen under which strategy, by name, each with its number: a third of them; in a long run all."""
+
+
+def test_each_fault_happens_under_some_strategy_and_in_a_long_run_under_all() -> None:
+    counted = Counter(name for share in SHARES.values() for name in share)
+    assert counted == dict.fromkeys(FAULTS, len(STRATEGIES) if PROFILE > 100 else 1)
+    sizes = {len(share) for share in SHARES.values()}
+    assert max(sizes) - min(sizes) <= 1
+
+
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_each_fault_comes_to_pass_and_no_scenario_ends_otherwise(strategy: str) -> None:
     injected: Counter[str] = Counter()
@@ -170,8 +184,9 @@ def test_each_fault_comes_to_pass_and_no_scenario_ends_otherwise(strategy: str) 
     turn = sorted(STRATEGIES).index(strategy)
     some = [(name, MODES[(number + turn) % 2]) for number, name in enumerate(sorted(SCENARIOS))]
     every = [(name, mode) for name in sorted(SCENARIOS) for mode in MODES]
-    for number, disturbing in enumerate(FAULTS.values()):
-        # In `make check` a fault meets another scenario under each strategy, in `make soak` all.
+    for fault, number in SHARES[strategy].items():
+        disturbing = FAULTS[fault]
+        # In `make check` a fault meets one scenario, in `make soak` all.
         chosen = every if PROFILE > 100 else [some[(5 * number + 3 * turn) % len(some)]]
         if isinstance(disturbing[0], SlurmWriteFault | WriteFault) and PROFILE <= 100:
             chosen = [WRITING[(number + turn) % len(WRITING)]]
@@ -188,7 +203,7 @@ def test_each_fault_comes_to_pass_and_no_scenario_ends_otherwise(strategy: str) 
             named = (number + turn) % 2 == 0
             ended = run(play(Script(number, strategy, tuple(steps), mode, named), injected))
             assert ended == undisturbed[name, mode], f"{disturbing} in {name!r}, {mode}, {named=}"
-    assert {name for name in FAULTS if not injected[name]} == set()
+    assert {name for name in SHARES[strategy] if not injected[name]} == set()
 
 
 def test_the_operator_may_be_killed_after_any_single_write() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 MAIN = "origin/main"
 RECENT = 20
-"""Commits that count as new where nothing differs from `origin/main`, or where that branch doesn't exist."""
+"""Commits that count as new where nothing differs from `origin/main`, or that doesn't exist."""
 
 
 def git(root: Path, *words: str) -> str | None:
@@ -22,10 +22,10 @@ def head(root: Path) -> str:
 
 
 def base(root: Path, since: str = "") -> str:
-    """The last commit that this branch and `since` share. Raises ValueError if git doesn't know `since`.
+    """The commit to compare with: the last one that this branch has in common with `since`.
 
-    Without `since`, `origin/main` counts. Where that has everything already, as in a clone of it, or doesn't exist,
-    the last `RECENT` commits count as new; "" for all commits.
+    Raises ValueError if git doesn't know `since`. Without it, `origin/main` counts. Where that has everything already,
+    as in a clone of it, or doesn't exist, the last `RECENT` commits count as new; "" for all commits.
     """
     found = git(root, "merge-base", since or MAIN, "HEAD")
     if found is None and since:

@@ -141,6 +141,9 @@ class _Module:
         match value:
             case ast.Constant(value=bool(given)):
                 yield from self._replaced(value, str(not given))
+            case ast.Constant(value=int(given)):
+                # Not None, which is 0 for who ends with it.
+                yield from self._replaced(value, str(given + 1))
             case ast.Constant(value=None):
                 return
             case _:

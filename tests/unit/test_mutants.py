@@ -152,6 +152,7 @@ def test_changes_count_from_where_the_branch_begins_and_on_main_itself_from_the_
         ("def a(): return b", ["def a(): return None"]),
         ("def a(): return False", ["def a(): return True"]),
         ("def a(): return None", []),
+        ("def a(): return 0", ["def a(): return 1"]),
         ("while a: b()", ["while not (a): b()"]),
         ("if TYPE_CHECKING: import a", []),
         ("a: str | None = b", []),

@@ -1,10 +1,9 @@
 """Lost machines, pods that Slurm doesn't know, records without a slurmd, and drains that cordon their machine."""
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
 from sidecars.kube import NODES, PODS, Client, NotFound, load_credentials
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.simulate import SlurmModel, serve
-from tests.integration.operator.test_nodesets import machine, machines
+from tests.integration.operator.fences import passed
+from tests.integration.operator.test_nodesets import machine, machines, until_hosts
 from tests.support.apiserver import WatchedNamespace, namespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
@@ -56,7 +56,15 @@ async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_n
             return ready.get("reason") == "KubeNodeLost" and f"kubectl taint nodes {lost}" in ready["message"]
 
         await until("the condition to say what to do", said)
-        await asyncio.sleep(2)
+
+        async def over() -> bool:
+            pod = await world.get(PODS, name)
+            assert pod is not None
+            ends = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
+            return datetime.now(UTC) > ends + timedelta(seconds=1)
+
+        await until("its grace to be over", over)
+        await passed(world)
         assert await uid(world, name) == before, "its grace is over, but the machine may be alive"
 
         off = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
@@ -76,8 +84,11 @@ async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd
         world.dead.add(f"n1.{world.namespace}")
         await world.client.delete(PODS, world.namespace, name)
         await world.client.delete(NODES, None, f"n1.{world.namespace}")
-        await asyncio.sleep(2)
-        assert await uid(world, name) == before, "slurmctld still hears its slurmd"
+        # Whoever has seen the node that comes has seen the other one go.
+        async with machines(world, "n2"):
+            await until_hosts(world, "n2")
+            await passed(world)
+            assert await uid(world, name) == before, "slurmctld still hears its slurmd"
         world.slurm.node_vanish("n1")
 
         async def gone() -> bool:
@@ -211,7 +222,7 @@ async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordon
     watching: tuple[WatchedNamespace, Later],
 ) -> None:
     world, _ = watching
-    async with machines(world, "n1") as daemon_set:
+    async with machines(world, "n1") as daemon_set, contextlib.AsyncExitStack() as fences:
         await world.nodeset(**daemon_set)
         await world.until_ready(1)
 
@@ -229,19 +240,28 @@ async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordon
 
             await until(f"{cordoned=} {mark=}", look)
 
+        present = ["n1"]
+
+        async def behind(host: str) -> None:
+            """Wait until a Kubernetes node that comes now has its worker: all earlier changes of nodes are seen."""
+            present.append(host)
+            await fences.enter_async_context(machines(world, host))
+            await until_hosts(world, *present)
+            await passed(world)
+
         mark = f"{world.namespace}/slurm: bad disk"
         await post(state=["DRAIN"], reason="bad disk")
         await until_seen(cordoned=True, mark=mark)
         assert world.slurm.nodes["n1"].reason == "bad disk"
         await post(state=["UNDRAIN"])
         await until_seen(cordoned=False, mark="")
-        await asyncio.sleep(1.5)
+        await behind("n2")
         assert "DRAIN" not in world.slurm.states("n1"), "the cordon was no cause of a drain"
 
         await post(state=["DRAIN"], reason="bad disk")
         await until_seen(cordoned=True, mark=mark)
         await machine(world, "n1", {"spec": {"unschedulable": None}})
-        await asyncio.sleep(1.5)
+        await behind("n3")
         assert await seen() == (False, mark), "who uncordons it is not contradicted"
         await post(state=["UNDRAIN"])
         await until_seen(cordoned=False, mark="")
@@ -252,7 +272,7 @@ async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordon
             return "DRAIN" in world.slurm.states("n1")
 
         await until("a user's cordon to drain", drained)
-        await asyncio.sleep(1.5)
+        await behind("n4")
         assert await seen() == (True, ""), "the operator's own drain is no cause of a cordon"
 
 

@@ -1,6 +1,5 @@
 """What the operator does to a Kubernetes cluster, told by what an administrator would see there."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from sidecars.kube import (
 )
 from sidecars.release.main import release
 from sidecars.simulate import Fault, SlurmModel, serve
+from tests.integration.operator.fences import woken
 from tests.integration.operator.test_references import until_quiet
 from tests.support.apiserver import KEYS, WatchedNamespace, custom, namespace, until
 
@@ -271,14 +271,10 @@ async def test_a_settled_cluster_gets_no_writes(world: WatchedNamespace) -> None
     await world.until_ready(2)
     await until_quiet()
     previous = await world.versions()
-    # A ConfigMap that nothing refers to wakes every resource of its namespace, and must change none.
-    unrelated = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "unrelated", "namespace": world.namespace},
-    }
-    await world.client.create(CONFIG_MAPS, unrelated)
-    await asyncio.sleep(2)
+    # Each looks at everything again, and must change nothing.
+    for kind in ("Controller", "NodeSet"):
+        await woken(world, kind)
+    await until_quiet()
     assert await world.versions() == previous
 
 

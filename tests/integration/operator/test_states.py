@@ -1,6 +1,5 @@
 """What Slurm knows, seen on Kubernetes' side, and the other way round."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import CONFIG_MAPS, NODES, PODS
 from sidecars.policy.podstate import deadline_text
+from tests.integration.operator.fences import woken
 from tests.integration.operator.test_references import until_quiet
 from tests.support.apiserver import WatchedNamespace, until
 
@@ -89,7 +89,8 @@ async def test_a_draining_pod_shows_why_and_until_when_and_nothing_is_written_af
     assert await annotation(world, "slinky-0", "nodeset.slinky.slurm.net/pod-deadline") is None
     await until_quiet()
     before = await world.versions()
-    await asyncio.sleep(2)
+    await woken(world, "NodeSet")
+    await until_quiet()
     assert await world.versions() == before
 
 

@@ -49,6 +49,11 @@ def test_in_daemon_set_mode_each_kubernetes_node_that_fits_is_a_replica() -> Non
     assert found.mode == "DaemonSet"
 
 
+def test_pins_are_in_the_order_of_their_ordinals() -> None:
+    found = asked(worker(10, kube_node="a"), worker(9, kube_node="b"), pinToNode=True, replicas=11).pins
+    assert list(found.items()) == [("9", "b"), ("10", "a")]
+
+
 def test_pins_are_those_of_the_running_pods_and_earlier_ones_that_still_fit() -> None:
     meta_and_spec: dict[str, Any] = {"pinToNode": True, "replicas": 3}
     running = worker(1, kube_node="b")

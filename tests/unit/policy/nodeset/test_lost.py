@@ -111,6 +111,9 @@ def test_a_terminating_pod_is_forced_only_where_nothing_of_it_can_run(
 
 def test_the_end_of_the_grace_is_looked_at() -> None:
     assert stuck([replace(TERMINATING, kube_node_gone=True)], slurm("IDLE"), NOW, NONE).look_again == 100
+    # Time alone changes nothing any more once the grace is over, or without one.
+    for until in (NOW, None):
+        assert stuck([replace(TERMINATING, terminating_until=until)], slurm("IDLE"), NOW, NONE).look_again is None
 
 
 def test_a_kubelet_has_a_while_to_tell_of_the_end_of_a_pod() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_states import until_state
+from tests.support.real.configuration import controller, patch, until_set
 from tests.support.real.harness import Slurm, until, until_equal
 from tests.support.real.kills import kill_processes, processes
 
@@ -111,6 +113,18 @@ def test_a_slurmd_that_hangs_is_restarted_in_its_container_after_more_than_a_min
         print(f"\nslurmd hangs -> it is restarted: {took:.0f} s")
 
 
+@pytest.fixture
+def short_kill_wait(slurm: Slurm) -> Iterator[None]:
+    """Slurm kills a job that ignores TERM after 5 seconds. By default, that takes minutes if slurmd is restarted."""
+    before = controller(slurm)["spec"].get("extraConf", "")
+    patch(slurm, extraConf=f"{before}\nKillWait=5\n")
+    until_set(slurm, "KillWait", "5 sec", 300)
+    yield
+    patch(slurm, extraConf=before)
+    until_set(slurm, "KillWait", "30 sec", 300)
+
+
+@pytest.mark.usefixtures("short_kill_wait")
 def test_a_slurmd_that_is_stopped_while_it_ends_a_job_ends_within_seconds(slurm: Slurm) -> None:
     # slurmd waits for a job that it ends, and the job's slurmstepd needs slurmd for the credential of its last message.
     script = """#!/bin/sh

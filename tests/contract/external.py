@@ -468,7 +468,10 @@ async def a_hold_keeps_a_job_that_waits_and_changes_nothing_of_one_that_runs(slu
     now = await job(slurm, found.job_id)
     assert now.states == {"RUNNING"}
     assert (now.blocked, now.allocations) == (False, found.allocations)
-    waiting = await slurm.call(protocol.submit_external(LARGE), user=USER)
+    # The other node may be free.
+    await exists(slurm, slurm.nodes[1])
+    elsewhere = dataclasses.replace(LARGE, excluded_nodes=(slurm.nodes[1],))
+    waiting = await slurm.call(protocol.submit_external(elsewhere), user=USER)
     await slurm.call(protocol.start_external(waiting, "ours"))
     assert await run.scontrol("hold", str(waiting))
     now = await job(slurm, waiting)

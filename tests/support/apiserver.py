@@ -42,6 +42,9 @@ from tests.cluster.tools import tool
 
 T = TypeVar("T")
 
+WILL_COME = 300.0
+"""Seconds for what will come, however busy the host is."""
+
 KEYS = {
     "slurmKeyRef": {"name": "slurm-auth-slurm", "key": "slurm.key"},
     "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
@@ -65,7 +68,7 @@ def control_plane(folder: Path, etcd_options: Sequence[str] = ()) -> Iterator[Co
         plane.stop()
 
 
-async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = 60) -> T:
+async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = WILL_COME) -> T:
     """The first true answer of `look`; fails naming `what` when the time is over."""
     last: object = None
     with contextlib.suppress(TimeoutError):

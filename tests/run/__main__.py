@@ -50,7 +50,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def whole() -> Plan:
     """`make test`."""
-    others = [*stages.check(), stages.make("verify"), stages.make("charts"), stages.make("docs"), stages.slurm()]
+    others = [*stages.static(), stages.unit(beside_lanes=True)]
+    others += [stages.make("verify"), stages.make("charts"), stages.make("docs"), stages.slurm()]
     return stages.lanes(), others
 
 
@@ -61,7 +62,7 @@ def touched(revision: str) -> Plan:
     print("\n".join(since.summary(choice, changes, revision)), flush=True)
     if choice.whole:
         return whole()
-    others = [*stages.static(), stages.unit(choice.of("tests/unit/")), stages.make("verify")]
+    others = [*stages.static(), stages.unit(choice.of("tests/unit/"), beside_lanes=True), stages.make("verify")]
     others += [stages.make(name) for name in ("charts", "docs") if name in choice.stages]
     if real := choice.of("tests/integration/", "tests/slurm/"):
         others.append(stages.slurm(real))

@@ -124,7 +124,7 @@ class Runner:
 
     def _start(self, stage: Stage) -> None:
         file = stage.title.replace(" ", "-")
-        log = None if self.show else self.logs / f"{len(self.results)}-{file}.log"
+        log = None if self.show else self.logs / f"{file}.log"
         part = self.parts / f"{file}.jsonl"
         times.append(part, times.Begun(stage.name, stage.lane, round(time.time(), 3)))
         environment = {**self.environment, **({PART: str(part)} if stage.pytest else {})}

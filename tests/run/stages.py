@@ -15,8 +15,11 @@ SLURM = ("tests/integration", "tests/slurm")
 BEHIND = 19
 """Niceness of what runs beside the lanes: it takes what they leave."""
 
-A_LITTLE_BEHIND = 5
-"""Niceness of real daemons beside the lanes: at the lowest priority, deadlines of Slurm and Kubernetes pass."""
+A_LITTLE_BEHIND = 10
+"""Niceness of tests beside the lanes: at the lowest priority, they miss deadlines."""
+
+ALMOST_EVEN = 5
+"""Niceness of tests with deadlines of Slurm and Kubernetes."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +57,21 @@ def _pytest(*words: str) -> tuple[str, ...]:
 
 
 def static() -> list[Stage]:
-    """Format, lint, types, layers."""
+    """Format, lint, types, layers. They take seconds and fail often, so they don't step back behind the lanes."""
     return [
-        Stage("format", (str(BIN / "ruff"), "format", "--check", "."), "make check", nice=BEHIND),
-        Stage("lint", (str(BIN / "ruff"), "check", "."), "make check", nice=BEHIND),
-        Stage("types", (str(BIN / "mypy"),), "make check", nice=BEHIND),
-        Stage("layers", (str(BIN / "lint-imports"), "--no-cache"), "make check", nice=BEHIND),
+        Stage("format", (str(BIN / "ruff"), "format", "--check", "."), "make check"),
+        Stage("lint", (str(BIN / "ruff"), "check", "."), "make check"),
+        Stage("types", (str(BIN / "mypy"),), "make check"),
+        Stage("layers", (str(BIN / "lint-imports"), "--no-cache"), "make check"),
     ]
 
 
-def unit(tests: Sequence[str] = ()) -> Stage:
-    """The unit tests, or some."""
+def unit(tests: Sequence[str] = (), *, beside_lanes: bool = False) -> Stage:
+    """The unit tests, or some. Beside lanes, each test has more time."""
     chosen = list(tests) or ["tests/unit"]
-    return Stage("unit", _pytest("-n", "2", "--dist", "worksteal", *chosen), "make check", pytest=True, nice=BEHIND)
+    patience = ("--timeout=600",) if beside_lanes else ()
+    command = _pytest("-n", "2", "--dist", "worksteal", *patience, *chosen)
+    return Stage("unit", command, "make check", pytest=True, nice=A_LITTLE_BEHIND)
 
 
 def mutants() -> Stage:
@@ -89,7 +94,7 @@ def slurm(tests: Sequence[str] = ()) -> Stage:
     """Real daemons as processes: a kube-apiserver with etcd, and those of Slurm."""
     chosen = list(tests) or [folder for folder in SLURM if (ROOT / folder).is_dir()]
     command = _pytest("-n", "4", "--dist", "loadfile", "--timeout=120", *chosen)
-    return Stage("slurm", command, "make slurm", pytest=True, nice=A_LITTLE_BEHIND)
+    return Stage("slurm", command, "make slurm", pytest=True, nice=ALMOST_EVEN)
 
 
 def _on_cluster(cluster: str, *tests: str) -> tuple[str, ...]:

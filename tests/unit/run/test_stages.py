@@ -17,7 +17,8 @@ def test_a_whole_run_has_each_lane_from_the_start_and_everything_else_beside_the
         *("verify", "charts", "docs", "slurm"),
     ]
     assert not any(stage.nice for stage in lanes)
-    assert all(stage.nice for stage in others)
+    assert [stage.name for stage in others if not stage.nice] == ["format", "lint", "types", "layers"]
+    assert all("--timeout=600" in stage.command for stage in others if stage.name == "unit")
     assert len({stage.cluster for stage in lanes}) == len(lanes)
 
 

@@ -13,7 +13,8 @@ READY := $(VENV)/ready-$(shell cat requirements/dev.txt | sha256sum | cut -c1-12
 PYTEST = $(BIN)/python -m pytest
 DOCS := $(SLURM_CHARTS_CACHE)/docs-venv-$(shell cat requirements/docs.txt | sha256sum | cut -c1-12)
 export PIP_CACHE_DIR := $(SLURM_CHARTS_CACHE)/pip
-export PYTHONDONTWRITEBYTECODE ?=
+# Empty, also where the environment sets it: a run is many processes, and each would compile all modules and tests again.
+export PYTHONDONTWRITEBYTECODE :=
 unexport PYTHONPATH
 
 .PHONY: help

@@ -5,6 +5,7 @@ commands that repeat it, and the very last one is a total, `N passed, M failed`.
 """
 
 import os
+import resource
 import shutil
 import signal
 import time
@@ -149,15 +150,18 @@ class Runner:
         running = next((each for each in self._running if each.pid == pid), None)
         if running is None:
             return
-        self._running.remove(running)
-        code = os.waitstatus_to_exitcode(status)
-        wall = time.monotonic() - running.began
-        cpu = usage.ru_utime + usage.ru_stime
-        times.append(running.part, times.Ended(round(wall, 1), round(cpu, 1), code))
-        result = Result(running.stage, code, times.read(running.part), running.log)
+        result = Result(running.stage, self._ended(running, status, usage), times.read(running.part), running.log)
         self.results.append(result)
         self._record()
         self._show(result)
+
+    def _ended(self, running: _Running, status: int, usage: resource.struct_rusage) -> int:
+        """Record the end of a stage. Returns its exit code."""
+        self._running.remove(running)
+        code = os.waitstatus_to_exitcode(status)
+        wall = time.monotonic() - running.began
+        times.append(running.part, times.Ended(round(wall, 1), round(usage.ru_utime + usage.ru_stime, 1), code))
+        return code
 
     def _show(self, result: Result) -> None:
         part = result.part
@@ -189,11 +193,12 @@ class Runner:
 
     def _await_end(self) -> None:
         try:
-            pid, _, _ = os.wait4(-1, os.WNOHANG)
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
         except ChildProcessError:
             self._running.clear()
             return
-        self._running = [each for each in self._running if each.pid != pid]
+        for each in [each for each in self._running if each.pid == pid]:
+            self._ended(each, status, usage)
         if not pid:
             time.sleep(PAUSE)
 

@@ -28,6 +28,7 @@ import yaml
 from release import packages, rehearsal
 from schemas import chart_values, image_digests, image_list
 from tests.charts import chart_testing, coverage, examples, migration, monitoring, objects
+from tests.cluster.commands import environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 
@@ -340,7 +341,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """A program run to its end."""
     try:
-        return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+        return subprocess.run(
+            words, cwd=cwd, env=environment(env), capture_output=True, text=True, timeout=SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise ClusterError(f"{words[0]}: not done after {SECONDS} s") from None
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.cluster.commands import environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 
@@ -26,19 +27,19 @@ def run(command: str, charts: Sequence[str], *words: str, seconds: float, kubeco
                 shutil.copy(source, target)
         # ct finds its helpers on PATH.
         programs = [tool("helm").parent, tool("kubectl").parent, Path(sys.executable).parent]
-        environment = {
-            **os.environ,
+        variables = {
+            **environment(),
             **{f"HELM_{kind}_HOME": str(copy / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")},
             "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
         }
         if kubeconfig:
-            environment["KUBECONFIG"] = str(kubeconfig)
+            variables["KUBECONFIG"] = str(kubeconfig)
         chosen = f"--charts={','.join(f'charts/{chart}' for chart in charts)}"
         try:
             done = subprocess.run(
                 [tool("ct"), command, "--config=ct.yaml", chosen, *words],
                 cwd=copy,
-                env=environment,
+                env=variables,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -29,6 +29,7 @@ import yaml
 from schemas import definitions, sources
 from sidecars.workloads import names
 from tests.charts import objects
+from tests.cluster.commands import environment
 from tests.cluster.tools import tool
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +101,7 @@ def problems_of(case: Case, base: dict[str, Any]) -> list[str]:
     ]
     done = subprocess.run(
         [tool("helm"), "template", *words],
+        env=environment(),
         input=case.values,
         capture_output=True,
         text=True,

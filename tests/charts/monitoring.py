@@ -15,6 +15,7 @@ import yaml
 
 from schemas import dashboards
 from tests.cluster import debian
+from tests.cluster.commands import environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 
@@ -53,7 +54,9 @@ def rules() -> list[dict[str, Any]]:
         *("template", "slurm", str(CHART), "--namespace=slurm", "--api-versions=monitoring.coreos.com/v1"),
         "--show-only=templates/prometheusrule.yaml",
     ]
-    done = subprocess.run([tool("helm"), *words], capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        [tool("helm"), *words], env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False
+    )
     if done.returncode:
         raise ClusterError(done.stderr)
     groups: list[dict[str, Any]] = yaml.safe_load(done.stdout)["spec"]["groups"]

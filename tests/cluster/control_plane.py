@@ -19,6 +19,7 @@ import yaml
 
 from tests.cluster import cache, debian
 from tests.cluster.certificates import Authority, kubeconfig
+from tests.cluster.commands import GO
 from tests.cluster.errors import ClusterError
 from tests.cluster.processes import Daemon
 from tests.cluster.tools import tool
@@ -33,10 +34,10 @@ _GIVEN = itertools.count(os.getpid())
 
 
 def daemon_environment(*folders: Path) -> dict[str, str]:
-    """A small environment for daemons, with `folders` first on PATH."""
+    """A small environment for daemons, with `folders` first on PATH. Pods have none of it."""
     system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    return {**passed, "PATH": ":".join([*map(str, folders), system]), "LC_ALL": "C.UTF-8"}
+    return {**GO, **passed, "PATH": ":".join([*map(str, folders), system]), "LC_ALL": "C.UTF-8"}
 
 
 @dataclass(frozen=True)

@@ -167,8 +167,6 @@ def _go(words: list[str | Path], cwd: Path | None = None, gobin: Path | None = N
     env = {name: value for name, value in os.environ.items() if name not in {"GOBIN", "GOOS", "GOARCH", "GOWORK"}}
     env |= {
         "CGO_ENABLED": "0",
-        # A compiler is done before it needs its memory back.
-        "GOGC": "400",
         "GOCACHE": str(home / "build"),
         "GOFLAGS": "-modcacherw -buildvcs=false",
         "GOMODCACHE": str(home / "mod"),

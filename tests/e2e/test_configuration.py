@@ -18,7 +18,7 @@ from tests.support.real.configuration import (
     until_saved,
     until_set,
 )
-from tests.support.real.harness import Slurm, condition, until, until_equal
+from tests.support.real.harness import Slurm, condition, seconds, until, until_equal
 from tests.support.real.kills import stop_operator
 
 
@@ -34,10 +34,13 @@ def _as_before(slurm: Slurm) -> Iterator[None]:
 def test_changes_run_in_seconds_and_no_call_fails_meanwhile(slurm: Slurm) -> None:
     life = restarts(slurm)
     with calling(slurm) as counts:
-        took = [change_timeout(slurm, seconds) for seconds in (131, 132, 133)]
+        took = []
+        for timeout in (131, 132, 133):
+            enough = counts["calls"] + 2
+            took.append(change_timeout(slurm, timeout))
+            until("calls to go on", lambda: counts["calls"], is_it=enough.__le__)
         until_running(slurm)
     print(f"extraConf changed -> running: {', '.join(f'{it:.2f} s' for it in took)}; {counts}")
-    assert counts["calls"] > 5
     assert counts["failed"] == 0
     assert restarts(slurm) == life
     # What it takes is the benchmark's to measure; here it is told from a kubelet that takes a minute by itself.
@@ -55,8 +58,7 @@ def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) 
     until_set(slurm, "SlurmctldTimeout", "141 sec")
     start = time.monotonic()
     kubectl("apply", "-f", "-", stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=142\n"}}))
-    # The kubelet is nudged for 45 s; whatever that leads to, its own round comes 15 s later at the latest.
-    until_set(slurm, "SlurmctldTimeout", "142 sec", 90)
+    until_set(slurm, "SlurmctldTimeout", "142 sec")
     print(f"ConfigMap changed -> running: {time.monotonic() - start:.2f} s")
     assert restarts(slurm) == life
 
@@ -80,7 +82,7 @@ def test_a_bad_configuration_is_kept_out_with_its_line_and_reason(slurm: Slurm) 
             found = accepted(slurm)
             return found.get("status") == "False" and culprit in found["message"]
 
-        until(f"{line} to be refused", refused, 60)
+        until(f"{line} to be refused", refused)
         slurm.login("sinfo", "-h")
     assert restarts(slurm) == life
 
@@ -100,48 +102,52 @@ def test_a_refused_configuration_stays_out_of_a_slurmrestd_that_is_restarted(slu
             seen = (ready.get("status"), ready.get("reason"), ready.get("observedGeneration"))
             return seen == ("True", "ConfigurationRefused", generation)
 
-        until(f"{line} to be refused", refused, 60)
+        until(f"{line} to be refused", refused)
         kubernetes.kubectl("-n", "slurm", "delete", "pod", "-l", "app.kubernetes.io/name=slurmrestd", "--wait=true")
         kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=90s", timeout=100)
-        until_equal(
-            "slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"], "True", 60
-        )
+        until_equal("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"], "True")
     assert kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"] == generation
 
 
 def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm: Slurm) -> None:
     uid, count = restarts(slurm)
-    job = slurm.submit("#!/bin/sh\nsleep 25\n", "-N1")
-    until_equal("the job to run", lambda: slurm.job(job)["JobState"], "RUNNING", 60)
+    job = slurm.submit_until_ended("-N1")
+    slurm.until_running(job)
     # A killed slurmctld starts with what it saved last.
     until_saved(slurm, job)
     kill = "kill -9 $(cat /run/slurmctld.pid 2>/dev/null || pidof slurmctld | tr ' ' '\\n' | sort -n | head -1)"
     slurm.kubernetes.kubectl("-n", "slurm", "exec", CTLD, "-c", "slurmctld", "--", "sh", "-c", kill)
-    start = time.monotonic()
-    until("slurmctld to be started anew", lambda: restarts(slurm) == (uid, count + 1), 60, 0.1)
+    until("slurmctld to be started again", lambda: restarts(slurm) == (uid, count + 1), pause=0.1)
 
-    def scheduled() -> bool:
-        return slurm.login("srun", "-N1", "echo", "again", timeout=20).strip() == "again"
+    def scheduled() -> int:
+        return int(slurm.login("srun", "-N1", "sh", "-c", "echo $SLURM_JOB_ID", timeout=20))
 
-    until("a new job to run", scheduled, 60, 0.1)
-    took = time.monotonic() - start
+    started = until("a new job to run", scheduled, pause=0.1)
+    # By the clocks of the kubelet and of slurmctld.
+    took = seconds(slurm.job(started)["StartTime"] + "+00:00") - seconds(killed_at(slurm))
     print(f"slurmctld killed -> a new job has run: {took:.1f} s")
     assert took < 15
-    assert slurm.job(job)["JobState"] in {"RUNNING", "COMPLETED"}
-    until_equal("the job to end by itself", lambda: slurm.job(job)["JobState"], "COMPLETED", 60)
+    slurm.end(job)
     assert slurm.job(job)["ExitCode"] == "0:0"
+
+
+def killed_at(slurm: Slurm) -> str:
+    """When the slurmctld that ran before the present one ended."""
+    pod = slurm.kubernetes.get("-n", "slurm", "pod", CTLD)
+    [status] = [it for it in pod["status"]["containerStatuses"] if it["name"] == "slurmctld"]
+    return str(status["lastState"]["terminated"]["finishedAt"])
 
 
 def test_a_setting_that_a_running_slurmctld_cannot_take_restarts_it_and_jobs_go_on(slurm: Slurm) -> None:
     uid, count = restarts(slurm)
-    job = slurm.submit("#!/bin/sh\nsleep 15\n", "-N1")
-    until_equal("the job to run", lambda: slurm.job(job)["JobState"], "RUNNING", 60)
+    job = slurm.submit_until_ended("-N1")
+    slurm.until_running(job)
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
     patch(slurm, extraConf=f"{before}\nCommunicationParameters=NoAddrCache\n")
     until_set(slurm, "CommunicationParameters", "NoAddrCache")
     until_running(slurm)
     assert restarts(slurm) == (uid, count + 1)
-    until_equal("the job to end by itself", lambda: slurm.job(job)["JobState"], "COMPLETED", 60)
+    slurm.end(job)
 
 
 def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_the_operator(slurm: Slurm) -> None:
@@ -149,7 +155,7 @@ def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_th
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
     # One that the operator finds no fault with.
     patch(slurm, extraConf=f"{before}\nPartitionName=zz Nodes=ALL State=SIDEWAYS\n")
-    until_equal("it to be refused", lambda: accepted(slurm).get("reason"), "DryRunFailed", 60)
+    until_equal("it to be refused", lambda: accepted(slurm).get("reason"), "DryRunFailed")
     try:
         stop_operator(kubernetes)
         uid, _ = restarts(slurm)
@@ -159,10 +165,10 @@ def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_th
             pod = kubernetes.get("-n", "slurm", "pod", CTLD)
             return bool(pod["metadata"]["uid"] != uid and condition(pod, "Ready").get("status") == "True")
 
-        until("a new slurmctld pod to be ready", back, 120)
+        until("a new slurmctld pod to be ready", back)
         assert slurm.login("srun", "-N1", "echo", "again").strip() == "again"
         assert "zz" not in slurm.login("sinfo", "-h", "-o", "%R")
     finally:
         kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=1")
         kubernetes.kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130)
-    until_equal("the refusal to be told by the new pod", lambda: accepted(slurm).get("reason"), "DryRunFailed", 60)
+    until_equal("the refusal to be told by the new pod", lambda: accepted(slurm).get("reason"), "DryRunFailed")

@@ -10,7 +10,7 @@ import pytest
 from tests.support.real.foreign import NAMESPACE, Foreign, address, foreign_pod
 from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 _READ = "import sys, urllib.request as it; print(it.urlopen(sys.argv[1], timeout=5).read().decode())"
 
@@ -26,7 +26,7 @@ class Prometheus:
     def read(self) -> dict[str, float]:
         """The value of each series that the exporter serves, by its name and labels."""
         url = f"http://{self.exporter}:8080/metrics"
-        text = self.foreign.kubernetes.kubectl("-n", NAMESPACE, "exec", "tenant", "--", "python3", "-c", _READ, url)
+        text = self.foreign.kubernetes.execute(NAMESPACE, "tenant", "", "python3", "-c", _READ, url, repeatable=True)
         return {
             series: float(value)
             for series, value in re.findall(r"^(slurm_\S+(?: ?[^}\n]*})?) (\S+)$", text, re.MULTILINE)
@@ -60,14 +60,14 @@ def test_only_prometheus_reads_the_metrics_and_slurm_answers_a_user_without_righ
     assert not prometheus.foreign.connects(prometheus.exporter, 8080)
     label = ("label", "pod", "tenant", "app.kubernetes.io/name=prometheus", "--overwrite")
     slurm.kubernetes.kubectl("-n", NAMESPACE, *label)
-    until("Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080), 60)
+    until("Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080))
 
     def fresh() -> bool:
         shown = prometheus.read()
         stale = {value for series, value in shown.items() if series.startswith("slurm_exporter_stale")}
         return shown.get("slurm_exporter_up") == 1 and stale == {0}
 
-    until("all sources to be read, and none to be out of date", fresh, 60)
+    until("all sources to be read, and none to be out of date", fresh)
 
 
 def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Prometheus) -> None:
@@ -80,15 +80,15 @@ def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Pro
             nodes = Counter(slurm.nodes().values())
             return nodes, Counter(slurm.login("squeue", "-h", "-r", "-o", "%T").lower().split())
 
-        until_equal("a job to run", lambda: of_slurm()[1], Counter(running=1, pending=3), 60)
+        until_equal("a job to run", lambda: of_slurm()[1], Counter(running=1, pending=3))
 
         def agree() -> bool:
             nodes, jobs = of_slurm()
             shown = prometheus.by_state("slurm_jobs")
             return prometheus.by_state("slurm_nodes") == nodes and {state: shown.get(state) for state in jobs} == jobs
 
-        until("the exporter to agree with sinfo and squeue", agree, 60)
-        until_equal("the held jobs", lambda: prometheus.read().get("slurm_jobs_held"), 3, 60)
+        until("the exporter to agree with sinfo and squeue", agree)
+        until_equal("the held jobs", lambda: prometheus.read().get("slurm_jobs_held"), 3)
         # By node, because a node may be in several partitions.
         lines = set(slurm.login("sinfo", "-h", "-N", "-o", "%N %C").strip().splitlines())
         cpus = [sum(float(line.split()[1].split("/")[place]) for line in lines) for place in range(3)]
@@ -97,7 +97,7 @@ def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Pro
             found = prometheus.by_state("slurm_cpus")
             return [found.get(state, 0) for state in ("allocated", "idle", "other")]
 
-        until_equal("the CPUs", shown, cpus, 60)
+        until_equal("the CPUs", shown, cpus)
     finally:
         slurm.login("scancel", "--state=PENDING", "--state=RUNNING", "--user=root")
         slurm.until_idle(2)

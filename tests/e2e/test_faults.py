@@ -9,11 +9,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.e2e.test_states import eviction, operator_leads, until_state
-from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import CommandError, Slurm, until, until_equal
 from tests.support.real.kills import processes
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 POD, NODE = "slurm-worker-slinky-1", "slinky-1"
 
@@ -28,9 +27,9 @@ def uids(slurm: Slurm) -> dict[str, str]:
     return {name: str(pod["metadata"]["uid"]) for name, pod in slurm.pods().items()}
 
 
-def occupied(slurm: Slurm, node: str, script: str = UNTIL_ENDED) -> int:
-    """A job that has a node to itself and may not be started twice."""
-    number = slurm.submit(script, "-w", node, "--exclusive", "--no-requeue")
+def occupied(slurm: Slurm, node: str) -> int:
+    """A job that has a node to itself, may not be started twice, and runs until it is ended."""
+    number = slurm.submit_until_ended("-w", node, "--exclusive", "--no-requeue")
     until_state(slurm, number, "RUNNING")
     return number
 
@@ -49,31 +48,32 @@ def evict(slurm: Slurm) -> str:
 def test_an_eviction_waits_for_the_job_and_then_replaces_the_worker(slurm: Slurm) -> None:
     before = uids(slurm)
     number = occupied(slurm, NODE)
-    until("the busy worker to be protected", lambda: "disruption budget" in eviction(slurm, POD), 60)
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(slurm, POD))
     assert "disruption budget" in evict(slurm)
-    end(slurm, number)
-    until("the eviction to be granted", lambda: not evict(slurm), 60, 1)
+    slurm.end(number)
+    until("the eviction to be granted", lambda: not evict(slurm), pause=1)
     assert slurm.job(number)["JobState"] == "COMPLETED"
-    until("a successor", lambda: uids(slurm).get(POD) not in {None, before[POD]}, 60)
+    until("a successor", lambda: uids(slurm).get(POD) not in {None, before[POD]})
     slurm.until_idle(2)
     assert slurm.job(number)["Restarts"] == "0"
 
 
 def test_a_scale_in_waits_for_a_suspended_job(slurm: Slurm) -> None:
     before = uids(slurm)
-    number = occupied(slurm, NODE, "#!/bin/sh\nsleep 8\n")
+    number = occupied(slurm, NODE)
     slurm.login("scontrol", "suspend", str(number))
     until_state(slurm, number, "SUSPENDED")
     try:
         slurm.scale(0)
-        until_equal("the other worker to be deleted", lambda: set(slurm.pods()), {POD}, 60)
-        # Longer than the job would have run.
+        until_equal("the other worker to be deleted", lambda: set(slurm.pods()), {POD})
+        # Now it would end if it ran.
+        slurm.worker(POD, "touch", f"/tmp/end-{number}")  # noqa: S108 - in the worker
         slurm.login("sleep", "10")
         assert uids(slurm) == {POD: before[POD]}
         assert slurm.job(number)["JobState"] == "SUSPENDED"
         slurm.login("scontrol", "resume", str(number))
         until_state(slurm, number, "COMPLETED")
-        until("the last worker to be deleted", lambda: not slurm.pods(), 60)
+        until("the last worker to be deleted", lambda: not slurm.pods())
     finally:
         slurm.login("scancel", str(number))
         slurm.scale(2)
@@ -115,15 +115,15 @@ def test_a_leader_that_was_frozen_until_another_led_undoes_nothing_of_what_that_
     jobs = [occupied(slurm, node) for node in ("slinky-0", "slinky-1")]
     before = uids(slurm)
     try:
-        first = until("an operator to lead", lambda: operator_leads(slurm), 60)
+        first = until("an operator to lead", lambda: operator_leads(slurm))
         started = starts(slurm, first)
         slurm.scale(1)
-        until("a node to drain", lambda: draining(slurm), 60)
+        until("a node to drain", lambda: draining(slurm))
         with frozen(slurm, first):
-            until("the other operator to lead", lambda: operator_leads(slurm) not in {None, first}, 90)
+            until("the other operator to lead", lambda: operator_leads(slurm) not in {None, first})
             slurm.scale(2)
-            until("the drain to be lifted", lambda: not draining(slurm), 60)
-        until("the former leader to end", lambda: starts(slurm, first) > started, 60)
+            until("the drain to be lifted", lambda: not draining(slurm))
+        until("the former leader to end", lambda: starts(slurm, first) > started)
         assert operator_leads(slurm) != first
         assert draining(slurm) == []
         assert uids(slurm) == before

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.fake_gpus import POOL, WORKER, FakeGpus, pool, values
 from tests.support.real.harness import Slurm, condition, until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 TYPE = "nvidia_h100_80gb_hbm3"
 STATE = "/run/slurm-health"
@@ -32,7 +32,7 @@ def until_state(slurm: Slurm, state: str) -> dict[str, str]:
         found = node(slurm)
         return found if found.get("State", "").split("+")[: state.count("+") + 1] == state.split("+") else None
 
-    return until(f"gpu-0 to be {state}", look, 90)
+    return until(f"gpu-0 to be {state}", look)
 
 
 def replace_worker(slurm: Slurm) -> None:
@@ -44,7 +44,7 @@ def replace_worker(slurm: Slurm) -> None:
         pod = slurm.pods().get(WORKER)
         return pod is not None and pod["metadata"]["uid"] != uid and pod["status"]["phase"] == "Running"
 
-    until("the next GPU worker", successor, 90)
+    until("the next GPU worker", successor)
 
 
 def test_one_word_in_the_values_gives_a_typed_pool_whose_jobs_see_their_gpus(slurm: Slurm, gpus: FakeGpus) -> None:
@@ -81,9 +81,9 @@ def test_an_administrators_drain_is_not_lifted_with_the_return_of_a_gpu(slurm: S
     until_state(slurm, "IDLE+DYNAMIC_NORM")
     slurm.login("scontrol", "update", "NodeName=gpu-0", "State=DRAIN", "Reason=maintenance")
     gpus.lose(gpus.uuids[3])
-    until("a check to see seven GPUs", lambda: "7 of 8" in slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 60)
+    until("a check to see seven GPUs", lambda: "7 of 8" in slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"))
     gpus.lose()
-    until("a check to see eight again", lambda: not slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"), 60)
+    until("a check to see eight again", lambda: not slurm.worker(WORKER, "cat", f"{STATE}/gpu-count.out"))
     found = until_state(slurm, "IDLE+DRAIN")
     assert found["Reason"].startswith("maintenance [")
     slurm.login("scontrol", "update", "NodeName=gpu-0", "State=UNDRAIN")
@@ -117,5 +117,5 @@ def test_a_part_of_a_nodes_gpus_is_refused_with_the_reason(slurm: Slurm, gpus: F
         found = condition(nodeset, "Ready")
         return found.get("reason") == "FewerGpusThanNode" and "set gpu.count to 8" in found["message"]
 
-    until("the NodeSet to say why", refused, 60)
+    until("the NodeSet to say why", refused)
     assert "slurm-worker-part-0" not in slurm.pods()

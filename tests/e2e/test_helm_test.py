@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.real.harness import CHARTS, CommandError, Slurm, until
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 PATIENT, IMPATIENT = 180, 20
 
@@ -43,7 +43,7 @@ def test_a_cluster_without_workers_fails_with_the_reason_and_passes_when_it_has_
     have_it_wait(tested, IMPATIENT)
     tested.scale(0)
     try:
-        until("Slurm to have no nodes", lambda: not tested.nodes(), 60)
+        until("Slurm to have no nodes", lambda: not tested.nodes())
         with pytest.raises(CommandError, match="FAILED: No worker can run a job: no node has registered"):
             helm_test(tested)
     finally:

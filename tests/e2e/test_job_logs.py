@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.real.harness import NODESET, Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 KIND = "nodesets.slinky.slurm.net"
 NAME, POD, NODE = "logging", "logging-0", "logging-0"
@@ -53,17 +53,15 @@ def printed(slurm: Slurm, job: int, message: str) -> dict[str, Any]:
     return until(
         f"the log to contain {message!r} of job {job}",
         lambda: next((it for it in lines(slurm) if it.get("job") == job and it["message"] == message), None),
-        60,
     )
 
 
 def until_forgotten(slurm: Slurm, job: int) -> None:
     """The job has ended, and the container has read all of it."""
-    until_equal(f"job {job} to complete", lambda: slurm.job(job)["JobState"], "COMPLETED", 60)
+    until_equal(f"job {job} to complete", lambda: slurm.job(job)["JobState"], "COMPLETED")
     until(
         f"the record of job {job} to be deleted",
         lambda: f"{job}-0.job" not in slurm.worker(POD, "ls", "/run/slurm-logs").split() or None,
-        90,
     )
 
 
@@ -86,11 +84,10 @@ def logging(slurm: Slurm) -> Iterator[Slurm]:
     nodeset = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "metadata": metadata, "spec": spec}
     slurm.kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(nodeset))
     try:
-        until_equal("the worker with job logs to be idle", lambda: slurm.nodes().get(NODE), "idle", 120)
+        until_equal("the worker with job logs to be idle", lambda: slurm.nodes().get(NODE), "idle")
         until(
             "slurmctld to have the prolog",
             lambda: "slurm-job-logs" in slurm.login("scontrol", "show", "config") or None,
-            60,
         )
         slurm.worker(POD, "sh", "-c", "umask 077 && echo top secret > /data/secret && chown www-data /data/secret")
         yield slurm
@@ -153,7 +150,7 @@ def test_a_worker_that_is_drained_and_deleted_prints_the_last_lines_of_its_job(l
         log = threads.submit(logging.kubernetes.kubectl, *words, timeout=240)
         try:
             logging.kubernetes.kubectl("-n", "slurm", "scale", KIND, NAME, "--replicas=0")
-            until("the worker to be drained", lambda: "drain" in logging.nodes().get(NODE, "") or None, 90)
+            until("the worker to be drained", lambda: "drain" in logging.nodes().get(NODE, "") or None)
         finally:
             logging.worker(POD, "touch", "/data/end")
         # The pod is deleted as soon as its job has ended.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.real.harness import Slurm, condition, until, until_equal, watched
+from tests.support.real.harness import UNTIL_ENDED, Slurm, condition, until, watched
 
 CTLD = "slurm-controller-0"
 NEW = bytes(range(1, 201))
@@ -18,14 +18,14 @@ def slurm_key(slurm: Slurm) -> dict[str, Any]:
     return condition(found, "SlurmKey")
 
 
-def until_says(slurm: Slurm, reason: str, words: str, seconds: float) -> None:
+def until_says(slurm: Slurm, reason: str, words: str) -> None:
     """Wait until the condition SlurmKey has this reason and these words."""
 
     def look() -> bool:
         found = slurm_key(slurm)
         return found.get("reason") == reason and words in found.get("message", "")
 
-    until(f"the condition SlurmKey to say {reason} {words}", look, seconds)
+    until(f"the condition SlurmKey to say {reason} {words}", look)
 
 
 @contextmanager
@@ -63,10 +63,11 @@ def lives(slurm: Slurm) -> dict[str, Any]:
 def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(slurm: Slurm) -> None:
     k8s = slurm.kubernetes
     slurm.until_idle(2)
-    until_says(slurm, "InUse", "'slurm-auth-slurm'", 60)
+    until_says(slurm, "InUse", "'slurm-auth-slurm'")
     before = lives(slurm)
     patch(slurm, metadata={"annotations": {"slinky.slurm.net/keys-settle-seconds": "6"}})
-    whole = slurm.submit("#!/bin/sh\nsleep 45\nsrun --overlap hostname\n")
+    whole = slurm.submit(f"{UNTIL_ENDED}srun --overlap hostname\n")
+    slurm.until_running(whole)
 
     # Swapped at once: deleted and made anew, since it is immutable.
     secret = k8s.get("-n", "slurm", "secret", "slurm-auth-slurm")
@@ -76,7 +77,7 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
         secret["metadata"].pop(field, None)
     k8s.kubectl("-n", "slurm", "delete", "secret", "slurm-auth-slurm")
     k8s.kubectl("create", "-f", "-", stdin=json.dumps(secret))
-    until_says(slurm, "Swapped", "nextSlurmKeyRef", 60)
+    until_says(slurm, "Swapped", "nextSlurmKeyRef")
     assert keys_of_daemons(slurm) == [old]
 
     # As it is meant.
@@ -94,16 +95,16 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
             def begun(reason: str = reason) -> bool:
                 return any(line.startswith(f"{reason} ") and "'next'" in line for line in lines())
 
-            until(f"the condition SlurmKey to have said {reason}", begun, 60)
+            until(f"the condition SlurmKey to have said {reason}", begun)
             assert slurm.login("srun", "--immediate=20", "hostname").strip()
-        until_says(slurm, "InUse", "'next'", 60)
+        until_says(slurm, "InUse", "'next'")
     assert keys_of_daemons(slurm) == [NEW]
     assert slurm.login("srun", "--immediate=20", "-N2", "hostname").split()
-    until_equal("the job to end", lambda: slurm.job(whole)["JobState"], "COMPLETED", 60)
+    slurm.end(whole)
     assert lives(slurm) == before
 
     # The first Secret holds the new key by now, so the other is not needed any more.
     patch(slurm, spec={"nextSlurmKeyRef": None})
-    until_says(slurm, "InUse", "'slurm-auth-slurm'", 60)
+    until_says(slurm, "InUse", "'slurm-auth-slurm'")
     k8s.kubectl("-n", "slurm", "delete", "secret", "next")
     slurm.until_idle(2)

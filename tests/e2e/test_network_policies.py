@@ -11,7 +11,7 @@ import pytest
 from tests.support.real.foreign import Foreign, address, foreign_pod
 from tests.support.real.harness import Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(900)
 
 ADMITTING = {
     "apiVersion": "networking.k8s.io/v1",
@@ -53,17 +53,17 @@ def test_a_policy_of_the_user_admits_what_the_chart_does_not(slurm: Slurm, forei
     slurmrestd = address(slurm.kubernetes, slurm.namespace, "slurmrestd")
     slurm.kubernetes.kubectl("-n", slurm.namespace, "apply", "-f", "-", stdin=json.dumps(ADMITTING))
     try:
-        until("the tenant to be admitted", lambda: foreign.connects(slurmrestd, 6820), 60)
+        until("the tenant to be admitted", lambda: foreign.connects(slurmrestd, 6820))
     finally:
         slurm.kubernetes.kubectl("-n", slurm.namespace, "delete", "networkpolicy", "tenant")
-    until("the tenant to be shut out again", lambda: not foreign.connects(slurmrestd, 6820), 60)
+    until("the tenant to be shut out again", lambda: not foreign.connects(slurmrestd, 6820))
 
 
 def test_jobs_run_across_nodes_from_login_pods_and_within_jobs(slurm: Slurm) -> None:
     slurm.until_idle(2)
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
     number = slurm.submit("#!/bin/sh\nsrun --overlap hostname | sort\n", "-N2", "-w", "slinky-[0-1]")
-    until_equal("the batch job to complete", lambda: slurm.job(number)["JobState"], "COMPLETED", 60)
+    until_equal("the batch job to complete", lambda: slurm.job(number)["JobState"], "COMPLETED")
     host = slurm.job(number)["BatchHost"]
     out = slurm.worker(f"slurm-worker-{host}", "cat", f"/tmp/job-{number}.out")  # noqa: S108
     assert out.split() == ["slinky-0", "slinky-1"]

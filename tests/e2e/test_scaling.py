@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.real.following import UNTIL_ENDED, end
 from tests.support.real.harness import Slurm, condition, seconds, until, until_equal
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(autouse=True)
@@ -38,35 +37,27 @@ def test_a_new_worker_is_idle_in_slurm_within_seconds_of_being_scheduled(
     assert took - 1 < 15
 
 
-def until_running(slurm: Slurm, number: int) -> None:
-    until_equal(f"job {number} to run", lambda: slurm.job(number)["JobState"], "RUNNING", 60)
-
-
-def until_completed(slurm: Slurm, number: int) -> dict[str, str]:
-    until_equal(f"job {number} to complete", lambda: slurm.job(number)["JobState"], "COMPLETED", 60)
-    return slurm.job(number)
-
-
-def occupy(slurm: Slurm, *nodes: str, sleep: int = 0, limit: str = "UNLIMITED") -> dict[str, int]:
-    """A running job on each of these nodes, by node. Without `sleep` it runs until `end`."""
-    script = f"#!/bin/sh\nsleep {sleep}\necho done\n" if sleep else UNTIL_ENDED
-    jobs = {node: slurm.submit(script, "-w", node, "--exclusive", f"--time={limit}") for node in nodes}
-    for number in jobs.values():
-        until_running(slurm, number)
+def occupy(slurm: Slurm, *nodes: str, limit: str = "UNLIMITED") -> dict[str, int]:
+    """A job on each of these nodes, by node, which runs until it is ended."""
+    jobs = {node: slurm.submit_until_ended("-w", node, "--exclusive", f"--time={limit}") for node in nodes}
+    slurm.until_running(*jobs.values())
     return jobs
 
 
 def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> None:
     slurm.scale(4)
     slurm.until_idle(4)
-    jobs = occupy(slurm, "slinky-0", sleep=40) | occupy(slurm, "slinky-1", sleep=20)
+    jobs = occupy(slurm, "slinky-0", "slinky-1")
     with slurm.watching_pods() as watch:
         slurm.scale(1)
-        until_equal("one worker pod to be left", lambda: set(slurm.pods()), {"slurm-worker-slinky-0"}, 150)
-        until_equal("their records to be gone", lambda: set(slurm.nodes()), {"slinky-0"}, 60)
+        until_equal("the idle workers to be gone", lambda: set(slurm.nodes()), {"slinky-0", "slinky-1"})
+        until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining")
+        slurm.end(jobs["slinky-1"])
+        until_equal("one worker pod to be left", lambda: set(slurm.pods()), {"slurm-worker-slinky-0"})
+        until_equal("their records to be gone", lambda: set(slurm.nodes()), {"slinky-0"})
+    slurm.end(jobs["slinky-0"])
     for node, number in jobs.items():
-        job = until_completed(slurm, number)
-        assert job["NodeList"] == node
+        assert slurm.job(number)["NodeList"] == node
     # Idle pods go first; then the busy one whose job ends first, after its job.
     first, second, busy = (watch.deletion_asked[f"slurm-worker-slinky-{n}"] for n in (3, 2, 1))
     assert max(first, second) <= busy
@@ -79,7 +70,7 @@ def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
     occupy(slurm, "slinky-0", limit="365-0")
     occupy(slurm, "slinky-1")
     slurm.scale(1)
-    until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining", 60)
+    until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining")
     reason = slurm.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
     assert reason == "slurm-operator: Pod (slurm/slurm-worker-slinky-1) is pending termination for scale-in"
     ready = until(
@@ -90,7 +81,6 @@ def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
             and found["reason"] == "Draining"
             else None
         ),
-        60,
     )
     assert "slinky-1" in ready["message"]
 
@@ -100,27 +90,29 @@ def test_scaling_out_again_rescues_a_pod_that_was_to_go(slurm: Slurm) -> None:
     occupy(slurm, "slinky-0")
     number = occupy(slurm, "slinky-1")["slinky-1"]
     slurm.scale(1)
-    until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining", 60)
+    until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining")
     slurm.scale(2)
-    until_equal("the drain to be lifted", lambda: slurm.nodes().get("slinky-1"), "allocated", 60)
-    end(slurm, number)
+    until_equal("the drain to be lifted", lambda: slurm.nodes().get("slinky-1"), "allocated")
+    slurm.end(number)
     assert slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] == before
 
 
 def test_a_pool_scales_to_zero_and_back(slurm: Slurm) -> None:
     slurm.scale(0)
-    until("all worker pods to be gone", lambda: not slurm.pods() or None, 60)
-    until("all records to be gone", lambda: not slurm.nodes() or None, 60)
+    until("all worker pods to be gone", lambda: not slurm.pods() or None)
+    until("all records to be gone", lambda: not slurm.nodes() or None)
     slurm.scale(2)
     slurm.until_idle(2)
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
 
 
 def test_a_busy_worker_that_is_deleted_finishes_its_job_and_leaves_no_record(slurm: Slurm) -> None:
-    number = occupy(slurm, "slinky-1", sleep=12)["slinky-1"]
+    number = occupy(slurm, "slinky-1")["slinky-1"]
     before = slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
     slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", "slurm-worker-slinky-1", "--wait=false")
-    until_completed(slurm, number)
+    until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining")
+    assert slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] == before
+    slurm.end(number)
     until(
         "a successor to be idle",
         lambda: (
@@ -130,5 +122,4 @@ def test_a_busy_worker_that_is_deleted_finishes_its_job_and_leaves_no_record(slu
             )
             or None
         ),
-        60,
     )

@@ -16,11 +16,10 @@ import pytest
 from tests.e2e.test_nodesets import KIND, change, marked, uids
 from tests.e2e.test_nodesets import pool as pool
 from tests.support.real.configuration import controller, patch, until_set
-from tests.support.real.following import UNTIL_ENDED, end
-from tests.support.real.harness import NODESET, CommandError, Slurm, condition, until, until_equal
+from tests.support.real.harness import NODESET, WILL_COME, CommandError, Slurm, condition, until, until_equal
 from tests.support.real.kills import kill_processes, processes
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 LONG = 400
 """Seconds for a step while the operator is killed all the time, and each new one has to start on a busy host."""
@@ -39,7 +38,7 @@ def slurmctld(slurm: Slurm) -> tuple[str, int]:
     return pod["metadata"]["uid"], container["restartCount"]
 
 
-def until_state(slurm: Slurm, number: int, state: str, seconds: float = 60) -> None:
+def until_state(slurm: Slurm, number: int, state: str, seconds: float = WILL_COME) -> None:
     until_equal(f"job {number} to be {state}", lambda: slurm.job(number)["JobState"], state, seconds)
 
 
@@ -56,22 +55,22 @@ def eviction(slurm: Slurm, pod: str) -> str:
 
 
 def test_a_cordoned_machine_drains_its_workers_and_no_job_is_lost(pool: Slurm) -> None:
-    number = pool.submit(UNTIL_ENDED, "-w", "slinky-1", "--exclusive", "--no-requeue")
+    number = pool.submit_until_ended("-w", "slinky-1", "--exclusive", "--no-requeue")
     until_state(pool, number, "RUNNING")
-    until("the busy worker to be protected", lambda: "disruption budget" in eviction(pool, "slurm-worker-slinky-1"), 60)
+    until("the busy worker to be protected", lambda: "disruption budget" in eviction(pool, "slurm-worker-slinky-1"))
     before = uids(pool)
     machine = pool.pods()["slurm-worker-slinky-1"]["spec"]["nodeName"]
     pool.kubernetes.kubectl("cordon", machine)
     try:
-        until_equal("slinky-1 to drain", lambda: pool.nodes().get("slinky-1"), "draining", 60)
+        until_equal("slinky-1 to drain", lambda: pool.nodes().get("slinky-1"), "draining")
         reason = pool.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
         assert reason.startswith(f"slurm-operator: Node ({machine}) was cordoned")
-        end(pool, number)
-        until_equal("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1"), "drained", 60)
-        until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"), 60)
+        pool.end(number)
+        until_equal("slinky-1 to be drained", lambda: pool.nodes().get("slinky-1"), "drained")
+        until("the worker to be free to go", lambda: not eviction(pool, "slurm-worker-slinky-1"))
     finally:
         pool.kubernetes.kubectl("uncordon", machine)
-    pool.until_idle(2, 60)
+    pool.until_idle(2)
     assert uids(pool) == before
 
 
@@ -88,23 +87,23 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
     pool.login("scontrol", "update", "nodename=slinky-1", "state=down", "reason=bad disk")
     machines = [pool.pods()[f"slurm-worker-slinky-{number}"]["spec"]["nodeName"] for number in (1, 0)]
     try:
-        until("the NodeSet to name the node", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""), 60)
+        until("the NodeSet to name the node", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""))
         # The other worker shows when the operator has seen both cordons.
         for machine in machines:
             pool.kubernetes.kubectl("cordon", machine)
-        until_equal("the other worker to be drained", lambda: pool.nodes()["slinky-0"], "drained", 60)
+        until_equal("the other worker to be drained", lambda: pool.nodes()["slinky-0"], "drained")
         assert reason(pool, "slinky-1") == "bad disk"
         for machine in machines:
             pool.kubernetes.kubectl("uncordon", machine)
-        until_equal("the other worker to be idle", lambda: pool.nodes()["slinky-0"], "idle", 60)
-        until_equal("slinky-1 to be drained no more", lambda: pool.nodes()["slinky-1"], "down", 60)
+        until_equal("the other worker to be idle", lambda: pool.nodes()["slinky-0"], "idle")
+        until_equal("slinky-1 to be drained no more", lambda: pool.nodes()["slinky-1"], "down")
         assert reason(pool, "slinky-1") == "bad disk"
 
         before = uids(pool)
         change(pool, slurmd=marked(f"down-{time.time()}"))
-        until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
-        until_equal("the other worker to be idle", lambda: pool.nodes().get("slinky-0"), "idle", 60)
-        until("both pods to be ready", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""), 60)
+        until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)))
+        until_equal("the other worker to be idle", lambda: pool.nodes().get("slinky-0"), "idle")
+        until("both pods to be ready", lambda: "slinky-1 (bad disk)" in ready(pool).get("message", ""))
         state = pool.login("scontrol", "-o", "show", "node", "slinky-1").partition(" State=")[2].split()[0]
         assert {"DOWN", "DRAIN"} <= set(state.split("+"))
         assert reason(pool, "slinky-1") == "bad disk"
@@ -112,8 +111,8 @@ def test_a_node_that_an_administrator_set_down_keeps_its_reason_and_gets_no_job(
         for machine in machines:
             pool.kubernetes.kubectl("uncordon", machine)
         pool.login("scontrol", "update", "nodename=slinky-1", "state=resume")
-    pool.until_idle(2, 60)
-    until_equal("the NodeSet to be ready", lambda: ready(pool).get("status"), "True", 60)
+    pool.until_idle(2)
+    until_equal("the NodeSet to be ready", lambda: ready(pool).get("status"), "True")
 
 
 def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool: Slurm) -> None:
@@ -122,24 +121,24 @@ def test_a_worker_that_slurmctld_has_set_down_after_a_reboot_is_used_again(pool:
 
     pool.login(*down("slinky-1"))
     try:
-        until("the NodeSet to name the node", lambda: "slinky-1 (Node unexp" in ready(pool).get("message", ""), 60)
+        until("the NodeSet to name the node", lambda: "slinky-1 (Node unexp" in ready(pool).get("message", ""))
         # slurmctld itself sets these words as its own user (slurmctld/node_mgr.c, validate_node_specs).
         inside = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--")
         pool.kubernetes.kubectl(*inside, *down("slinky-0"))
-        until_equal("it to be resumed", lambda: pool.nodes()["slinky-0"], "idle", 60)
+        until_equal("it to be resumed", lambda: pool.nodes()["slinky-0"], "idle")
         assert reason(pool, "slinky-0") == "none"
         assert pool.nodes()["slinky-1"] == "down"
     finally:
         pool.login("scontrol", "update", "nodename=slinky-1", "state=resume")
-    pool.until_idle(2, 60)
+    pool.until_idle(2)
 
 
 def test_a_worker_whose_record_an_administrator_has_deleted_is_replaced(pool: Slurm) -> None:
     before = uids(pool)
     pool.login("scontrol", "delete", "nodename=slinky-1")
     # slurmctld has run since it last listed the node, so that it can't have forgotten a job.
-    until("its pod to be replaced", lambda: len(uids(pool)) == 2 and len(before - uids(pool)) == 1, 180)
-    pool.until_idle(2, 60)
+    until("its pod to be replaced", lambda: len(uids(pool)) == 2 and len(before - uids(pool)) == 1)
+    pool.until_idle(2)
 
 
 @contextmanager
@@ -163,10 +162,10 @@ def test_a_worker_that_was_cut_off_for_longer_than_slurmds_timeout_is_used_again
     try:
         until_set(pool, "SlurmdTimeout", "12 sec")
         with cut_off(pool, "slurm-worker-slinky-1"):
-            until("Slurm to give the worker up", lambda: pool.nodes()["slinky-1"].startswith("down"), 90)
+            until("Slurm to give the worker up", lambda: pool.nodes()["slinky-1"].startswith("down"))
             assert reason(pool, "slinky-1") == "Not responding"
-        until_equal("the worker to be used again", lambda: pool.nodes()["slinky-1"], "idle", 200)
-        until_equal("the NodeSet to be ready", lambda: ready(pool).get("status"), "True", 60)
+        until_equal("the worker to be used again", lambda: pool.nodes()["slinky-1"], "idle", promise=200)
+        until_equal("the NodeSet to be ready", lambda: ready(pool).get("status"), "True")
     finally:
         patch(pool, extraConf=before)
     until_set(pool, "SlurmdTimeout", "300 sec")
@@ -184,14 +183,14 @@ def another_nodeset(slurm: Slurm, name: str) -> None:
         "spec": spec,
     }
     slurm.kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
-    until_equal(f"{name}-0 to be idle", lambda: slurm.nodes().get(f"{name}-0"), "idle", 90)
+    until_equal(f"{name}-0 to be idle", lambda: slurm.nodes().get(f"{name}-0"), "idle")
 
 
 def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurmctld_lives_on(pool: Slurm) -> None:
     before = slurmctld(pool)
     another_nodeset(pool, "extra")
     try:
-        running = pool.submit(UNTIL_ENDED, "-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
+        running = pool.submit_until_ended("-p", "extra", "-w", "extra-0", "--exclusive", "--no-requeue")
         until_state(pool, running, "RUNNING")
         waiting = pool.submit("#!/bin/sh\nsleep 1\n", "-p", "extra", "--exclusive")
         pool.kubernetes.kubectl("-n", "slurm", "delete", KIND, "extra", "--wait=false")
@@ -199,12 +198,10 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
         def ready() -> dict[str, Any]:
             return condition(pool.kubernetes.get("-n", "slurm", KIND, "extra"), "Ready")
 
-        until_equal("the NodeSet to wait for the node", lambda: ready().get("reason"), "Draining", 60)
-        end(pool, running)
+        until_equal("the NodeSet to wait for the node", lambda: ready().get("reason"), "Draining")
+        pool.end(running)
         said = f"({waiting}) would be lost"
-        until(
-            "the NodeSet to name the job", lambda: ready()["reason"] == "JobsRefer" and said in ready()["message"], 60
-        )
+        until("the NodeSet to name the job", lambda: ready()["reason"] == "JobsRefer" and said in ready()["message"])
         assert "extra-0" not in pool.nodes()
         assert pool.job(waiting)["JobState"] == "PENDING"
         assert "State=INACTIVE" in pool.login("scontrol", "show", "partition", "extra")
@@ -214,11 +211,9 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
     finally:
         patch = '{"spec":{"forceRemoval":true}}'
         pool.kubernetes.kubectl("-n", "slurm", "patch", KIND, "extra", "--type=merge", f"--patch={patch}")
-    until("the NodeSet to be gone", lambda: not _exists(pool, "extra"), 60)
-    until(
-        "the partition to be gone", lambda: "PartitionName=extra" not in pool.login("scontrol", "show", "partition"), 30
-    )
-    until("the waiting job to have ended", lambda: pool.job(waiting)["JobState"] not in {"PENDING", "RUNNING"}, 60)
+    until("the NodeSet to be gone", lambda: not _exists(pool, "extra"))
+    until("the partition to be gone", lambda: "PartitionName=extra" not in pool.login("scontrol", "show", "partition"))
+    until("the waiting job to have ended", lambda: pool.job(waiting)["JobState"] not in {"PENDING", "RUNNING"})
     assert pool.job(running)["JobState"] == "COMPLETED"
     works(pool)
     assert slurmctld(pool) == before
@@ -226,7 +221,7 @@ def test_a_nodeset_is_removed_while_a_job_runs_and_another_waits_there_and_slurm
 
 def works(slurm: Slurm) -> None:
     """A job elsewhere. Not srun: it speaks to slurmd itself, which may be reading a new configuration just then."""
-    until_state(slurm, slurm.submit("#!/bin/sh\ntrue\n", "-p", "slinky", "-N1"), "COMPLETED", 30)
+    until_state(slurm, slurm.submit("#!/bin/sh\ntrue\n", "-p", "slinky", "-N1"), "COMPLETED")
 
 
 def _exists(slurm: Slurm, name: str) -> bool:
@@ -234,8 +229,8 @@ def _exists(slurm: Slurm, name: str) -> bool:
 
 
 def test_a_pod_that_is_lost_with_a_job_on_it_is_healed(pool: Slurm) -> None:
-    number = pool.submit("#!/bin/sh\nsleep 120\n", "-w", "slinky-1", "--exclusive")
-    until_state(pool, number, "RUNNING", 30)
+    number = pool.submit_until_ended("-w", "slinky-1", "--exclusive")
+    until_state(pool, number, "RUNNING")
     before = pool.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
     kill_processes(before)
     pool.kubernetes.kubectl("-n", "slurm", "delete", "pod", "slurm-worker-slinky-1", "--force", "--grace-period=0")
@@ -244,7 +239,7 @@ def test_a_pod_that_is_lost_with_a_job_on_it_is_healed(pool: Slurm) -> None:
         pod = pool.pods().get("slurm-worker-slinky-1")
         return pod is not None and pod["metadata"]["uid"] != before and pool.nodes().get("slinky-1") == "idle"
 
-    until("a successor to be idle", back, 60)
+    until("a successor to be idle", back)
     assert pool.login("srun", "-w", "slinky-1", "hostname").strip() == "slinky-1"
     job = pool.job(number)
     assert (job["JobState"], job["Restarts"]) == ("PENDING", "1"), "it is back in the queue"
@@ -279,7 +274,7 @@ def killing_the_operator(slurm: Slurm, rng: random.Random) -> Iterator[list[floa
     def work() -> None:
         try:
             while not over:
-                name = until("the operator to lead", lambda: operator_leads(slurm), 60)
+                name = until("the operator to lead", lambda: operator_leads(slurm))
                 due = time.monotonic() + rng.uniform(0.2, 12)
                 while time.monotonic() < due and not over:
                     time.sleep(0.1)

@@ -16,7 +16,7 @@ from tests.support.real.harness import Kubernetes, Slurm, condition, until, unti
 from tests.support.real.installed import install_operator
 from tests.support.real.kills import stop_operator
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(900)
 
 NAMESPACE = "former"
 OPERATOR = ("-n", "slinky", "scale", "deployment", "slurm-operator")
@@ -64,8 +64,7 @@ def create(kubernetes: Kubernetes, *manifests: dict[str, Any], manager: str = "k
 
 def slurmctld(kubernetes: Kubernetes, *words: str) -> str:
     """Run a command beside slurmctld."""
-    place = ("-n", NAMESPACE, "exec", "slurm-controller-0", "-c", "slurmctld", "--")
-    return kubernetes.kubectl(*place, *words).strip()
+    return kubernetes.execute(NAMESPACE, "slurm-controller-0", "slurmctld", *words).strip()
 
 
 def job(kubernetes: Kubernetes, number: str) -> dict[str, str]:
@@ -145,7 +144,7 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]
             it for kind in ("controller", "restapi", "nodeset") for it in former.objects(kind, "1.2", **variables)
         ]
         create(kubernetes, *objects, manager=former.MANAGER)
-        until_equal("the worker to register", lambda: node(kubernetes), "idle", 120)
+        until_equal("the worker to register", lambda: node(kubernetes), "idle")
         yield Installation(objects, uid(kubernetes, "pvc", "statesave-slurm-controller-0"))
     finally:
         kubernetes.kubectl(*OPERATOR, "--replicas=1")
@@ -169,7 +168,7 @@ class Held:
     def release(self) -> None:
         """Let it end."""
         self.kubernetes.kubectl("-n", NAMESPACE, "exec", "slinky-0", "-c", "slurmd", "--", "touch", "/go")
-        until_equal("the job to complete", lambda: job(self.kubernetes, self.number)["JobState"], "COMPLETED", 60)
+        until_equal("the job to complete", lambda: job(self.kubernetes, self.number)["JobState"], "COMPLETED")
 
 
 def submit(kubernetes: Kubernetes, script: str) -> str:
@@ -180,14 +179,14 @@ def submit(kubernetes: Kubernetes, script: str) -> str:
 def hold(kubernetes: Kubernetes) -> Held:
     """Start a job that runs until it is released."""
     number = submit(kubernetes, "while ! test -e /go; do sleep 0.2; done")
-    until_equal("the job to run", lambda: job(kubernetes, number)["JobState"], "RUNNING", 60)
+    until_equal("the job to run", lambda: job(kubernetes, number)["JobState"], "RUNNING")
     return Held(kubernetes, number, job(kubernetes, number)["StartTime"])
 
 
 def complete(kubernetes: Kubernetes, script: str) -> str:
     """Run a job to its end; its number."""
     number = submit(kubernetes, script)
-    until_equal("the next job to complete", lambda: job(kubernetes, number)["JobState"], "COMPLETED", 60)
+    until_equal("the next job to complete", lambda: job(kubernetes, number)["JobState"], "COMPLETED")
     return number
 
 
@@ -216,14 +215,14 @@ def test_a_job_outlives_that_its_cluster_is_taken_over_from_schedmds_operator(
             == "True"
         )
 
-    until("slurmctld to be taken over", lambda: ready("controllers", "slurm"), 150)
+    until("slurmctld to be taken over", lambda: ready("controllers", "slurm"))
     assert uid(kubernetes, "pod", "slurm-controller-0") != pods["slurm-controller-0"]
     assert uid(kubernetes, "pvc", "statesave-slurm-controller-0") == installation.claim
     stateful_set = kubernetes.get("-n", NAMESPACE, "statefulset", "slurm-controller")
     assert stateful_set["spec"]["serviceName"] == "slurm-controller-internal"
-    until("slurmrestd to be taken over", lambda: ready("restapis", "slurm"), 60)
+    until("slurmrestd to be taken over", lambda: ready("restapis", "slurm"))
     # It takes no other job; this one continues.
-    until("the worker to be drained", lambda: "drain" in node(kubernetes), 60)
+    until("the worker to be drained", lambda: "drain" in node(kubernetes))
     assert held.runs()
     assert uid(kubernetes, "pod", "slinky-0") == pods["slinky-0"]
     held.release()
@@ -231,7 +230,7 @@ def test_a_job_outlives_that_its_cluster_is_taken_over_from_schedmds_operator(
     def replaced() -> bool:
         return uid(kubernetes, "pod", "slinky-0") != pods["slinky-0"] and node(kubernetes) == "idle"
 
-    until("a worker of this operator", replaced, 180)
+    until("a worker of this operator", replaced)
     # slurmctld has continued with its state.
     assert int(complete(kubernetes, "true")) == int(held.number) + 1
 
@@ -245,7 +244,7 @@ def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
         annotations = worker(kubernetes).get("metadata", {}).get("annotations", {})
         return "slinky.slurm.net/slurm-key-hash" in annotations and node(kubernetes) == "idle"
 
-    until("a worker of this operator", ours, 300)
+    until("a worker of this operator", ours)
     held = hold(kubernetes)
     pods = {name: uid(kubernetes, "pod", name) for name in ("slurm-controller-0", "slinky-0")}
     try:
@@ -259,16 +258,16 @@ def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
         def back() -> bool:
             return uid(kubernetes, "pod", "slurm-controller-0") != pods["slurm-controller-0"] and held.runs()
 
-        until("SchedMD's slurmctld to run with the job", back, 150)
+        until("SchedMD's slurmctld to run with the job", back)
         assert uid(kubernetes, "pvc", "statesave-slurm-controller-0") == installation.claim
         assert uid(kubernetes, "pod", "slinky-0") == pods["slinky-0"]
-        until("the worker to respond to it", lambda: node(kubernetes) in {"mixed", "allocated"}, 60)
+        until("the worker to respond to it", lambda: node(kubernetes) in {"mixed", "allocated"})
         assert held.runs()
         held.release()
         # SchedMD's operator replaces the worker by its rules.
         kubernetes.kubectl("-n", NAMESPACE, "delete", "pod", "slinky-0", timeout=120)
         create(kubernetes, installation.worker, manager=former.MANAGER)
-        until_equal("a worker of SchedMD's operator", lambda: node(kubernetes), "idle", 120)
+        until_equal("a worker of SchedMD's operator", lambda: node(kubernetes), "idle")
         assert int(complete(kubernetes, "true")) == int(held.number) + 1
     finally:
         install_operator(kubernetes, f"namespaces={{{','.join(WATCHED)}}}")

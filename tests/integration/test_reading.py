@@ -1,6 +1,8 @@
 """What end-to-end tests read is what `kubectl get` prints."""
 
+import http.client
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -54,3 +56,37 @@ def test_what_is_not_there_is_the_error_of_kubectl(kubernetes: Kubernetes, words
 @pytest.mark.parametrize("words", [("pods", "-A"), ("pod/one",), ("pods,services",), ()])
 def test_other_words_are_left_to_kubectl(words: tuple[str, ...]) -> None:
     assert look_of(words) is None
+
+
+def test_reads_share_connections_and_threads_that_read_at_the_same_time_have_one_each(
+    kubernetes: Kubernetes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected: list[http.client.HTTPSConnection] = []
+    connect = http.client.HTTPSConnection.connect
+
+    def counted(connection: http.client.HTTPSConnection) -> None:
+        connected.append(connection)
+        connect(connection)
+
+    def name() -> str:
+        return str(kubernetes.get("namespace", "kube-system")["metadata"]["name"])
+
+    assert name() == "kube-system"
+    monkeypatch.setattr(http.client.HTTPSConnection, "connect", counted)
+    assert [name() for _ in range(20)] == ["kube-system"] * 20
+    assert connected == []
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(lambda _: name(), range(40))) == ["kube-system"] * 40
+    assert len(connected) <= 3
+
+
+def test_a_connection_of_an_api_server_that_was_restarted_is_replaced(
+    kubernetes: Kubernetes, control_plane: ControlPlane
+) -> None:
+    assert kubernetes.get("ns", "default")["metadata"]["name"] == "default"
+    control_plane.kill_apiserver()
+    try:
+        until(lambda: b"refused" in control_plane.get("/readyz")[1], "the API server to be gone", 60)
+    finally:
+        control_plane.start_apiserver()
+    assert kubernetes.get("ns", "default")["metadata"]["name"] == "default"

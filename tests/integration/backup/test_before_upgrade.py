@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.commands import run
+from tests.cluster.commands import environment, run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
 from tests.support.apiserver import control_plane
@@ -76,7 +76,9 @@ def upgrade(plane: ControlPlane) -> Iterator["subprocess.Popen[str]"]:
     """An upgrade that first creates a backup, and then a second worker and another schedule."""
     changes = "backup.beforeUpgrade=true,backup.keep=5,nodesets.slinky.replicas=2"
     command = helm(plane, "upgrade", "--timeout=60s", f"--set={changes}")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         yield process
 
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tests.support.real.harness import Slurm, until
+from tests.support.real.harness import WILL_COME, Slurm, until
 
 
 def begin(slurm: Slurm, check: str, job: str) -> None:
@@ -11,7 +11,7 @@ def begin(slurm: Slurm, check: str, job: str) -> None:
     slurm.kubernetes.kubectl("-n", slurm.namespace, "create", "job", job, f"--from=cronjob/slurm-check-{check}")
 
 
-def ended(slurm: Slurm, job: str, seconds: float = 120) -> str:
+def ended(slurm: Slurm, job: str, seconds: float = WILL_COME) -> str:
     """The condition with which the Job ended: Complete or Failed."""
 
     def look() -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.support.real.harness import CommandError, Slurm, condition, until
+from tests.support.real.harness import WILL_COME, CommandError, Slurm, condition, until
 
 CTLD = "slurm-controller-0"
 
@@ -29,12 +29,11 @@ def patch(slurm: Slurm, **spec: Any) -> None:
 
 def setting(slurm: Slurm, key: str) -> str:
     """A value as the running slurmctld has it."""
-    words = ("-n", "slurm", "exec", CTLD, "-c", "slurmctld", "--", "scontrol", "show", "config")
-    lines = slurm.kubernetes.kubectl(*words).splitlines()
+    lines = slurm.controller("scontrol", "show", "config").splitlines()
     return next((line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == key), "")
 
 
-def until_set(slurm: Slurm, key: str, value: str, seconds: float = 60) -> None:
+def until_set(slurm: Slurm, key: str, value: str, seconds: float = WILL_COME) -> None:
     """Wait until the running slurmctld has the value."""
     until(f"{key}={value} to run", lambda: setting(slurm, key) == value, seconds, 0.05)
 
@@ -44,7 +43,7 @@ def accepted(slurm: Slurm) -> dict[str, Any]:
     return condition(controller(slurm), "ConfigurationAccepted")
 
 
-def until_running(slurm: Slurm, seconds: float = 90) -> None:
+def until_running(slurm: Slurm, seconds: float = WILL_COME) -> None:
     """Wait until the newest configuration runs: the operator has seen the last change, and slurmctld has it."""
 
     def look() -> bool:
@@ -81,10 +80,9 @@ def until_saved(slurm: Slurm, job: int) -> None:
 
     def saved() -> bool:
         slurm.login("scontrol", "update", f"JobId={job}", f"Comment={time.monotonic()}")
-        words = ("-n", slurm.namespace, "exec", CTLD, "-c", "slurmctld", "--", "stat", "-c", "%Y", path)
-        return int(slurm.kubernetes.kubectl(*words)) > began
+        return int(slurm.controller("stat", "-c", "%Y", path)) > began
 
-    until("slurmctld to have saved its jobs", saved, 60, 1)
+    until("slurmctld to have saved its jobs", saved, pause=1)
 
 
 @contextmanager

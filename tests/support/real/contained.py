@@ -83,7 +83,7 @@ def running(kubernetes: Kubernetes, folder: Path) -> Iterator[Slurm]:
         *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace),
         *("-f", str(VALUES), "-f", str(folder / "values.yaml")),
     )
-    found.until_idle(WORKERS, 180)
+    found.until_idle(WORKERS)
     for name, number in USERS.items():
         add = ("useradd", "--create-home", f"--uid={number}", name)
         found.login(*add)

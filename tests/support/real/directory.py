@@ -82,7 +82,7 @@ class Directory:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig=KILL", *map(str, command)], stdout=log, stderr=log
             )
-        until_equal("slapd to answer", lambda: self._change("ldapwhoami").returncode, 0, 60)
+        until_equal("slapd to answer", lambda: self._change("ldapwhoami").returncode, 0)
 
     def stop(self) -> None:
         """End it without a warning, unless it has ended."""

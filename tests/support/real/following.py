@@ -79,7 +79,7 @@ def replicas(slurm: Slurm) -> int:
 
 def until_none(slurm: Slurm) -> None:
     """Until no worker is left, and no record of one."""
-    until("no worker to be left", lambda: not (replicas(slurm) or slurm.pods() or slurm.nodes()), 240)
+    until("no worker to be left", lambda: not (replicas(slurm) or slurm.pods() or slurm.nodes()))
 
 
 def has_no_number(kubernetes: Kubernetes) -> bool:
@@ -94,7 +94,7 @@ def kill_each(slurm: Slurm, victims: Iterable[tuple[str, str]], *jobs: int) -> N
     until_saved(slurm, jobs[-1])
     for namespace, name in victims:
         kill(slurm.kubernetes, namespace, name)
-        until_equal("slurmctld to answer", lambda: slurm.states(*jobs), ["RUNNING"] * len(jobs), 60)
+        until_equal("slurmctld to answer", lambda: slurm.states(*jobs), ["RUNNING"] * len(jobs))
 
 
 @contextmanager
@@ -103,12 +103,12 @@ def without(kubernetes: Kubernetes, missing: Source, missed: Callable[[], bool])
     namespace, label = missing.pods
     scale = ("-n", namespace, "patch", missing.kind, missing.name, "--type=merge", "-p")
     pods = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={label}")
-    until("all data to be known", lambda: not missed(), 120)
+    until("all data to be known", lambda: not missed())
     kubernetes.kubectl(*scale, '{"spec":{"replicas":0}}')
     try:
         # One that is ending still answers.
-        until(f"{label} to be gone", lambda: not kubernetes.items(*pods), 120)
-        until("the data to be missed", missed, 120)
+        until(f"{label} to be gone", lambda: not kubernetes.items(*pods))
+        until("the data to be missed", missed)
         yield
         assert missed(), "the data was known again before the end"
     finally:
@@ -128,7 +128,6 @@ def keep_size_without_data(slurm: Slurm, way: Way, sizes: Sizes, size: int, fini
         until(
             "a worker to be idle for longer than it would be left",
             lambda: time.monotonic() - idle > 2 * IDLE_SECONDS,
-            60,
         )
         assert sizes.since(before) == {size}, sizes.all()
 
@@ -138,7 +137,7 @@ def follow_to_two_and_back(slurm: Slurm, way: Way) -> None:
     with recorded(slurm.kubernetes) as sizes:
         job = slurm.submit_until_ended("-N2", "--exclusive", "--no-requeue")
         slurm.until_running(job)
-        until_equal("the watch to have shown the size for it", lambda: sizes.all()[-1], 2, 60)
+        until_equal("the watch to have shown the size for it", lambda: sizes.all()[-1], 2)
         keep_size_without_data(slurm, way, sizes, 2, lambda: slurm.end(job))
         until_none(slurm)
         found = sizes.all()
@@ -154,12 +153,12 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way, victims: Iterable[tuple[st
     with recorded(slurm.kubernetes) as sizes:
         submitted = time.monotonic()
         wide = slurm.submit_until_ended("-N2", "--exclusive", "--no-requeue")
-        until("a worker", slurm.pods, 150, 0.05)
+        until("a worker", slurm.pods, pause=0.05)
         first = time.monotonic() - submitted
         narrow = slurm.submit_until_ended("-N1", "--exclusive", "--no-requeue")
-        until_equal("both jobs to run", lambda: slurm.states(wide, narrow), ["RUNNING"] * 2, 240)
+        until_equal("both jobs to run", lambda: slurm.states(wide, narrow), ["RUNNING"] * 2)
         array = slurm.submit("#!/bin/sh\nsleep 1\n", "--array=1-4")
-        until_equal("the watch to have shown the size for both", lambda: sizes.all()[-1], MOST, 60)
+        until_equal("the watch to have shown the size for both", lambda: sizes.all()[-1], MOST)
         full = len(sizes.all())
 
         kill_each(slurm, victims, wide, narrow)
@@ -167,10 +166,10 @@ def follow_from_zero_and_back(slurm: Slurm, way: Way, victims: Iterable[tuple[st
 
         def finish() -> None:
             slurm.end(narrow)
-            until_equal("the array to complete", lambda: slurm.states(array), ["COMPLETED"] * 4, 60)
+            until_equal("the array to complete", lambda: slurm.states(array), ["COMPLETED"] * 4)
 
         keep_size_without_data(slurm, way, sizes, MOST, finish)
-        until_equal("the idle worker to be removed", lambda: sizes.all()[-1], MOST - 1, 150)
+        until_equal("the idle worker to be removed", lambda: sizes.all()[-1], MOST - 1)
         assert slurm.states(wide) == ["RUNNING"], "the job ended with a worker"
         slurm.end(wide)
         until_none(slurm)

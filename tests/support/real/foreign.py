@@ -25,11 +25,11 @@ class Foreign:
 
     def connects(self, address: str, port: int) -> bool:
         """Whether a connection is accepted. False: no packet came back; a refusal is an error of the test."""
-        words = ("-n", NAMESPACE, "exec", "tenant", "--", "python3", "-c", _CONNECT, address, str(port))
+        words = ("python3", "-c", _CONNECT, address, str(port))
         try:
-            self.kubernetes.kubectl(*words)
+            self.kubernetes.execute(NAMESPACE, "tenant", "", *words, repeatable=True)
         except CommandError as error:
-            if "exit code 9" in str(error):
+            if ": rc 9\n" in str(error):
                 return False
             raise
         return True
@@ -51,11 +51,11 @@ def foreign_pod(kubernetes: Kubernetes) -> Iterator[Foreign]:
     try:
         # Without it, the API server refuses pods.
         account = ("-n", NAMESPACE, "get", "serviceaccount", "default", "--output=name")
-        until("the namespace to have its account", lambda: kubernetes.kubectl(*account), 60)
+        until("the namespace to have its account", lambda: kubernetes.kubectl(*account))
         kubernetes.kubectl("-n", NAMESPACE, "create", "-f", "-", stdin=json.dumps(pod))
         foreign = Foreign(kubernetes)
         phase = ("-n", NAMESPACE, "get", "pod", "tenant", "-o", "jsonpath={.status.phase}")
-        until_equal("the tenant's pod to run", lambda: kubernetes.kubectl(*phase), "Running", 60)
+        until_equal("the tenant's pod to run", lambda: kubernetes.kubectl(*phase), "Running")
         yield foreign
     finally:
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=90)
@@ -70,4 +70,4 @@ def address(kubernetes: Kubernetes, namespace: str, daemon: str) -> str:
         ready = [pod for pod in staying if condition(pod, "Ready").get("status") == "True"]
         return str(ready[0]["status"]["podIP"]) if ready else None
 
-    return until(f"a pod of {daemon} to be ready", look, 90)
+    return until(f"a pod of {daemon} to be ready", look)

@@ -13,8 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.cluster.commands import environment
 from tests.support.real.reading import Reader, ReadError, look_of
-from tests.support.real.shells import GoneError, Shells
+from tests.support.real.shells import GoneError, NotStartedError, Shells
+from tests.support.real.watching import PodWatch as PodWatch
 
 T = TypeVar("T")
 
@@ -70,6 +72,16 @@ def until_equal(
 ) -> None:
     """Wait until `look` answers what is expected; fails as `until` does, with the last answer."""
     until(f"{what} ({expected!r})", look, seconds, is_it=lambda answer: answer == expected, promise=promise)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A container of a pod that exists."""
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
 
 
 @dataclass(frozen=True)
@@ -135,48 +147,104 @@ class Kubernetes:
                 found.append(str(error))
         return "\n".join(found)
 
-    def ask(self, container: tuple[str, ...], words: tuple[str, ...], timeout: float = 60) -> str:
-        """Standard output of a command that changes nothing, in the container that `kubectl exec` calls so.
+    def execute(
+        self,
+        namespace: str,
+        target: str,
+        container: str,
+        *words: str,
+        timeout: float = 60,
+        stdin: str = "",
+        repeatable: bool = False,
+    ) -> str:
+        """Standard output of a command in a container, in a shell that stays there. Raises CommandError.
 
-        Raises CommandError. It may run twice, and in a pod that is about to end.
+        `target`: a pod's name, or deploy/NAME for a running pod of the Deployment that isn't about to end. Each pod has
+        shells of its own, so none runs in the predecessor of the pod that bears the name now. The command runs once at
+        most; one that is `repeatable` may run twice.
         """
-        start = [str(self.kubectl_path), "exec", "-i", *container, "--", "sh"]
-        shells = self._shells.setdefault(container, Shells(start, self._environment))
+        place = self._place(namespace, target, container)
+        option = ("-c", container) if container else ()
+        if place is None:
+            # kubectl waits for a pod, or reports why none can be used.
+            flags = ("-i",) if stdin else ()
+            given = stdin or None
+            exec_ = ("exec", *flags, "-n", namespace, target, *option, "--", *words)
+            return self.kubectl(*exec_, timeout=timeout, stdin=given)
+        start = [str(self.kubectl_path), "exec", "-i", "-n", namespace, place.pod, *option, "--", "sh"]
+        shells = self._shells_in(place, start)
         try:
-            done = shells.run(words, timeout)
-        except GoneError:
-            shells.close()
             try:
-                done = shells.run(words, timeout)
-            except GoneError as error:
-                raise CommandError(f"{' '.join(start)}: {error}") from error
+                done = shells.run(words, timeout, stdin)
+            except GoneError:
+                if not repeatable:
+                    raise
+                done = shells.run(words, timeout, stdin)
+        except NotStartedError as error:
+            raise CommandError(f"{' '.join(start)}: {error}") from error
+        except GoneError as error:
+            text = f"the shell has ended, and it is unknown whether the command has run: {error}"
+            raise CommandError(f"{' '.join(words[:8])}: {text}") from error
         if done.status:
             raise CommandError(f"{' '.join(words[:8])}: rc {done.status}\n{done.output}{done.errors}")
         return done.output
 
     def close(self) -> None:
-        """End the shells of `ask`."""
+        """End the shells of `execute`."""
         for shells in self._shells.values():
             shells.close()
 
+    def _place(self, namespace: str, target: str, container: str) -> _Place | None:
+        """The container in which commands for this target run; None while no pod of it runs."""
+        kind, _, name = target.rpartition("/")
+        if not kind:
+            pods = [self.get("-n", namespace, "pod", name)]
+        else:
+            labels = self.get("-n", namespace, "deployment", name)["spec"]["selector"]["matchLabels"]
+            chosen = ",".join(f"{key}={value}" for key, value in labels.items())
+            pods = self.items("-n", namespace, "pods", "-l", chosen)
+
+        def rank(pod: dict[str, Any]) -> tuple[bool, bool, str]:
+            metadata = pod["metadata"]
+            ready = condition(pod, "Ready").get("status") == "True"
+            return "deletionTimestamp" in metadata, not ready, metadata["creationTimestamp"]
+
+        running = sorted((pod for pod in pods if pod["status"]["phase"] == "Running"), key=rank)
+        if not running:
+            return None
+        metadata = running[0]["metadata"]
+        return _Place(namespace, metadata["name"], metadata["uid"], container)
+
+    def _shells_in(self, place: _Place, start: list[str]) -> Shells:
+        if place not in self._shells:
+            # Pods come and go by the hundred.
+            for other, shells in list(self._shells.items()):
+                if shells.gone:
+                    shells.close()
+                    self._shells.pop(other, None)
+        return self._shells.setdefault(place, Shells(start, self.environment))
+
     @cached_property
-    def _shells(self) -> dict[tuple[str, ...], Shells]:
+    def _shells(self) -> dict[_Place, Shells]:
         return {}
 
     @property
-    def _environment(self) -> dict[str, str]:
-        return {
-            "KUBECONFIG": str(self.kubeconfig),
-            # kubectl asks the API server for its kinds once, and again for one that it does not know.
-            "KUBECACHEDIR": str(self.kubeconfig.with_name("kubectl")),
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-            "HOME": "/nonexistent",
-        }
+    def environment(self) -> dict[str, str]:
+        """The environment of kubectl and Helm."""
+        return environment(
+            {
+                "KUBECONFIG": str(self.kubeconfig),
+                # kubectl asks the API server for its kinds once, and again for one that it does not know.
+                "KUBECACHEDIR": str(self.kubeconfig.with_name("kubectl")),
+                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                "HOME": "/nonexistent",
+            }
+        )
 
     def _run(self, words: list[Any], stdin: str | None, timeout: float) -> str:
         command = [str(word) for word in words]
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=self._environment, check=False
+            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=self.environment, check=False
         )
         if done.returncode != 0:
             raise CommandError(f"{' '.join(command[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
@@ -192,15 +260,23 @@ class Slurm:
 
     def login(self, *words: str, timeout: float = 60, stdin: str | None = None) -> str:
         """Run a command in the login pod."""
-        container = ("-n", self.namespace, "deploy/slurm-login-slinky", "-c", "login")
-        if stdin is None and _only_asks(words):
-            return self.kubernetes.ask(container, words, timeout)
-        flags = ["-i"] if stdin is not None else []
-        return self.kubernetes.kubectl("exec", *flags, *container, "--", *words, timeout=timeout, stdin=stdin)
+        return self._execute("deploy/slurm-login-slinky", "login", words, timeout, stdin)
 
-    def worker(self, pod: str, *words: str) -> str:
+    def worker(self, pod: str, *words: str, timeout: float = 60, stdin: str | None = None) -> str:
         """Run a command in a worker's slurmd container."""
-        return self.kubernetes.kubectl("-n", self.namespace, "exec", pod, "-c", "slurmd", "--", *words)
+        return self._execute(pod, "slurmd", words, timeout, stdin)
+
+    def controller(self, *words: str, timeout: float = 60) -> str:
+        """Run a command beside slurmctld, in the first of its pods."""
+        return self._execute("slurm-controller-0", "slurmctld", words, timeout, None)
+
+    def _execute(self, target: str, container: str, words: tuple[str, ...], timeout: float, stdin: str | None) -> str:
+        return self.kubernetes.execute(
+            *(self.namespace, target, container, *words),
+            timeout=timeout,
+            stdin=stdin or "",
+            repeatable=not stdin and _only_asks(words),
+        )
 
     def nodes(self) -> dict[str, str]:
         """State by node, as `sinfo` words it (`idle`, `mixed`, `drained`, …)."""
@@ -259,7 +335,7 @@ class Slurm:
         until(f"{count} idle nodes in Slurm", look, seconds)
 
     @contextmanager
-    def watching_pods(self, selector: str = "app.kubernetes.io/name=slurmd") -> Iterator["PodWatch"]:
+    def watching_pods(self, selector: str = "app.kubernetes.io/name=slurmd") -> Iterator[PodWatch]:
         """Record every change of the pods that the labels select while the block runs."""
         k8s = self.kubernetes
         command = [str(k8s.kubectl_path), "-n", self.namespace, "get", "pods", "-l", selector]
@@ -269,7 +345,7 @@ class Slurm:
             process = subprocess.Popen(
                 [*command, "-o", "json", "--watch", "--output-watch-events"],
                 stdout=events,
-                env={"KUBECONFIG": str(k8s.kubeconfig), "HOME": "/nonexistent"},
+                env=k8s.environment,
             )
             try:
                 until("the watch to begin", lambda: os.fstat(events.fileno()).st_size, 60)
@@ -286,8 +362,7 @@ def watched(kubernetes: Kubernetes, *words: str) -> Iterator[Path]:
     """A file to which `kubectl get` with these words writes at first and after each change: it misses none."""
     command = [str(kubernetes.kubectl_path), "get", *words, "--watch"]
     with tempfile.NamedTemporaryFile("w") as file:
-        environment = {"KUBECONFIG": str(kubernetes.kubeconfig), "HOME": "/nonexistent"}
-        process = subprocess.Popen(command, stdout=file, env=environment)
+        process = subprocess.Popen(command, stdout=file, env=kubernetes.environment)
         path = Path(file.name)
         try:
             until("the watch to begin", lambda: path.stat().st_size, 60)
@@ -296,35 +371,6 @@ def watched(kubernetes: Kubernetes, *words: str) -> Iterator[Path]:
         finally:
             process.terminate()
             process.wait()
-
-
-class PodWatch:
-    """`history`: the pods as they were at first and after each change, in the API server's order.
-
-    `deletion_asked`: when each was asked to go: pod name → metadata.deletionTimestamp less its grace, as epoch seconds.
-    """
-
-    def __init__(self) -> None:
-        self.history: list[dict[str, Any]] = []
-        self.deletion_asked: dict[str, float] = {}
-
-    def read(self, text: str) -> None:
-        """Take in a stream of watch events."""
-        decoder, position = json.JSONDecoder(), 0
-        while position < len(text):
-            if text[position].isspace():
-                position += 1
-                continue
-            try:
-                event, position = decoder.raw_decode(text, position)
-            except ValueError:
-                return  # the last event was cut off when the watch ended
-            self.history.append(event["object"])
-            metadata = event["object"]["metadata"]
-            if metadata.get("deletionTimestamp"):
-                grace = metadata.get("deletionGracePeriodSeconds") or 0
-                asked = seconds(metadata["deletionTimestamp"]) - grace
-                self.deletion_asked[metadata["name"]] = min(asked, self.deletion_asked.get(metadata["name"], asked))
 
 
 def _only_asks(words: tuple[str, ...]) -> bool:

@@ -52,7 +52,7 @@ def install_slurm(kubernetes: Kubernetes) -> Slurm:
         def ready(kind: str = kind, name: str = name) -> bool | None:
             return condition(kubernetes.get("-n", "slurm", kind, name), "Ready").get("status") == "True" or None
 
-        until(f"{kind} {name} to be Ready", ready, 180)
+        until(f"{kind} {name} to be Ready", ready)
     slurm = Slurm(kubernetes)
     slurm.until_idle(2)
     return slurm

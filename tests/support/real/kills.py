@@ -39,7 +39,7 @@ def stop_operator(kubernetes: Kubernetes) -> None:
     namespace, name = OPERATOR
     kubernetes.kubectl("-n", namespace, "scale", "deployment", name, "--replicas=0")
     chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
-    until("the operator to be gone", lambda: not kubernetes.items(*chosen), 90)
+    until("the operator to be gone", lambda: not kubernetes.items(*chosen))
 
 
 def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
@@ -51,7 +51,7 @@ def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
         return found[0] if len(found) == 1 else None
 
     # Its predecessor may still be ending.
-    pod = until(f"one pod of {name}", only, 120)
+    pod = until(f"one pod of {name}", only)
     uid = pod["metadata"]["uid"]
     kill_processes(uid)
     # A kubelet waits longer before each start of the same container.
@@ -61,4 +61,4 @@ def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
         found = [it for it in kubernetes.items(*chosen) if it["metadata"]["uid"] != uid]
         return len(found) == 1 and condition(found[0], "Ready").get("status") == "True"
 
-    until(f"another pod of {name}", replaced, 120)
+    until(f"another pod of {name}", replaced)

@@ -16,6 +16,7 @@ import yaml
 
 from tests.charts.monitoring import rules
 from tests.cluster import debian
+from tests.cluster.commands import environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.tools import tool
 from tests.support.real.harness import CHARTS, Kubernetes, until
@@ -41,7 +42,7 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer of its HTTP API. Fails with its error."""
         url = f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        text = self.kubernetes.kubectl("-n", NAMESPACE, "exec", "deploy/prometheus", "--", "python3", "-c", _GET, url)
+        text = self.kubernetes.execute(NAMESPACE, "deploy/prometheus", "", "python3", "-c", _GET, url, repeatable=True)
         answer = json.loads(text)
         assert answer["status"] == "success", f"{parameters}: {answer}"
         return answer["data"]
@@ -66,7 +67,7 @@ def service_monitor(chart: str, namespace: str, *settings: str) -> dict[str, Any
         *(str(tool("helm")), "template", chart, str(CHARTS / chart), f"--namespace={namespace}"),
         *(f"--api-versions={API}", f"--show-only=templates/{file}", *words),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         raise ClusterError(done.stderr)
     found: dict[str, Any] = yaml.safe_load(done.stdout)
@@ -134,7 +135,7 @@ def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> It
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
         kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/prometheus", "--timeout=120s", timeout=130)
         found = Prometheus(kubernetes)
-        until("Prometheus to answer", lambda: found.query("vector(1)"), 60)
+        until("Prometheus to answer", lambda: found.query("vector(1)"))
         yield found
     finally:
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=120)

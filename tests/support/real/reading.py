@@ -3,9 +3,10 @@
 import asyncio
 import http.client
 import json
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,12 +53,14 @@ class _Kind(NamedTuple):
 
 @dataclass
 class Reader:
-    """The cluster of a kubeconfig. Each read has a connection of its own, since threads read, too."""
+    """The cluster of a kubeconfig. Connections are kept until it is gone, and each is used by one thread at a time."""
 
     kubeconfig: Path
     _kinds: dict[str, _Kind] = field(default_factory=dict)
+    _free: list[http.client.HTTPSConnection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        weakref.finalize(self, _close, self._free)
         credentials = load_credentials(self.kubeconfig)
         self._server = urlsplit(credentials.server)
         # The caller may be in an event loop.
@@ -96,16 +99,11 @@ class Reader:
                         yield f"{name}.{group}", kind
 
     def _get(self, path: str, accept: str = "application/json") -> Any:
-        host, port = self._server.hostname or "", self._server.port
-        connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=self._access.ssl)
         headers = {"Accept": accept}
         if self._access.authorization:
             headers["Authorization"] = self._access.authorization
         try:
-            with closing(connection):
-                connection.request("GET", path, headers=headers)
-                response = connection.getresponse()
-                body = response.read()
+            response, body = self._answer(path, headers)
         except (OSError, http.client.HTTPException) as error:
             raise ReadError(f"GET {path}: {type(error).__name__}: {error}") from error
         if response.status == 200:
@@ -117,3 +115,40 @@ class Reader:
             # As for a kind whose definition has been deleted: 404 Not Found, in plain text.
             reason = response.reason.replace(" ", "")
             raise ReadError(f"Error from server ({reason}): GET {path}: {body[:300]!r}") from None
+
+    def _answer(self, path: str, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+        while (kept := self._kept()) is not None:
+            try:
+                return self._asked(kept, path, headers)
+            except TimeoutError:
+                raise
+            except (OSError, http.client.HTTPException):
+                # An API server that was restarted since has closed it. To read again changes nothing.
+                continue
+        host, port = self._server.hostname or "", self._server.port
+        fresh = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=self._access.ssl)
+        return self._asked(fresh, path, headers)
+
+    def _kept(self) -> http.client.HTTPSConnection | None:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return None
+
+    def _asked(
+        self, connection: http.client.HTTPSConnection, path: str, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """The answer, once all of it has been read; then the connection is free. It is closed after an error."""
+        with ExitStack() as closing:
+            closing.callback(connection.close)
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            body = response.read()
+            closing.pop_all()
+        self._free.append(connection)
+        return response, body
+
+
+def _close(connections: list[http.client.HTTPSConnection]) -> None:
+    while connections:
+        connections.pop().close()

@@ -4,6 +4,7 @@ A `kubectl exec` starts two programs and a container's process, which takes much
 """
 
 import os
+import select
 import selectors
 import shlex
 import subprocess
@@ -13,6 +14,9 @@ import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+
+_PROBE_SECONDS = 10
+"""A shell that has run commands and does not answer within this time is replaced."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,11 @@ class Done:
 
 
 class GoneError(Exception):
-    """The shell has ended before the command: its container, or the connection to it."""
+    """The shell has ended before the command: its container, or the connection to it. The command may have run."""
+
+
+class NotStartedError(Exception):
+    """No shell has started, so that the command has not run. The text is the reason."""
 
 
 @dataclass
@@ -39,18 +47,29 @@ class Shells:
     environment: dict[str, str]
     _free: list["_Shell"] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _used: int = 0
 
-    def run(self, words: Sequence[str], seconds: float) -> Done:
-        """Run a command without standard input. Raises GoneError, and TimeoutExpired, which ends the shell."""
-        shell = self._taken()
-        try:
-            done = shell.run(words, seconds)
-        except BaseException:
-            shell.end()
-            raise
+    def run(self, words: Sequence[str], seconds: float, stdin: str = "") -> Done:
+        """Run a command at most once.
+
+        Raises NotStartedError and GoneError, and TimeoutExpired, which ends the shell.
+        """
         with self._lock:
-            self._free.append(shell)
-        return done
+            self._used += 1
+        try:
+            deadline = time.monotonic() + seconds
+            shell = self._answering(seconds)
+            try:
+                done = shell.run(_line(words, stdin), words, deadline - time.monotonic())
+            except BaseException:
+                shell.end()
+                raise
+            with self._lock:
+                self._free.append(shell)
+            return done
+        finally:
+            with self._lock:
+                self._used -= 1
 
     def close(self) -> None:
         """End the shells that no command uses."""
@@ -59,55 +78,82 @@ class Shells:
         for shell in free:
             shell.end()
 
-    def _taken(self) -> "_Shell":
+    @property
+    def gone(self) -> bool:
+        """Whether no shell runs."""
         with self._lock:
-            while self._free:
-                shell = self._free.pop()
-                if shell.process.poll() is None:
-                    return shell
-                shell.end()
-        return _Shell(
-            subprocess.Popen(
-                self.start,
-                env=self.environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        )
+            return not self._used and all(shell.process.poll() is not None for shell in self._free)
+
+    def _answering(self, seconds: float) -> "_Shell":
+        """A shell that has just answered. A command that is given to it runs, unless its container ends that moment.
+
+        So a command that has to run once is never given to a shell whose end has not been noticed yet.
+        """
+        while (kept := self._kept()) is not None:
+            try:
+                kept.run(":", (":",), min(seconds, _PROBE_SECONDS))
+            except (GoneError, subprocess.TimeoutExpired):
+                kept.end()
+            except BaseException:
+                kept.end()
+                raise
+            else:
+                return kept
+        pipe = subprocess.PIPE
+        fresh = _Shell(subprocess.Popen(self.start, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe))
+        try:
+            fresh.run(":", (":",), seconds)
+        except GoneError as error:
+            fresh.end()
+            raise NotStartedError(str(error)) from error
+        except BaseException:
+            fresh.end()
+            raise
+        return fresh
+
+    def _kept(self) -> "_Shell | None":
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+
+def _line(words: Sequence[str], stdin: str) -> str:
+    command = f"( exec {shlex.join(words)} )"
+    # `printf` is a part of the shell, so that no limit applies to what it is given.
+    return f"printf %s {shlex.quote(stdin)} | {command}" if stdin else f"{command} </dev/null"
 
 
 @dataclass
 class _Shell:
     process: "subprocess.Popen[bytes]"
 
-    def run(self, words: Sequence[str], seconds: float) -> Done:
+    def run(self, line: str, words: Sequence[str], seconds: float) -> Done:
         # Nothing that a command prints can be taken for the end of its output.
         end = uuid.uuid4().hex
-        command = shlex.join(words)
-        line = f"( exec {command} ) </dev/null; printf '%s %d.' {end} $?; printf '%s 0.' {end} >&2\n"
+        script = f"{line}; printf '%s %d.' {end} $?; printf '%s 0.' {end} >&2\n"
         into, output, errors = self.process.stdin, self.process.stdout, self.process.stderr
         assert into is not None
         assert output is not None
         assert errors is not None
-        # If it fails, the shell has ended, and its output describes why.
-        with suppress(OSError):
-            into.write(line.encode())
-            into.flush()
         deadline = time.monotonic() + seconds
-        mark = f"{end} ".encode()
-        read = {output.fileno(): b"", errors.fileno(): b""}
+        rest, mark = script.encode(), f"{end} ".encode()
+        read = {output.fileno(): bytearray(), errors.fileno(): bytearray()}
         with selectors.DefaultSelector() as selector:
             for descriptor in read:
                 selector.register(descriptor, selectors.EVENT_READ)
-            while selector.get_map():
+            selector.register(into, selectors.EVENT_WRITE)
+            while not read.keys().isdisjoint(selector.get_map()):
                 ready = selector.select(max(deadline - time.monotonic(), 0))
                 if not ready:
-                    raise subprocess.TimeoutExpired(command, seconds, *read.values())
+                    raise subprocess.TimeoutExpired(shlex.join(words), seconds, *map(bytes, read.values()))
                 for key, _ in ready:
+                    if key.fd not in read:
+                        rest = _written(key.fd, rest)
+                        if not rest:
+                            selector.unregister(into)
+                        continue
                     part = os.read(key.fd, 65536)
                     read[key.fd] += part
-                    if not part or (mark in read[key.fd] and read[key.fd].endswith(b".")):
+                    if not part or (read[key.fd].endswith(b".") and mark in read[key.fd][-2 * len(mark) :]):
                         selector.unregister(key.fd)
         (printed, found, status), (complaint, also, _) = (it.decode().partition(mark.decode()) for it in read.values())
         if not found or not also:
@@ -121,3 +167,13 @@ class _Shell:
                 with suppress(OSError):
                     pipe.close()
         self.process.wait()
+
+
+def _written(descriptor: int, text: bytes) -> bytes:
+    """What is left of the text after a pipe that takes some has taken it."""
+    try:
+        # A pipe that is ready takes as much without blocking.
+        return text[os.write(descriptor, text[: select.PIPE_BUF]) :]
+    except OSError:
+        # The shell has ended, and its output describes why.
+        return b""

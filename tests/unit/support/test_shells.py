@@ -1,6 +1,7 @@
 """Commands in a shell that stays."""
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real.shells import Done, GoneError, Shells
+from tests.cluster.waiting import until
+from tests.support.real.shells import Done, GoneError, NotStartedError, Shells
 
 
 @pytest.fixture
@@ -23,6 +25,13 @@ def test_a_command_answers_with_its_status_its_output_and_its_errors(shells: She
     assert shells.run(["printf", "%s", "$HOME 'x' \"y\" ;"], 20) == Done(0, "$HOME 'x' \"y\" ;", "")
     assert shells.run(["cat"], 20) == Done(0, "", "")
     assert shells.run(["/no/such/program"], 20).status == 127
+
+
+@pytest.mark.parametrize("text", ["one line", "'$HOME'\n\\n%s\n", "\n", "x" * 300_000])
+def test_a_command_reads_its_input_to_the_end(shells: Shells, text: str) -> None:
+    assert shells.run(["cat"], 20, text) == Done(0, text, "")
+    assert shells.run(["true"], 20, text) == Done(0, "", "")
+    assert shells.run(["sh", "-c", "read -r line; exit 4"], 20, text).status == 4
 
 
 def test_commands_one_after_the_other_share_a_shell_and_those_at_the_same_time_do_not(
@@ -51,13 +60,34 @@ def test_a_command_that_hangs_is_given_up_and_the_next_one_has_a_new_shell(shell
     assert shells.run(["echo", "well"], 20) == Done(0, "well\n", "")
 
 
-def test_a_shell_that_ends_under_a_command_is_named_and_the_next_command_has_a_new_one(shells: Shells) -> None:
+def test_a_command_whose_shell_ends_under_it_is_not_repeated_and_the_next_one_has_a_new_shell(
+    shells: Shells, tmp_path: Path
+) -> None:
     with pytest.raises(GoneError):
-        shells.run(["sh", "-c", "kill -9 $PPID"], 20)
+        shells.run(["sh", "-c", 'echo once >> "$0"; kill -9 $PPID', str(tmp_path / "runs")], 20)
+    assert (tmp_path / "runs").read_text() == "once\n"
+    assert shells.run(["echo", "well"], 20) == Done(0, "well\n", "")
+
+
+def test_a_command_runs_once_although_the_shell_that_was_kept_has_ended(shells: Shells, tmp_path: Path) -> None:
+    pid = int(shells.run(["sh", "-c", "echo $PPID"], 20).output)
+    assert not shells.gone
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: shells.gone, "the end to be noticed", 20)
+    shells.run(["sh", "-c", 'echo once >> "$0"', str(tmp_path / "runs")], 20)
+    assert (tmp_path / "runs").read_text() == "once\n"
+
+
+def test_what_a_command_leaves_running_prints_into_no_other_commands_output(shells: Shells, tmp_path: Path) -> None:
+    released, printed = tmp_path / "released", tmp_path / "printed"
+    late = 'until [ -e "$0" ]; do sleep 0.05; done; echo late; touch "$1"'
+    shells.run(["sh", "-c", f"({late}) &", str(released), str(printed)], 20)
+    released.touch()
+    until(printed.exists, "the late line to be printed", 20)
     assert shells.run(["echo", "well"], 20) == Done(0, "well\n", "")
 
 
 def test_a_shell_that_does_not_start_reports_the_reason() -> None:
     shells = Shells(["sh", "-c", "echo found no container >&2; exit 1"], dict(os.environ))
-    with pytest.raises(GoneError, match="no container"):
+    with pytest.raises(NotStartedError, match="no container"):
         shells.run(["true"], 20)

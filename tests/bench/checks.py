@@ -15,6 +15,7 @@ from sidecars.checks.slurm import Slurm
 from sidecars.policy.checks.declared import Check
 from tests.bench.figures import Figure, figure
 from tests.support.real import plain, ports
+from tests.support.real.daemons import Daemons
 
 ROUNDS = 12
 NODES = ("c1", "c2")
@@ -44,7 +45,7 @@ def bench() -> list[Figure]:
     ]
 
 
-def _measure(slurm: plain.Cluster, job: Job) -> tuple[list[float], list[float]]:
+def _measure(slurm: Daemons, job: Job) -> tuple[list[float], list[float]]:
     """Seconds of a user's job beside no check, and beside one."""
     # The first one takes longer.
     asyncio.run(_round(slurm, job, 0))
@@ -52,7 +53,7 @@ def _measure(slurm: plain.Cluster, job: Job) -> tuple[list[float], list[float]]:
     return [it[0] for it in times], [it[1] for it in times]
 
 
-async def _round(slurm: plain.Cluster, job: Job, number: int) -> tuple[float, float]:
+async def _round(slurm: Daemons, job: Job, number: int) -> tuple[float, float]:
     await plain.until_idle(slurm)
     alone = await job()
     await plain.until_idle(slurm)

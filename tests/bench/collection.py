@@ -27,7 +27,8 @@ from sidecars.slurm.client import Client
 from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads.controller import METRICS_PATHS
 from tests.bench.figures import Figure, figure, table
-from tests.support.real import simulated_nodes
+from tests.support.real import ports, simulated_nodes
+from tests.support.real.daemons import ADDRESS
 from tests.support.real.simulated_nodes import Slurmctld
 
 COMMANDS = (
@@ -42,9 +43,7 @@ COMMANDS = (
 NODES, JOBS, TIMES = 5_000, 10_000, 2
 """Not more jobs: slurmrestd needs about half a MiB of memory for each."""
 SUBMITTERS = 16
-NUMBER = 9
-"""Of the simulated cluster among those that may run at once."""
-PORT = simulated_nodes.FIRST_PORT + 2 * NUMBER
+PORT = ports.SIMULATED + 18
 IDLE_SECONDS = 10.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -122,7 +121,7 @@ def measured(slurm: Slurmctld, times: int, size: str) -> list[Figure]:
 
     def own() -> None:
         for path in METRICS_PATHS:
-            with urllib.request.urlopen(f"http://{simulated_nodes.ADDRESS}:{PORT}{path}") as answer:
+            with urllib.request.urlopen(f"http://{ADDRESS}:{PORT}{path}") as answer:
                 if b"slurm_" not in answer.read():
                     raise RuntimeError(f"{path}: no figures of slurmctld's own")
 
@@ -160,7 +159,7 @@ def bench(nodes: int = NODES, jobs: int = JOBS, times: int = TIMES) -> list[Figu
         f"MetricsType=metrics/openmetrics\n"
         f"MaxNodeCount={nodes}\nMaxJobCount={2 * jobs}\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
     )
-    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", NUMBER) as slurm:
+    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", PORT) as slurm:
         with ThreadPoolExecutor(SUBMITTERS) as threads:
             for _ in threads.map(lambda _: slurm.submit({"tasks": 1, "hold": True, "partition": "all"}), range(jobs)):
                 pass

@@ -29,7 +29,7 @@ from sidecars.policy.explain.records import Seen
 from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS
 from sidecars.slurm.tokens import sign
 from tests.bench.figures import Figure, figure, table
-from tests.support.real import outside
+from tests.support.real import daemons, outside
 
 AT_ONCE = 16
 ADDRESS, PORT, COMPACT, PLAIN = "127.0.0.1", 7819, 7820, 7821
@@ -130,7 +130,7 @@ class Slurm:
 async def running(home: Path, lines: str, *, plain: bool = False) -> AsyncIterator[Slurm]:
     """slurmctld with these lines more in slurm.conf, and slurmrestd once or twice."""
     keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    conf = f"{outside.conf(ADDRESS, PORT)}{lines}".encode()
+    conf = f"{outside.conf(ADDRESS, PORT)}{daemons.ALL}{lines}".encode()
     files = {"slurm.conf": conf, "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
     more: dict[int, list[str]] = {COMPACT: ["SLURMRESTD_JSON=compact"]}
     if plain:

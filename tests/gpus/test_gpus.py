@@ -24,7 +24,8 @@ from tests.cluster.images import trees
 from tests.cluster.install import helm_environment
 from tests.cluster.tools import tool
 from tests.support.real import plain, ports
-from tests.support.real.plain import GAMES, Cluster
+from tests.support.real.daemons import Daemons
+from tests.support.real.plain import GAMES
 
 CHARTS = Path(__file__).parents[2] / "charts"
 SCRIPTS = (
@@ -90,7 +91,7 @@ def found() -> Verdict:
 
 
 @pytest.fixture(scope="module")
-def cluster(found: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(found: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """slurmctld, and a slurmd that detects the GPUs by itself."""
     home = tmp_path_factory.mktemp("gpus")
     upper = home / NODE / "upper"
@@ -151,9 +152,9 @@ def _files_of_the_chart() -> dict[str, bytes]:
     return {name: files[name].encode() for name in ("oci.conf", "plugstack.conf")}
 
 
-def srun(cluster: Cluster, *words: str) -> "subprocess.CompletedProcess[str]":
+def srun(cluster: Daemons, *words: str) -> "subprocess.CompletedProcess[str]":
     """A job of a user."""
-    return cluster.run(NODE, GAMES, "env", "HOME=/tmp", "srun", "--chdir=/tmp", *words)
+    return cluster.run(NODE, "env", "HOME=/tmp", "srun", "--chdir=/tmp", *words, user=GAMES)
 
 
 def computed(count: int) -> str:
@@ -173,14 +174,14 @@ def test_all_sources_report_the_same_gpus() -> None:
     assert [(it.product, it.uuid) for it in by_smi] == [(it.product, it.uuid) for it in by_nvml]
 
 
-def test_slurmd_detects_the_gpus_that_register_reports(cluster: Cluster, found: Verdict) -> None:
-    done = cluster.run(NODE, GAMES, "sinfo", "--noheader", "--format=%G")
+def test_slurmd_detects_the_gpus_that_register_reports(cluster: Daemons, found: Verdict) -> None:
+    done = cluster.run(NODE, "sinfo", "--noheader", "--format=%G", user=GAMES)
     assert gres.total(gres.parse(done.stdout.strip())) == gres.parse(found.gres)
     # Another type or number than that of the node's record would have drained it, with this reason.
-    assert cluster.run(NODE, GAMES, "sinfo", "--noheader", "--list-reasons").stdout == ""
+    assert cluster.run(NODE, "sinfo", "--noheader", "--list-reasons", user=GAMES).stdout == ""
 
 
-def test_a_job_computes_on_the_gpus_that_it_was_given(cluster: Cluster, found: Verdict) -> None:
+def test_a_job_computes_on_the_gpus_that_it_was_given(cluster: Daemons, found: Verdict) -> None:
     [kind, *_] = gres.parse(found.gres)
     for wish in ("--gpus=1", f"--gres=gpu:{kind.type}:1"):
         done = srun(cluster, wish, *COMPUTING)
@@ -192,7 +193,7 @@ def test_a_job_computes_on_the_gpus_that_it_was_given(cluster: Cluster, found: V
     assert "Requested node configuration is not available" in done.stderr
 
 
-def test_a_job_without_gpus_can_open_none(cluster: Cluster) -> None:
+def test_a_job_without_gpus_can_open_none(cluster: Daemons) -> None:
     done = srun(cluster, *COMPUTING)
     assert (done.stdout, "cuInit: 100" in done.stderr) == ("", True), done
     for device in nvidia.read_proc(nvidia.PROC).devices:
@@ -201,7 +202,7 @@ def test_a_job_without_gpus_can_open_none(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("option", ["--container", "--container-image"])
-def test_a_container_has_the_gpus_of_its_job_and_the_files_of_the_driver(cluster: Cluster, option: str) -> None:
+def test_a_container_has_the_gpus_of_its_job_and_the_files_of_the_driver(cluster: Daemons, option: str) -> None:
     # The image has none of them.
     assert srun(cluster, f"{option}={IMAGE}", "sh", "-c", f"ls /{LIBRARIES}/libcuda*").stdout == ""
     done = srun(cluster, "--gpus=1", f"{option}={IMAGE}", *COMPUTING)
@@ -212,7 +213,7 @@ def test_a_container_has_the_gpus_of_its_job_and_the_files_of_the_driver(cluster
     assert (done.stdout, "libcuda.so.1: cannot open" in done.stderr) == ("", True), done
 
 
-def test_the_check_and_the_health_scripts_pass_on_sound_gpus(cluster: Cluster, found: Verdict) -> None:
+def test_the_check_and_the_health_scripts_pass_on_sound_gpus(cluster: Daemons, found: Verdict) -> None:
     everything = number_of(found)
     done = srun(cluster, f"--gpus={everything}", "sh", "/usr/local/bin/gpu.sh")
     assert done.stdout == f"{everything} GPUs answer\n", done.stderr
@@ -221,8 +222,8 @@ def test_the_check_and_the_health_scripts_pass_on_sound_gpus(cluster: Cluster, f
     assert health(cluster, SCRIPTS[2], everything + 1) == (1, f"{everything} of {everything + 1} GPUs\n")
 
 
-def health(cluster: Cluster, script: Path, expected: int) -> tuple[int, str]:
+def health(cluster: Daemons, script: Path, expected: int) -> tuple[int, str]:
     """Exit status and output of a script of the NodeSet's health check, as root on the worker."""
     environment = ("SLURM_HEALTH_STATE=/tmp", f"GPUS={expected}")
-    done = cluster.run(NODE, 0, "env", *environment, "sh", f"/usr/local/bin/{script.name}")
+    done = cluster.run(NODE, "env", *environment, "sh", f"/usr/local/bin/{script.name}")
     return done.returncode, done.stdout + done.stderr

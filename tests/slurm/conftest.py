@@ -1,10 +1,14 @@
 """Real daemons of Slurm and a real kube-apiserver as plain processes of this host: what needs no kubelet.
 
 Any file may run beside any other, in another process of pytest-xdist. So each has ports of its own, which
-tests/support/real/ports.py lists, and changes nothing of the host.
+tests/support/real/ports.py lists, and changes nothing of the host. A file runs in one process, and those that share a
+Kubernetes run in the same one, however pytest is called.
 """
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +20,24 @@ from tests.support.bridge_world import control_plane
 from tests.support.group_controllers import controllers
 
 PROGRAMS = ("kube", "kubectl", "helm", "jobset", "lws")
+SHARE_KUBERNETES = tuple(f"tests/slurm/test_bridge{it}.py" for it in ("", "_devices", "_guard", "_places"))
+"""Files that use the fixture `plane`."""
+MOST_SECONDS = 900
+"""For a test that hangs: each wait for what will come takes 300 s at most."""
+
+
+def process_of(nodeid: str) -> str:
+    """What runs in one process of pytest-xdist, by the name of a test: a file, or those that share a Kubernetes."""
+    file = nodeid.partition("::")[0]
+    return "bridge" if file in SHARE_KUBERNETES else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Instead of the one that `--dist` names."""
+    scheduler = importlib.import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    scheduler._split_scope = process_of
+    return scheduler
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -25,6 +47,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     for name in PROGRAMS:
         tool(name)
     build_images(cache.root(), lambda _: None)
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(MOST_SECONDS, func_only=True))
 
 
 @pytest.fixture(scope="session")

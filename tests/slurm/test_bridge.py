@@ -6,7 +6,7 @@ The kubelets are simulated: in the first test nothing ends the pods but the test
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,18 @@ from sidecars.policy.bridge.groups import SourceKind
 from sidecars.slurm import protocol
 from sidecars.slurm.external import STATES_ENDED, ExternalJob
 from tests.charts.examples import examples
-from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.errors import ClusterError
 from tests.contract.target import Target
 from tests.support.apiserver import until
 from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import CHART, CRDS, World, a_world, crd, slurm_conf
-from tests.support.real import outside, ports
-from tests.support.real.external_slurm import ADDRESS, running_target
+from tests.support.real import ports
+from tests.support.real.daemons import ADDRESS, Daemons
+from tests.support.real.external_slurm import running, target
 
-SECONDS = 90
-"""What a loaded machine may take."""
 PORT = ports.BRIDGE
-ROOT, MAIL = 0, 8
-"""Users of the images."""
+MAIL = 8
+"""A user of the images."""
 JOBS = Resource("batch", "v1", "Job", "jobs")
 JOB_SETS = RESOURCES[SourceKind.JOB_SET]
 POD_GROUPS = RESOURCES[SourceKind.SCHEDULER_PLUGINS]
@@ -42,10 +39,15 @@ LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[Target]:
+def daemons(tmp_path: Path) -> Iterator[Daemons]:
     """slurmctld with the lines of docs/bridge.md, and a backfill scheduler that doesn't let heterogeneous jobs wait."""
-    with running_target(tmp_path / "slurm", PORT, slurm_conf("bf_interval=1")) as target:
-        yield target
+    with running(tmp_path / "slurm", PORT, slurm_conf("bf_interval=1")) as found:
+        yield found
+
+
+@pytest.fixture
+def slurm(daemons: Daemons) -> Target:
+    return target(daemons)
 
 
 @pytest_asyncio.fixture
@@ -70,7 +72,7 @@ async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(s
     async def two() -> bool:
         return len(await bound()) == 2
 
-    await until("two of three pods, which fill the two nodes, to be bound", two, 60)
+    await until("two of three pods, which fill the two nodes, to be bound", two)
     waiting, *_ = {"first", "second", "third"} - await bound()
     places = {name: await world.place(name) for name in await bound()}
     assert set(places.values()) == set(world.nodes)
@@ -153,7 +155,7 @@ async def create(world: World, resource: Resource, manifest: Manifest) -> None:
             raise
         return True
 
-    await until(f"{resource.kind} to be created", created, SECONDS)
+    await until(f"{resource.kind} to be created", created)
 
 
 def placed(pods: Sequence[Manifest]) -> list[str]:
@@ -173,7 +175,7 @@ async def group_of_three(world: World, before: Collection[str] = ()) -> list[Man
         ]
         return running if len(running) == len(pods) == 3 else None
 
-    return sorted(await until("the three pods of the group to run", look, SECONDS), key=cpus)
+    return sorted(await until("the three pods of the group to run", look), key=cpus)
 
 
 def cpus(pod: Manifest) -> int:
@@ -226,7 +228,7 @@ async def test_the_pods_of_a_batch_job_are_one_job_if_it_asks_for_that_and_else_
         async def running() -> bool:
             return [pod["status"].get("phase") for pod in await world.pods()] == ["Running"] * 4
 
-        await until("four pods to run", running, SECONDS)
+        await until("four pods to run", running)
         found: dict[str, set[str]] = {name: set() for name in labels}
         for pod in await world.pods():
             found[pod["metadata"]["labels"]["name"]].add(pod["metadata"]["labels"][bridge.JOB_LABEL])
@@ -243,7 +245,7 @@ async def test_a_job_set_of_unequal_pods_is_one_job_that_ends_and_starts_again_a
         async def running() -> bool:
             return bool(await world.place("before"))
 
-        await until("the pod before it to be bound", running, SECONDS)
+        await until("the pod before it to be bound", running)
         await create(world, JOB_SETS, job_set(world, restarts=1))
 
         async def waiting() -> bool:
@@ -252,7 +254,7 @@ async def test_a_job_set_of_unequal_pods_is_one_job_that_ends_and_starts_again_a
             reasons = [(await world.condition(name)).get("reason") for name in names]
             return reasons == ["Waiting"] * 3
 
-        await until("the three pods to wait for Slurm", waiting, SECONDS)
+        await until("the three pods to wait for Slurm", waiting)
         assert len(placed(await world.pods())) == 1, (
             "the driver would fit on the other node, and waits with its workers"
         )
@@ -270,7 +272,7 @@ async def test_a_job_set_of_unequal_pods_is_one_job_that_ends_and_starts_again_a
             found = await world.admin.get(JOB_SETS, world.namespace, "train")
             return found.get("status", {}).get("terminalState") == "Failed" and not await world.pods()
 
-        await until("the JobSet to fail after its last restart, and its pods to be gone", over, SECONDS)
+        await until("the JobSet to fail after its last restart, and its pods to be gone", over)
         await no_job_remains(slurm)
 
 
@@ -318,7 +320,7 @@ async def test_the_pods_of_a_job_set_with_a_pod_group_as_kubeflow_trainer_writes
             found = await world.admin.get(JOB_SETS, world.namespace, "train")
             return bool(found.get("status", {}).get("terminalState") == "Completed")
 
-        await until("the JobSet to be complete", over, SECONDS)
+        await until("the JobSet to be complete", over)
         await no_job_remains(slurm)
 
 
@@ -339,7 +341,7 @@ async def test_a_group_of_a_leader_worker_set_is_one_job_and_is_created_again_af
         async def over() -> bool:
             return not await world.pods()
 
-        await until("the pods of the LeaderWorkerSet to be gone", over, SECONDS)
+        await until("the pods of the LeaderWorkerSet to be gone", over)
         await no_job_remains(slurm)
 
 
@@ -349,34 +351,19 @@ async def no_job_remains(slurm: Target) -> None:
     async def look() -> bool:
         return not await live(slurm)
 
-    await until("all jobs to have ended", look, SECONDS)
+    await until("all jobs to have ended", look)
     assert {frozenset(job.states) for job in await jobs(slurm)} == {frozenset({"CANCELLED"})}
 
 
-@contextlib.contextmanager
-def slurmd(home: Path, files: Mapping[str, bytes]) -> Iterator[int]:
-    """A node for batch jobs, whose /etc/slurm has these files. Gives a pid in its mount namespace."""
-    words = ["-D", "-Z", "-N", "batch", "--conf-server", f"{ADDRESS}:{PORT}"]
-    node = f"NodeAddr={ADDRESS} Port={PORT + 2} Feature=batch"
-    with outside.daemon(home, "slurmd", ROOT, files, ["/usr/sbin/slurmd", *words, "--conf", node]) as process:
-        yield process.pid
-
-
-async def sbatch(home: Path, pid: int, script: str) -> None:
+async def sbatch(daemons: Daemons, script: str) -> None:
     """Submit a script of /etc/slurm as the tenant's user, as soon as that is possible."""
-    (home / "etc" / script).chmod(0o644)
-    within = ["nsenter", f"--target={pid}", "--mount"]
-    user = ["setpriv", f"--reuid={MAIL}", f"--regid={MAIL}", "--clear-groups"]
+    words = ("sbatch", "--chdir=/tmp", f"/etc/slurm/{script}")
 
     async def submitted() -> bool:
-        try:
-            await asyncio.to_thread(run, [*within, *user, "sbatch", "--chdir=/tmp", f"/etc/slurm/{script}"], seconds=30)
-        except ClusterError as error:
-            (home / "sbatch").write_text(str(error))
-            return False
-        return True
+        done = await asyncio.to_thread(daemons.run, "batch", *words, user=MAIL)
+        return done.returncode == 0
 
-    await until(f"{script} to be submitted, see {home}", submitted, SECONDS)
+    await until(f"{script} to be submitted, see {daemons.home}", submitted)
 
 
 def brought_along(world: World) -> tuple[Manifest, str]:
@@ -391,44 +378,44 @@ def brought_along(world: World) -> tuple[Manifest, str]:
 
 @pytest.mark.parametrize("suspended", [False, True], ids=["as in the example", "suspended until it is submitted"])
 async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
-    slurm: Target, world: World, tmp_path: Path, suspended: bool
+    daemons: Daemons, slurm: Target, world: World, suspended: bool
 ) -> None:
     manifest, script = brought_along(world)
     name = manifest["metadata"]["name"]
     if suspended:
         manifest["spec"]["suspend"] = True
-    key = (tmp_path / "slurm" / "slurmctld" / "etc" / "slurm.key").read_bytes()
-    home, files = tmp_path / "slurmd", {"slurm.key": key, "with-pods.sh": script.encode()}
-    with slurmd(home, files) as pid:
-        async with world.kubelet():
-            await world.admin.create(JOBS, manifest)
+    node = f"NodeAddr={ADDRESS} Port={daemons.port('slurmd')} Feature=batch"
+    prepare = "chmod 644 /etc/slurm/with-pods.sh"
+    daemons.slurmd("batch", "-Z", "--conf", node, files={"with-pods.sh": script.encode()}, prepare=prepare)
+    async with world.kubelet():
+        await world.admin.create(JOBS, manifest)
 
-            async def without() -> bool:
-                pods = await world.pods()
-                reasons = [(await world.condition(pod["metadata"]["name"])).get("reason") for pod in pods]
-                return reasons == ["NoJob"] * 2
+        async def without() -> bool:
+            pods = await world.pods()
+            reasons = [(await world.condition(pod["metadata"]["name"])).get("reason") for pod in pods]
+            return reasons == ["NoJob"] * 2
 
-            if not suspended:
-                await until("the pods to wait for a job of their user", without, SECONDS)
-            await sbatch(home, pid, "with-pods.sh")
-            if suspended:
-                assert not await world.pods()
-                await world.admin.merge_patch(JOBS, world.namespace, name, {"spec": {"suspend": False}})
+        if not suspended:
+            await until("the pods to wait for a job of their user", without)
+        await sbatch(daemons, "with-pods.sh")
+        if suspended:
+            assert not await world.pods()
+            await world.admin.merge_patch(JOBS, world.namespace, name, {"spec": {"suspend": False}})
 
-            async def running() -> bool:
-                return [pod["status"].get("phase") for pod in await world.pods()] == ["Running"] * 2
+        async def running() -> bool:
+            return [pod["status"].get("phase") for pod in await world.pods()] == ["Running"] * 2
 
-            await until("the pods to run with the Slurm job", running, SECONDS)
-            [first, second] = await live(slurm)
-            assert first.het_id == second.het_id != 0
-            labels = {pod["metadata"]["labels"][bridge.JOB_LABEL] for pod in await world.pods()}
-            assert labels == {str(it.job_id) for it in (first, second) if it.external}
-            assert all("RUNNING" in it.states for it in (first, second))
-            (home / "etc" / "stop").touch()
+        await until("the pods to run with the Slurm job", running)
+        [first, second] = await live(slurm)
+        assert first.het_id == second.het_id != 0
+        labels = {pod["metadata"]["labels"][bridge.JOB_LABEL] for pod in await world.pods()}
+        assert labels == {str(it.job_id) for it in (first, second) if it.external}
+        assert all("RUNNING" in it.states for it in (first, second))
+        (daemons.home / "batch" / "etc" / "stop").touch()
 
-            async def ended() -> bool:
-                found = await world.admin.get(JOBS, world.namespace, name)
-                return bool(found["status"].get("failed")) and not await world.pods()
+        async def ended() -> bool:
+            found = await world.admin.get(JOBS, world.namespace, name)
+            return bool(found["status"].get("failed")) and not await world.pods()
 
-            await until("the pods to end with the Slurm job", ended, SECONDS)
-            assert not await live(slurm)
+        await until("the pods to end with the Slurm job", ended)
+        assert not await live(slurm)

@@ -37,7 +37,7 @@ from tests.support.bridge_devices import (
 )
 from tests.support.bridge_world import World, a_world, slurm_conf
 from tests.support.real import ports
-from tests.support.real.external_slurm import running_target
+from tests.support.real.external_slurm import running, target
 
 PORT = ports.BRIDGE_DEVICES
 
@@ -46,8 +46,8 @@ PORT = ports.BRIDGE_DEVICES
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """slurmctld with the lines of docs/bridge.md."""
     lines = slurm_conf("bf_interval=1") + "GresTypes=gpu,gpushare\n"
-    with running_target(tmp_path_factory.mktemp("slurm"), PORT, lines) as target:
-        yield target
+    with running(tmp_path_factory.mktemp("slurm"), PORT, lines) as daemons:
+        yield target(daemons)
 
 
 @pytest_asyncio.fixture
@@ -121,7 +121,7 @@ async def share_gpus(slurm: Target, world: World) -> None:
     async def four() -> bool:
         return len(await bound()) == 4
 
-    await until("four of five pods, which have all GPUs, to be bound", four, 90)
+    await until("four of five pods, which have all GPUs, to be bound", four)
     has = {name: await given(world, name) for name in await bound()}
     assert len(set(has.values())) == 4
     for name, (node, gpu) in has.items():
@@ -136,14 +136,14 @@ async def share_gpus(slurm: Target, world: World) -> None:
     async def refused() -> bool:
         return (await world.condition(waiting)).get("reason") == "NodeNotFree"
 
-    await until("the next job to have the GPU, and its pod to wait", refused, 60)
+    await until("the next job to have the GPU, and its pod to wait", refused)
     assert await given(world, waiting) == ("", "")
     await world.admin.delete(PODS, world.namespace, ended, grace_period_seconds=0)
 
     async def followed() -> bool:
         return await world.place(waiting) == has[ended][0]
 
-    await until("the pod that waited to be bound", followed, 60)
+    await until("the pod that waited to be bound", followed)
     assert await given(world, waiting) == has[ended] == await by_slurm(slurm, world, waiting)
 
 
@@ -187,7 +187,7 @@ async def test_whole_gpus_mig_devices_and_shares_of_gpus_are_given_to_no_more_po
         async def all_tried() -> bool:
             return await bound() == KINDS and await waiting() == 4
 
-        await until("as many pods as fit to be bound, and the others to wait for Slurm", all_tried, 90)
+        await until("as many pods as fit to be bound, and the others to wait for Slurm", all_tried)
         claims = {name: await given(world, name) for name in await names(world) if not name.startswith("shared")}
         for name, (pool, found) in claims.items():
             assert (pool, found) == await by_slurm(slurm, world, name)

@@ -25,8 +25,9 @@ from tests.support.apiserver import until
 from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import World, a_world
-from tests.support.real import outside, ports
-from tests.support.real.external_slurm import ADDRESS, running_target
+from tests.support.real import ports
+from tests.support.real.daemons import ADDRESS, Daemons
+from tests.support.real.external_slurm import running, target
 
 ROOT = Path(__file__).parents[2]
 PORT = ports.BRIDGE_GUARD
@@ -43,10 +44,15 @@ GPUS = "nvidia.com/gpu"
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[Target]:
-    """slurmctld."""
-    with running_target(tmp_path / "slurm", PORT, LINES) as target:
-        yield target
+def daemons(tmp_path: Path) -> Iterator[Daemons]:
+    """slurmctld and slurmrestd."""
+    with running(tmp_path / "slurm", PORT, LINES) as found:
+        yield found
+
+
+@pytest.fixture
+def slurm(daemons: Daemons) -> Target:
+    return target(daemons)
 
 
 @dataclass
@@ -54,9 +60,9 @@ class Worker:
     """A slurmd of four CPUs, and the worker pod that it would be in."""
 
     world: World
+    daemons: Daemons
     name: str
     kube_node: str
-    home: Path
     port: int
 
     async def create(self) -> None:
@@ -71,15 +77,11 @@ class Worker:
         return dict(await self.world.admin.get(PODS, "slurm", self.name))
 
     @contextlib.asynccontextmanager
-    async def slurmd(self, number: int = 0) -> AsyncIterator[None]:
+    async def slurmd(self) -> AsyncIterator[None]:
         """With the Epilog, which sees the pod's annotations as a kubelet would show them."""
-        there = self.home.parent / "slurm" / "slurmctld" / "etc"
         script = (ROOT / "charts" / "slurm" / "files" / "epilog-slurm-bridge.sh").read_text()
         assert "file=/etc/podinfo/annotations\n" in script
         files = {
-            "slurm.conf": (there / "slurm.conf").read_bytes().replace(b"SlurmctldParameters=enable_configless\n", b""),
-            "slurm.key": (there / "slurm.key").read_bytes(),
-            "cgroup.conf": b"CgroupPlugin=disabled\n",
             "epilog.sh": script.replace("/etc/podinfo/annotations", "/etc/slurm/annotations").encode(),
             "annotations": b"",
             # Any devices do.
@@ -87,17 +89,16 @@ class Worker:
         }
         facts = extra.encode(extra.PodFacts((await self.pod())["metadata"]["uid"], self.name, "slurm"))
         size = "CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:2"
-        start = "chmod 755 /etc/slurm /etc/slurm/epilog.sh; exec /usr/sbin/slurmd -D -Z -b"
-        items = f"NodeAddr={ADDRESS} Port={self.port} {size}"
-        command = ["sh", "-c", f"{start} -N {self.name} --conf '{items}' --extra '{facts}'"]
-        home = self.home / str(number)
-        with outside.daemon(home, "slurmd", 0, files, command):
-            shows = asyncio.create_task(self._show(home / "etc" / "annotations"))
-            try:
-                yield
-            finally:
-                shows.cancel()
-                await asyncio.gather(shows, return_exceptions=True)
+        options = ("-Z", "-b", "--conf", f"NodeAddr={ADDRESS} Port={self.port} {size}", "--extra", facts)
+        prepare = "chmod 755 /etc/slurm/epilog.sh"
+        await asyncio.to_thread(self.daemons.slurmd, self.name, *options, files=files, prepare=prepare)
+        shows = asyncio.create_task(self._show(self.daemons.home / self.name / "etc" / "annotations"))
+        try:
+            yield
+        finally:
+            shows.cancel()
+            await asyncio.gather(shows, return_exceptions=True)
+            await asyncio.to_thread(self.daemons.forget, self.name)
 
     async def _show(self, path: Path) -> None:
         while True:
@@ -112,18 +113,17 @@ Cluster = tuple[World, list[Worker]]
 
 
 @pytest_asyncio.fixture
-async def cluster(plane: ControlPlane, slurm: Target, tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(plane: ControlPlane, daemons: Daemons, tmp_path: Path) -> AsyncIterator[Cluster]:
     """Two Kubernetes nodes, each with a worker whose slurmd the test starts."""
     key = tmp_path / "jwt.key"
-    key.write_bytes(slurm.key)
-    async with a_world(plane, slurm.url, key, simulated(), user="mail", partition="pods") as world:
+    key.write_bytes(daemons.key)
+    async with a_world(plane, daemons.url, key, simulated(), user="mail", partition="pods") as world:
         workers = []
         for index, kube_node in enumerate(world.nodes):
             await world.admin.merge_patch(
                 NODES, None, kube_node, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}}
             )
-            worker = Worker(world, f"w{index}", kube_node, tmp_path / f"w{index}", PORT + 2 + index)
-            worker.home.mkdir()
+            worker = Worker(world, daemons, f"w{index}", kube_node, daemons.port("slurmd") + index)
             await worker.create()
             workers.append(worker)
         yield world, workers
@@ -175,7 +175,7 @@ async def registered(slurm: Target, *names: str) -> None:
         found = await slurm.call(protocol.get_nodes())
         return found is not None and {it.name for it in found.nodes if "IDLE" in it.states} >= set(names)
 
-    await until(f"{names} to be idle", look, 60)
+    await until(f"{names} to be idle", look)
 
 
 async def states(slurm: Target, job_id: int) -> frozenset[str]:
@@ -198,7 +198,7 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
             async def bound() -> bool:
                 return {await world.place("a"), await world.place("b")} == set(world.nodes)
 
-            await until("both pods of the group, one on each node, to be bound", bound, 60)
+            await until("both pods of the group, one on each node, to be bound", bound)
             job_id = await job_of(world, "a")
             # Beside the pods, a job of one CPU runs, and one of two waits.
             beside, waits = await native(slurm, 1), await native(slurm, 2)
@@ -206,7 +206,7 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
             async def runs() -> bool:
                 return "RUNNING" in await states(slurm, beside)
 
-            await until("a job to run beside a pod", runs, 60)
+            await until("a job to run beside a pod", runs)
             # The user of a job can change its comment at any time.
             forged = protocol.Request("POST", f"job/{job_id}", body={"comment": "other"}, read=lambda answer: None)
             await slurm.call(forged, user="mail")
@@ -236,12 +236,12 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
             async def scheduled() -> bool:
                 return await cycles(slurm) > before + 2
 
-            await until("Slurm to look at its queue", scheduled, 60)
+            await until("Slurm to look at its queue", scheduled)
             assert "PENDING" in await states(slurm, last)
         # Without a bridge, the node remains as it is.
         await world.admin.delete(PODS, world.namespace, "b", grace_period_seconds=0)
         before = await cycles(slurm)
-        await until("Slurm to look at its queue", scheduled, 60)
+        await until("Slurm to look at its queue", scheduled)
         assert "COMPLETING" in (await slurm.node(held)).states
         async with world.bridge():
             await slurm.until_node(held, "without the job", lambda it: "COMPLETING" not in it)
@@ -276,19 +276,19 @@ async def take_turns(slurm: Target, world: World, item: dict[str, Any], memory: 
     async def waits() -> bool:
         return "Resources" in (await world.condition(name)).get("message", "")
 
-    await until(f"pod {name} to wait for the resources of the job", waits, 60)
+    await until(f"pod {name} to wait for the resources of the job", waits)
     await slurm.call(protocol.cancel_job(before))
 
     async def bound() -> str:
         return await world.place(name)
 
-    await until(f"pod {name} to be bound", bound, 60)
+    await until(f"pod {name} to be bound", bound)
     after = await native(slurm, 1, memory, gres)
 
     async def pending() -> bool:
         return (await slurm.call(protocol.get_external_job(after))).reason == "Resources"
 
-    await until("the next job to wait for the resources of the pod", pending, 60)
+    await until("the next job to wait for the resources of the pod", pending)
     await slurm.call(protocol.cancel_job(await job_of(world, name)))
     await slurm.until_node("w0", "COMPLETING", lambda it: "COMPLETING" in it)
     before_last = await cycles(slurm)
@@ -296,7 +296,7 @@ async def take_turns(slurm: Target, world: World, item: dict[str, Any], memory: 
     async def scheduled() -> bool:
         return await cycles(slurm) > before_last + 2
 
-    await until("Slurm to look at its queue", scheduled, 60)
+    await until("Slurm to look at its queue", scheduled)
     assert "PENDING" in await states(slurm, after)
     await world.admin.delete(PODS, world.namespace, name, grace_period_seconds=0)
     await until_job(slurm, after, "w0")
@@ -310,7 +310,7 @@ async def until_job(slurm: Target, job_id: int, node: str) -> None:
         found = await slurm.call(protocol.get_external_job(job_id))
         return "RUNNING" in found.states and [it.node for it in found.allocations] == [node]
 
-    await until(f"job {job_id} to run on {node}", look, 60)
+    await until(f"job {job_id} to run on {node}", look)
 
 
 async def cycles(slurm: Target) -> int:
@@ -332,11 +332,11 @@ async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_u
             async def bound() -> bool:
                 return await world.place("p") == first.kube_node
 
-            await until("the pod to be bound", bound, 60)
+            await until("the pod to be bound", bound)
             await slurm.call(protocol.cancel_job(await job_of(world, "p")))
             await slurm.until_node("w0", "COMPLETING", lambda it: "COMPLETING" in it)
         await slurm.until_node("w0", "lost and drained", lambda it: {"DOWN", "DRAIN"} <= it)
-        async with first.slurmd(1):
+        async with first.slurmd():
             await slurm.until_node("w0", "back", lambda it: "NOT_RESPONDING" not in it)
             waits = await native(slurm, 2)
             assert {"DOWN", "DRAIN"} <= (await slurm.node("w0")).states
@@ -362,5 +362,5 @@ async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Tar
             found = await slurm.call(protocol.Request("GET", "jobs/state/", read=_listed))
             return found == {f"{last + 1}_0": {"COMPLETED"}, f"{last}_1": {"COMPLETED"}}
 
-        await until("the Epilogs of both tasks to end", ended, 60)
+        await until("the Epilogs of both tasks to end", ended)
         assert not {"COMPLETING", "DRAIN"} & (await slurm.node("w0")).states

@@ -28,10 +28,9 @@ from tests.support.bridge import node, pod
 from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import ACCOUNTS, NUMBERS, World, a_world, add_node, slurm_conf
 from tests.support.real import ports
-from tests.support.real.external_slurm import ADDRESS, ExternalSlurm, running, target
+from tests.support.real.daemons import ADDRESS, Daemons
+from tests.support.real.external_slurm import running, target
 
-SECONDS = 90
-"""What a loaded machine may take. Slurm looks at time limits each 30 s."""
 USER = "mail"
 PREEMPTION = """\
 PreemptType=preempt/partition_prio
@@ -44,7 +43,7 @@ REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets")
 
 
 @pytest.fixture(scope="module")
-def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """slurmctld with the lines of docs/bridge.md, and a partition whose jobs preempt those of the other one."""
     with running(tmp_path_factory.mktemp("slurm"), ports.BRIDGE_PLACES, slurm_conf() + PREEMPTION) as found:
         asyncio.run(target(found).call(protocol.create_nodes(OTHER)))
@@ -52,7 +51,7 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]
 
 
 @pytest.fixture
-def slurm(daemons: ExternalSlurm) -> Target:
+def slurm(daemons: Daemons) -> Target:
     return target(daemons)
 
 
@@ -81,7 +80,7 @@ async def bridge_of(world: World, slurm: Target, *nodes: str) -> AsyncIterator[N
             names = {it.name for it in found.nodes if it.extra} if found is not None else set()
             return names == set(nodes)
 
-        await until(f"Slurm to have the nodes {nodes}", look, SECONDS)
+        await until(f"Slurm to have the nodes {nodes}", look)
         for weight, name in enumerate(nodes, 1):
             change = {"weight": weight}
             await slurm.call(protocol.Request("POST", f"node/{name}", body=change, read=lambda answer: None))
@@ -106,7 +105,7 @@ async def bound(world: World, name: str, kube_node: str) -> None:
     async def look() -> bool:
         return await world.place(name) == kube_node
 
-    await until(f"pod {name} to be bound to {kube_node}", look, SECONDS)
+    await until(f"pod {name} to be bound to {kube_node}", look)
 
 
 async def job_of(world: World, name: str) -> int:
@@ -115,27 +114,27 @@ async def job_of(world: World, name: str) -> int:
     return int(found["metadata"]["labels"][bridge.JOB_LABEL])
 
 
-async def scontrol(daemons: ExternalSlurm, *words: str) -> None:
+async def scontrol(daemons: Daemons, *words: str) -> None:
     done = await asyncio.to_thread(daemons.scontrol, *words)
     assert not done.returncode, done.stderr
 
 
-Cause = Callable[[ExternalSlurm, int, str], Awaitable[None]]
+Cause = Callable[[Daemons, int, str], Awaitable[None]]
 
 
-async def preempts(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+async def preempts(daemons: Daemons, job_id: int, slurm_node: str) -> None:
     """The job of the next pod does."""
 
 
-async def is_cancelled(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+async def is_cancelled(daemons: Daemons, job_id: int, slurm_node: str) -> None:
     await target(daemons).call(protocol.cancel_job(job_id))
 
 
-async def reaches_its_time_limit(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+async def reaches_its_time_limit(daemons: Daemons, job_id: int, slurm_node: str) -> None:
     await scontrol(daemons, "update", f"jobid={job_id}", "endtime=now")
 
 
-async def loses_its_node(daemons: ExternalSlurm, job_id: int, slurm_node: str) -> None:
+async def loses_its_node(daemons: Daemons, job_id: int, slurm_node: str) -> None:
     await scontrol(daemons, "update", f"nodename={slurm_node}", "state=DOWN", "reason=lost")
     await scontrol(daemons, "update", f"nodename={slurm_node}", "state=RESUME")
 
@@ -150,7 +149,7 @@ async def loses_its_node(daemons: ExternalSlurm, job_id: int, slurm_node: str) -
     ],
 )
 async def test_a_pod_whose_job_has_ended_keeps_its_whole_grace_period_and_its_place_until_it_is_gone(
-    daemons: ExternalSlurm, slurm: Target, world: World, state: str, cause: Cause, partition: str
+    daemons: Daemons, slurm: Target, world: World, state: str, cause: Cause, partition: str
 ) -> None:
     place = world.nodes[0]
     async with bridge_of(world, slurm, place):
@@ -163,7 +162,7 @@ async def test_a_pod_whose_job_has_ended_keeps_its_whole_grace_period_and_its_pl
         async def refused() -> bool:
             return (await world.condition("next")).get("reason") == "NodeNotFree"
 
-        await until("the next job to run, and its pod to wait", refused, SECONDS)
+        await until("the next job to run, and its pod to wait", refused)
         assert (await slurm.call(protocol.get_job_states()))[job_id] == {state}
         first = await world.pod("first")
         assert first is not None
@@ -190,7 +189,7 @@ async def test_a_pod_that_the_scheduler_can_not_bind_costs_its_job_and_the_next_
         async def elsewhere() -> list[Manifest]:
             return [it for it in await world.pods() if it["spec"].get("nodeName")]
 
-        [placed] = await until("a pod of the ReplicaSet to be bound", elsewhere, SECONDS)
+        [placed] = await until("a pod of the ReplicaSet to be bound", elsewhere)
         assert placed["spec"]["nodeName"] == right
 
         async def told() -> list[str]:
@@ -309,7 +308,7 @@ async def chosen_by_slurm(slurm: Target) -> list[set[str]]:
             del asked[job_id]
         return not asked
 
-    await until("Slurm to have tried all jobs", all_tried, SECONDS)
+    await until("Slurm to have tried all jobs", all_tried)
     return found
 
 
@@ -337,7 +336,7 @@ async def chosen_by_kubernetes(admin: Client) -> list[set[str]]:
                 found[int(it["metadata"]["name"].rpartition("-")[2])].add(it["spec"]["nodeName"])
         return all(any(c["type"] == "PodScheduled" for c in it["status"].get("conditions", ())) for it in pods)
 
-    await until("the scheduler to have tried all pods", all_tried, SECONDS)
+    await until("the scheduler to have tried all pods", all_tried)
     for name in LABELS:
         await admin.delete(NODES, None, name)
     return found

@@ -10,11 +10,12 @@ import pytest
 
 from tests.contract.external import EXTERNAL, Placeholder
 from tests.support.real import ports
-from tests.support.real.external_slurm import ExternalSlurm, running, target
+from tests.support.real.daemons import Daemons
+from tests.support.real.external_slurm import running, target
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """slurmctld and slurmrestd."""
     # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of external jobs wakes none.
     lines = "SchedulerParameters=bf_interval=1,sched_interval=2\nGresTypes=gpu,mig\n"
@@ -23,14 +24,14 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalSlurm]:
 
 
 @pytest.mark.parametrize("scenario", EXTERNAL, ids=lambda scenario: scenario.__name__)
-async def test_slurm_does_as_the_simulator_with_external_jobs(scenario: Placeholder, slurm: ExternalSlurm) -> None:
+async def test_slurm_does_as_the_simulator_with_external_jobs(scenario: Placeholder, slurm: Daemons) -> None:
     await scenario(target(slurm), Scontrol(slurm))
 
 
 class Scontrol:
     """slurmctld runs started jobs itself."""
 
-    def __init__(self, slurm: ExternalSlurm) -> None:
+    def __init__(self, slurm: Daemons) -> None:
         self._slurm = slurm
 
     async def __call__(self, job_id: int, tasks: int, node: int = 0, gres: str = "") -> None:
@@ -47,4 +48,4 @@ class Scontrol:
         """As `Run.alias`."""
         line = f'getent passwd {user} | sed "s/^{user}:/{name}:/" >>/etc/passwd'
         for daemon in ("slurmctld", "slurmrestd"):
-            await asyncio.to_thread(self._slurm.inside, daemon, "sh", "-c", line)
+            await asyncio.to_thread(self._slurm.run, daemon, "sh", "-c", line)

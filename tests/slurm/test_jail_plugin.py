@@ -12,8 +12,6 @@ from tests.cluster.waiting import until
 from tests.support.real import jailed, ports
 from tests.support.real.jailed import PLUGIN, VOLUME, JailedSlurm
 
-pytestmark = pytest.mark.timeout(300)
-
 MOUNTS = tuple(f"mount={it}" for it in ("/usr", "/home", "/etc/passwd", "/etc/group", "/etc/slurm", "/srv/missing"))
 LOOK = ("cat", "/etc/os-release")
 
@@ -108,7 +106,7 @@ def test_a_batch_script_and_its_steps_are_in_the_jail(slurm: JailedSlurm) -> Non
     (slurm.root / "tmp/script").write_text(script)
     slurm.run("sbatch", f"--output={out}", "/tmp/script")  # noqa: S108
     file = slurm.root / out.removeprefix("/")
-    until(lambda: file.exists() and file.read_text().count("\n") == 2, "the job to write its output", 60, slurm.log)
+    until(lambda: file.exists() and file.read_text().count("\n") == 2, "the job to write its output", 300, slurm.log)
     assert file.read_text() == "jail first\njail first\n"
 
 
@@ -201,7 +199,7 @@ def test_a_batch_script_that_is_refused_does_not_run_and_its_output_has_the_reas
     file = slurm.root / out.removeprefix("/")
     with moved(slurm, f"{VOLUME}/current"):
         slurm.run("sbatch", f"--output={out}", "/tmp/script")  # noqa: S108
-        until(lambda: file.exists() and "the jail isn't filled" in file.read_text(), "the reason", 60, slurm.log)
+        until(lambda: file.exists() and "the jail isn't filled" in file.read_text(), "the reason", 300, slurm.log)
     assert "ran" not in file.read_text()
 
 

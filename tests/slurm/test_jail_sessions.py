@@ -2,19 +2,17 @@
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.waiting import until
-from tests.support.real import jailed, outside, ports
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.real import jailed, ports
+from tests.support.real.daemons import ADDRESS, Daemons
 
 PORT = ports.JAIL_SESSIONS
-ADDRESS = "127.0.0.1"
 VOLUME, AT = "/var/lib/slurm-jail", "/var/lib/slurm-jail-session"
 LOOK = "cat /etc/os-release"
 MOUNTS = "/usr\n/home\n/etc/passwd\n/etc/group\n/srv/missing\n"
@@ -52,28 +50,21 @@ OPTIONS = (
 class Site:
     """A pod with sshd. `root` is its root on this machine, and `volume` the folder of the jails."""
 
-    home: Path
-    process: "subprocess.Popen[bytes]"
+    daemons: Daemons
 
     @property
     def root(self) -> Path:
-        return Path(f"/proc/{self._child()}/root")
+        return self.daemons.root("login")
 
     @property
     def volume(self) -> Path:
         return self.root / VOLUME.removeprefix("/")
 
-    def _child(self) -> str:
-        found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return found[0] if found else "0"
-
-    def run(self, *words: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command there as root."""
-        child = self._child()
-        enter = ("nsenter", f"--target={child}", "--mount", "--pid", f"--root=/proc/{child}/root", "--wd=/")
-        return subprocess.run([*enter, *words], input=stdin, capture_output=True, text=True, check=False, timeout=60)
+        return self.daemons.run("login", *words, stdin=stdin)
 
-    def ssh(self, *words: str, user: str = "alice", stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    def ssh(self, *words: str, user: str = "alice", stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Options and the command of an ssh."""
         return self.run("ssh", *OPTIONS, "-p", str(PORT), "-l", user, ADDRESS, *words, stdin=stdin)
 
@@ -91,14 +82,10 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    home = tmp_path_factory.mktemp("sessions")
-    with outside.daemon(home / "login", "login", 0, {}, ["sh", "-euc", START]) as process:
-        found = Site(home / "login", process)
-
-        def answers() -> bool:
-            return found.run("true").returncode == 0 and found.ssh("true", user="root").returncode == 0
-
-        until(answers, "sshd to answer", 60, (home / "login/log").read_text)
+    with closing(Daemons(tmp_path_factory.mktemp("sessions"), PORT)) as daemons:
+        daemons.add("login", "login", 0, ["sh", "-euc", START], {})
+        found = Site(daemons)
+        until(lambda: found.ssh("true", user="root").returncode == 0, "sshd to answer", 300, daemons.log)
         found.volume.mkdir()
         for name in ("second", "first"):
             found.fill(name)

@@ -24,18 +24,18 @@ def test_a_sidecar_misses_no_term_after_its_hook(tmp_path: Path) -> None:
     )
     try:
         children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
-        first = int(until("the first process", lambda: children.read_text().strip(), 60))
-        until_equal("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text(), "sh\n", 60)
+        first = int(until("the first process", lambda: children.read_text().strip(), 300))
+        until_equal("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text(), "sh\n", 300)
         os.kill(first, signal.SIGTERM)
         enter = ("nsenter", f"--target={first}", "--pid", "--mount")
         with subprocess.Popen([*enter, *sidecar["lifecycle"]["preStop"]["exec"]["command"]]) as hook:
             with pytest.raises(subprocess.TimeoutExpired):
                 hook.wait(1)
             gate.touch()
-            assert hook.wait(20) == 0
+            assert hook.wait(300) == 0
         assert container.poll() is None, "the kernel has dropped the first TERM"
         os.kill(first, signal.SIGTERM)
-        assert container.wait(20) == 0
+        assert container.wait(300) == 0
     finally:
         with suppress(ProcessLookupError):
             container.kill()

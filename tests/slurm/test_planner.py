@@ -21,10 +21,8 @@ from sidecars.policy.reasons import NotCounted
 from sidecars.slurm import protocol
 from sidecars.slurm.gres import Gres
 from sidecars.slurm.hostlists import compress
-from tests.support.real import simulated_nodes
+from tests.support.real import ports, simulated_nodes
 from tests.support.real.simulated_nodes import Slurmctld
-
-pytestmark = pytest.mark.timeout(300)
 
 TIERS = {"fast": 5}
 EVERYWHERE = frozenset({"all"})
@@ -82,7 +80,7 @@ def slurmctld(number_: int) -> Iterator[Slurmctld]:
     lines = "\n".join(map(line, NODESETS))
     with (
         tempfile.TemporaryDirectory() as home,
-        simulated_nodes.running(Path(home), lines + CONF, GRES, number_) as found,
+        simulated_nodes.running(Path(home), lines + CONF, GRES, ports.SIMULATED + 2 * number_) as found,
     ):
         every = [name for nodeset in NODESETS for name in names(nodeset)]
         # A node that is powered up before a job is on it would be used only when its slurmd registers.

@@ -18,10 +18,8 @@ from tests.contract import requests
 from tests.contract.power import POWER, Scenario, fresh, until_pending
 from tests.contract.target import Target
 from tests.support import builders
-from tests.support.real import simulated_nodes
+from tests.support.real import ports, simulated_nodes
 from tests.support.real.simulated_nodes import Slurmctld
-
-pytestmark = pytest.mark.timeout(600)
 
 SUSPENDED = "SuspendExcStates=EXTERNAL,DRAIN,FAIL,MAINTENANCE,PLANNED,RESERVED\n"  # as the operator composes it
 CONF = f"PartitionName=all Nodes=ALL Default=YES State=UP\nSuspendTimeout=3\n{SUSPENDED}"
@@ -51,7 +49,7 @@ class SubmittedJobs:
 @pytest.fixture(scope="module")
 def slurmctld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmctld]:
     """One without nodes."""
-    with simulated_nodes.running(tmp_path_factory.mktemp("power"), CONF, "", 6) as found:
+    with simulated_nodes.running(tmp_path_factory.mktemp("power"), CONF, "", ports.POWER_SAVING) as found:
         yield found
 
 
@@ -99,7 +97,7 @@ async def test_a_node_is_up_before_the_planned_start_of_its_job(slurmctld: Slurm
     record = "State=CLOUD CPUs=1 RealMemory=1000 Features=power SuspendTime=5"
     await fresh(target, conf=record)
     await target.call(protocol.delete_node("power-1"))
-    await target.call(protocol.create_nodes(f"NodeName=power-1 Port=6819 {record}"))
+    await target.call(protocol.create_nodes(f"NodeName=power-1 Port={ports.POWER_SAVING + 6} {record}"))
     # So late is the planned start of the other one.
     before = slurmctld.submit({"tasks": 1, "time_limit": 5, "required_nodes": ["power-0"]})
     saving = {"enabled": True, "node": "CPUs=1 RealMemory=1000", "idleSeconds": 5, "startAheadSeconds": 50}

@@ -5,23 +5,20 @@ image in a variable. It is in the files of slurmd and of the login node. It is n
 plugstack.conf to both.
 """
 
-import secrets
 import shlex
 import shutil
-import socket
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.cluster.tools import tool
-from tests.cluster.waiting import until
-from tests.support.real import outside, ports
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.real import daemons, outside, ports
+from tests.support.real.daemons import ALL, Daemons
+from tests.support.real.harness import until_equal
 
 ROOT = Path(__file__).parents[2]
 PORT = ports.PYXIS
@@ -88,35 +85,24 @@ def plugstack() -> bytes:
 class PyxisSlurm:
     """The daemons."""
 
-    def __init__(self, home: Path, processes: Mapping[str, "subprocess.Popen[bytes]"]) -> None:
+    def __init__(self, found: Daemons) -> None:
         """All run."""
-        self._home = home
-        self._processes = processes
+        self._daemons = found
 
-    def run(self, *words: str, check: bool = True) -> "subprocess.CompletedProcess[str]":
+    def run(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command on the login node as a user."""
-        [child] = outside.children(self._processes["login"].pid)
-        become = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "env", "--chdir=/tmp")
-        enter = ("nsenter", f"--target={child}", "--mount", "--pid", f"--root=/proc/{child}/root")
-        done = subprocess.run([*enter, *become, *words], capture_output=True, text=True, check=False, timeout=120)
-        assert not check or done.returncode == 0, (done, self.log())
-        return done
+        return self._daemons.run("login", *words, user=USER, check=check)
 
     @contextmanager
     def without(self, name: str) -> Iterator[None]:
         """Within the block, the files of this daemon have no Pyxis."""
-        [child] = outside.children(self._processes[name].pid)
-        path = Path(f"/proc/{child}/root") / CONF
+        path = self._daemons.root(name) / CONF
         away = path.parents[1] / path.name
         path.rename(away)
         try:
             yield
         finally:
             away.rename(path)
-
-    def log(self) -> str:
-        """The logs of all."""
-        return "\n".join(path.read_text(errors="replace") for path in sorted(self._home.glob("*/log")))
 
 
 @pytest.fixture(scope="module")
@@ -129,33 +115,15 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PyxisSlurm]:
             (home / name / "upper" / path).parent.mkdir(parents=True)
         (home / name / "upper" / CONF).write_text(f"required /{PLUGIN}\n")
         shutil.copy(plugin, home / name / "upper" / PLUGIN)
-    key = {"slurm.key": secrets.token_bytes(1024)}
-    conf = outside.conf("127.0.0.1", PORT).replace("SlurmdPort=6818", f"SlurmdPort={PORT + 1}")
-    # sackd listens at SlurmdPort.
-    node = (
-        f"NodeName=worker NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={PORT + 2} CPUs=1 State=UNKNOWN"
-    )
-    conf += f"{node}\n"
-    files = {"slurm.conf": conf.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", "plugstack.conf": plugstack()}
-    files |= key | {"jwt.key": secrets.token_bytes(32)}
-    with ExitStack() as stack:
-        start = {
-            "slurmctld": (outside.SLURM, files, ["/usr/sbin/slurmctld", "-D"]),
-            "slurmd": (0, key, ["sh", "-euc", SLURMD]),
-            "login": (0, key, ["sh", "-euc", SACKD]),
-        }
-        processes = {
-            name: stack.enter_context(outside.daemon(home / name, name, *arguments))
-            for name, arguments in start.items()
-        }
-        found = PyxisSlurm(home, processes)
-
-        def is_idle() -> bool:
-            started = all(outside.children(it.pid) for it in processes.values())
-            return started and found.run("sinfo", "-h", "-o%t", check=False).stdout.strip() == "idle"
-
-        until(is_idle, "the worker to be idle", 120, found.log)
-        yield found
+    lines = daemons.nodes(PORT, ("worker",), "CPUs=1 State=UNKNOWN")
+    with closing(Daemons(home, PORT, f"{ALL}{lines}")) as found:
+        found.slurmctld(files={"plugstack.conf": plugstack()})
+        key = {"slurm.key": found.files["slurm.key"]}
+        found.add("slurmd", "slurmd", 0, ["sh", "-euc", SLURMD], key)
+        found.add("login", "login", 0, ["sh", "-euc", SACKD], key)
+        found.until_idle()
+        until_equal("the login node to know Slurm", lambda: found.run("login", "sinfo").returncode, 0, 300)
+        yield PyxisSlurm(found)
 
 
 def test_the_option_of_the_images_reaches_a_task_from_a_login_node(slurm: PyxisSlurm) -> None:

@@ -24,7 +24,7 @@ from tests.cluster.commands import run
 from tests.cluster.tools import tool
 from tests.contract.target import Target
 from tests.support.real import ports
-from tests.support.real.external_slurm import running_target
+from tests.support.real.external_slurm import running, target
 from tests.support.real.harness import CHARTS, REPOSITORY
 
 NODES = ("n1", "n2", "n3")
@@ -46,8 +46,8 @@ def licenses() -> str:
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     """slurmctld with the partitions `all` and `other`, and slurmrestd."""
     lines = f"PartitionName=other Nodes=ALL\n{licenses()}\n"
-    with running_target(tmp_path_factory.mktemp("reservations"), ports.RESERVATIONS, lines) as target:
-        yield target
+    with running(tmp_path_factory.mktemp("reservations"), ports.RESERVATIONS, lines) as daemons:
+        yield target(daemons)
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 slurmctld runs alone, outside of the Kubernetes cluster: its nodes need no slurmd.
 """
 
-import secrets
-import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,10 @@ import pytest
 from sidecars.policy.topology import blocks, line, lost, positions
 from sidecars.workloads import topology as files
 from sidecars.workloads.resources import Block, Topology, Tree
-from tests.support.real import outside, ports
+from tests.cluster.waiting import until
+from tests.support.real import ports
+from tests.support.real.daemons import Daemons
+from tests.support.real.outside import SLURM
 
 TOPOLOGIES = (
     Topology(name="fabric", cluster_default=True, tree=Tree(labels=["zone", "rack"])),
@@ -41,15 +43,11 @@ answers
 
 def after(home: Path, file: str, script: str) -> str:
     """What the script prints between its marks, with this topology.yaml."""
-    keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    conf = outside.conf("127.0.0.1", ports.TOPOLOGY).encode()
-    content = {"slurm.conf": conf, "cgroup.conf": b"CgroupPlugin=disabled\n", "topology.yaml": file.encode(), **keys}
-    with outside.daemon(home, "slurmctld", outside.SLURM, content, ["sh", "-c", START + script]) as process:
-        try:
-            process.wait(180)
-        except subprocess.TimeoutExpired:
-            pytest.fail((home / "log").read_text())
-        return (home / "log").read_text()
+    with closing(Daemons(home, ports.TOPOLOGY)) as daemons:
+        files = {**daemons.files, "topology.yaml": file.encode()}
+        daemons.add("slurmctld", "slurmctld", SLURM, ["sh", "-c", START + script], files)
+        until(lambda: not daemons.runs("slurmctld"), "the script to end", 300, daemons.log)
+        return daemons.log()
 
 
 def between(text: str, mark: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Long runs of the bridge with a real slurmctld, kube-apiserver and kube-scheduler. The kubelets are simulated.
 
 `python -m tests.support.bridge_run --minutes N --seed N`: slurmctld that loses its state, then a random run. It needs
-root, as `external_slurm` does.
+root, as `daemons` does.
 """
 
 import argparse
@@ -20,11 +20,9 @@ from tests.support.apiserver import until
 from tests.support.bridge_disturbances import CPUS, KUBE_NODES, Run, prepared
 from tests.support.bridge_world import control_plane
 from tests.support.real import ports
+from tests.support.real.external_slurm import lose_saved
 
 log = logging.getLogger(__name__)
-
-SECONDS = 90
-"""What a loaded host may take."""
 
 
 async def lose_state(run: Run) -> None:
@@ -37,29 +35,29 @@ async def lose_state(run: Run) -> None:
     async def begun() -> bool:
         return _bound(run, old) == set(old)
 
-    await until("two of three nodes to be full", begun, SECONDS)
+    await until("two of three nodes to be full", begun)
     waiting = await run.create([CPUS, CPUS])
 
     async def labelled() -> bool:
         return set(waiting) <= run.stays.pods.keys() and all(_labels(run, waiting).values())
 
-    await until("a job that waits", labelled, SECONDS)
+    await until("a job that waits", labelled)
     await asyncio.to_thread(run.slurm.kill, "slurmctld")
-    run.slurm.lose_state()
+    lose_saved(run.slurm)
     run.slurm.start("slurmctld")
     await run.recorded()
 
     async def unknown() -> bool:
         return {_reason(run, it) for it in (*old, *waiting)} == {"JobUnknown"}
 
-    await until("all pods to show that their jobs are lost", unknown, SECONDS)
+    await until("all pods to show that their jobs are lost", unknown)
     new = [name for _ in KUBE_NODES for name in await run.create([CPUS])]
 
     async def one() -> bool:
         others = set(new) - _bound(run, new)
         return len(others) == 2 and {_reason(run, it) for it in others} == {"NodeNotFree"}
 
-    await until("the node that is free to get one of the new pods, and the others to wait", one, SECONDS)
+    await until("the node that is free to get one of the new pods, and the others to wait", one)
     assert _bound(run, old) == set(old)
     assert set(_labels(run, old).values()) < set(_labels(run, new).values())
     cancelled = next(name for name, job in _labels(run, new).items() if job == _labels(run, old)[old[0]])
@@ -68,7 +66,7 @@ async def lose_state(run: Run) -> None:
     async def gone() -> bool:
         return cancelled not in run.stays.pods
 
-    await until("the pod of the cancelled job to be gone", gone, SECONDS)
+    await until("the pod of the cancelled job to be gone", gone)
     assert _bound(run, old) == set(old)
     assert set(waiting) <= run.stays.pods.keys()
     for name in (*old, *waiting):
@@ -77,7 +75,7 @@ async def lose_state(run: Run) -> None:
     async def all_of_them() -> bool:
         return _bound(run, new) == set(new) - {cancelled}
 
-    await until("the other pods to be bound when those of the lost jobs are gone", all_of_them, SECONDS)
+    await until("the other pods to be bound when those of the lost jobs are gone", all_of_them)
 
 
 def _labels(run: Run, names: Iterable[str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ ADDRESS = "127.0.0.1"
 _CONTROLLERS = ("job", "statefulset", "replicaset", "resourceclaim", "garbage-collector")
 """Of Kubernetes: what the others and tests need, and none that would find the Kubernetes nodes dead."""
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-_SECONDS = 60.0
+_SECONDS = 300.0
 
 
 @dataclass(frozen=True)

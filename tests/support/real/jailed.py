@@ -2,30 +2,22 @@
 
 import contextlib
 import json
-import secrets
-import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cluster.waiting import until
-from tests.support.real import outside
+from tests.support.real import daemons, outside
+from tests.support.real.daemons import ALL, Daemons
 
-ADDRESS = "127.0.0.1"
 VOLUME = "/var/lib/slurm-jail"
 PLUGIN = "/usr/local/lib/slurm-containers/slurm_jail.so"
 USER = 2001
-_SECONDS = 120
+WORKER = "worker"
 
-_NODE = """\
-NodeName={node} NodeHostname={host} NodeAddr={address} CPUs=1 State=UNKNOWN
-"""
-_START = f"""\
+_PREPARE = f"""\
 mount -t sysfs sysfs /sys
 useradd --create-home --uid={USER} alice
-chmod 644 /etc/slurm/*.conf
 mkdir -p /run/slurm
-exec slurmd -D -N worker
 """
 
 _FORGED = """\
@@ -69,14 +61,14 @@ def fill(volume: Path, name: str, release: str) -> Path:
 
 
 class JailedSlurm:
-    """The daemons. `root` is the root of the worker on this machine, and `volume` the folder of the jails."""
+    """The daemons. `root` is the root of the worker on this host, and `volume` the folder of the jails."""
 
-    def __init__(self, home: Path, root: Path, process: "subprocess.Popen[bytes]") -> None:
-        """Both run."""
-        self._home = home
-        self.root = root
-        self.volume = root / VOLUME.removeprefix("/")
-        self._process = process
+    def __init__(self, found: Daemons) -> None:
+        """All run."""
+        self._daemons = found
+        self.root = found.root(WORKER)
+        self.volume = self.root / VOLUME.removeprefix("/")
+        self.log = found.log
 
     def plugstack(self, *words: str) -> None:
         """Have plugstack.conf load the plugin with these words more. The next step reads it."""
@@ -93,48 +85,18 @@ class JailedSlurm:
         link.unlink(missing_ok=True)
         link.symlink_to(target)
 
-    def run(self, *words: str, user: int = USER, check: bool = True) -> "subprocess.CompletedProcess[str]":
+    def run(self, *words: str, user: int = USER, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command on the worker as this user, in /tmp."""
-        child = _child(self._process.pid)
-        become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", "--chdir=/tmp")
-        enter = ("nsenter", f"--target={child}", "--mount", "--pid", f"--root=/proc/{child}/root")
-        done = subprocess.run([*enter, *become, *words], capture_output=True, text=True, check=False, timeout=_SECONDS)
-        assert not check or done.returncode == 0, done
-        return done
-
-    def log(self) -> str:
-        """The logs of both."""
-        return "\n".join(path.read_text(errors="replace") for path in sorted(self._home.glob("*/log")))
+        return self._daemons.run(WORKER, *words, user=user, check=check)
 
 
 @contextlib.contextmanager
 def running(home: Path, port: int) -> Iterator[JailedSlurm]:
-    """slurmctld at `port` and slurmd at the next one, until the end of the block."""
-    conf = outside.conf(ADDRESS, port).replace("SlurmdPort=6818", f"SlurmdPort={port + 1}")
-    conf = conf.replace("SlurmdLogFile=/var/log/slurm/slurmd.log\n", "")
-    conf += _NODE.format(node="worker", host=socket.gethostname(), address=ADDRESS)
-    keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    files = {"slurm.conf": conf.encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
+    """slurmctld and slurmd from this port on, until the end of the block."""
+    lines = daemons.nodes(port, (WORKER,), "CPUs=1 State=UNKNOWN")
     line = {"plugstack.conf": f"required {PLUGIN} root={VOLUME}\n".encode()}
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(
-            outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, ["/usr/sbin/slurmctld", "-D"])
-        )
-        start: Sequence[str] = ["sh", "-euc", _START]
-        process = stack.enter_context(outside.daemon(home / "slurmd", "slurmd", 0, files | line, start))
-        until(lambda: bool(_child(process.pid)), "slurmd to start", _SECONDS)
-        root = Path(f"/proc/{_child(process.pid)}/root")
-        found = JailedSlurm(home, root, process)
-
-        def is_idle() -> bool:
-            return found.run("sinfo", "-h", "-o%t", check=False).stdout.strip() == "idle"
-
-        until(is_idle, "the worker to be idle", _SECONDS, found.log)
-        yield found
-
-
-def _child(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return found[0] if found else ""
-    return ""
+    with contextlib.closing(Daemons(home, port, f"{ALL}{lines}")) as found:
+        found.slurmctld()
+        found.slurmd(WORKER, files=line, prepare=_PREPARE)
+        found.until_idle()
+        yield JailedSlurm(found)

@@ -1,4 +1,4 @@
-"""Slurm's daemons as plain processes of this machine, outside of the Kubernetes cluster: what a site has beside it."""
+"""A daemon as a plain process of this host, in the files of an image; and a slurmctld beside the Kubernetes cluster."""
 
 import socket
 import subprocess
@@ -55,9 +55,7 @@ SlurmctldPort={port}
 SlurmctldPidFile=/run/slurmctld/pid
 StateSaveLocation=/state
 SlurmdUser=root
-SlurmdPort=6818
 SlurmdSpoolDir=/var/spool/slurmd
-SlurmdLogFile=/var/log/slurm/slurmd.log
 MaxNodeCount=16
 AuthType=auth/slurm
 CredType=cred/slurm
@@ -70,13 +68,18 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SelectTypeParameters=CR_Core
 ReturnToService=2
+"""
+_WORKERS = """\
+SlurmdPort=6818
+SlurmdLogFile=/var/log/slurm/slurmd.log
 NodeSet=slinky Feature=slinky
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
+"""What worker pods of the cluster need."""
 
 
 def conf(address: str, port: int = PORT) -> str:
-    """The slurm.conf of a slurmctld at `address`:`port`, without nodes."""
+    """The slurm.conf of a slurmctld at `address`:`port`, without nodes and partitions. Lines that follow win."""
     return CONF.format(host=socket.gethostname(), address=address, port=port)
 
 
@@ -148,6 +151,6 @@ def _runs(pid: int) -> bool:
 @contextmanager
 def slurmctld(home: Path, address: str, keys: Mapping[str, bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """A slurmctld at `address`:PORT with these keys (slurm.key, jwt.key); see `daemon`."""
-    files = {"slurm.conf": conf(address).encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
+    files = {"slurm.conf": f"{conf(address)}{_WORKERS}".encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
     with daemon(home, "slurmctld", SLURM, files, ["/usr/sbin/slurmctld", "-D"]) as process:
         yield process

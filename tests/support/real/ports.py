@@ -27,7 +27,8 @@ Any files may run at a time.
     SLURMDBD_CONTRACT,
     BAD_CONFIGURATIONS,
     CONTAINERS,
-) = range(7830, 8060, 10)
+    POWER_SAVING,
+) = range(7830, 8070, 10)
 
-SIMULATED = 8060
-"""And the following ones: two for each number of `simulated_nodes.running`."""
+SIMULATED = 8070
+"""And the following ones: two for each slurmctld whose nodes are simulated."""

@@ -6,8 +6,6 @@ that run, and the jobs stay CONFIGURING. What Slurm starts, and where, shows at 
 
 import contextlib
 import json
-import secrets
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,15 +19,16 @@ from sidecars.slurm.protocol import TOKEN_HEADER, Request
 from sidecars.slurm.records import Node, QueuedJob
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import sign
-from tests.support.real import outside, ports
+from tests.support.real.daemons import ADDRESS, MEMORY, Daemons
 
 T = TypeVar("T")
 
-ADDRESS, FIRST_PORT = "127.0.0.1", ports.SIMULATED
-WITHIN = 60.0
+WITHIN = 300.0
+"""Seconds for what will come, however busy the host is."""
 SETTLED = 4
 """So many runs of the scheduler without a further job: backfill, whose interval is as long, has run as well."""
-CONF = """\
+CONF = f"""\
+{MEMORY}MaxNodeCount=256
 SuspendTime=1000000000
 ResumeProgram=/bin/true
 SuspendProgram=/bin/true
@@ -43,12 +42,20 @@ MaxArraySize=20000
 
 @dataclass(frozen=True)
 class Slurmctld:
-    """The daemons."""
+    """slurmctld and slurmrestd."""
 
-    key: bytes
-    url: str
+    daemons: Daemons
     rest: Rest
-    home: Path
+
+    @property
+    def key(self) -> bytes:
+        """The one that signs tokens."""
+        return self.daemons.key
+
+    @property
+    def url(self) -> str:
+        """Where slurmrestd answers."""
+        return self.daemons.url
 
     def call(self, request: Request[T]) -> T:
         """Carry a request."""
@@ -114,29 +121,13 @@ class Slurmctld:
 
 
 @contextlib.contextmanager
-def running(home: Path, more: str, gres: str, number: int = 0) -> Iterator[Slurmctld]:
-    """The daemons, from the images of the local cluster. Needs root. Daemons with another `number` may run as well."""
-    port, rest_port = FIRST_PORT + 2 * number, FIRST_PORT + 2 * number + 1
-    keys = {"slurm.key": secrets.token_bytes(1024), "jwt.key": secrets.token_bytes(32)}
-    conf = outside.conf(ADDRESS, port)
-    for before, after in (("MaxNodeCount=16", "MaxNodeCount=256"), ("CR_Core", "CR_Core_Memory")):
-        assert before in conf
-        conf = conf.replace(before, after)
-    conf = "\n".join(line for line in conf.splitlines() if not line.startswith(("PartitionName", "NodeSet")))
-    files = {
-        "slurm.conf": f"{conf}\n{CONF}{more}".encode(),
-        "cgroup.conf": b"CgroupPlugin=disabled\n",
-        "gres.conf": gres.encode(),
-        **keys,
-    }
-    environment = ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
-    rest = ["env", *environment, "SLURMRESTD_JSON=compact", "SLURM_BITSTR_LEN=0", "slurmrestd", "-s", "slurmctld"]
-    with (
-        outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, ["/usr/sbin/slurmctld", "-D"]),
-        outside.daemon(home / "slurmrestd", "slurmrestd", outside.NOBODY, files, [*rest, f"{ADDRESS}:{rest_port}"]),
-    ):
-        key, url = keys["jwt.key"], f"http://{ADDRESS}:{rest_port}"
-        found = Slurmctld(key, url, Rest(url, lambda: sign(key, "root", 900, time.time())), home)
+def running(home: Path, more: str, gres: str, port: int) -> Iterator[Slurmctld]:
+    """The daemons at this port and the next one, with these lines `more` in slurm.conf. Needs root."""
+    with contextlib.closing(Daemons(home, port, f"{CONF}{more}")) as daemons:
+        daemons.files["gres.conf"] = gres.encode()
+        daemons.slurmctld()
+        daemons.slurmrestd("SLURMRESTD_JSON=compact", "SLURM_BITSTR_LEN=0")
+        found = Slurmctld(daemons, Rest(daemons.url, lambda: sign(daemons.key, "root", 900, time.time())))
 
         def answers() -> bool:
             try:
@@ -155,18 +146,12 @@ def worker(slurmctld: Slurmctld, name: str, gpus: int) -> Iterator[None]:
 
     Of several at a time, each record needs a Port of its own.
     """
-    there = slurmctld.home / "slurmctld" / "etc"
-    conf = (there / "slurm.conf").read_text().replace("SlurmctldParameters=enable_configless\n", "")
     devices = ",".join(["/dev/null", "/dev/zero", "/dev/full", "/dev/random"][:gpus])
-    files = {
-        "slurm.conf": conf.encode(),
-        "cgroup.conf": b"CgroupPlugin=disabled\n",
-        "gres.conf": f"Name=gpu Type=h100 File={devices}\n".encode() if gpus else b"",
-        "slurm.key": (there / "slurm.key").read_bytes(),
-    }
+    gres = f"Name=gpu Type=h100 File={devices}\n" if gpus else ""
     [node] = [node for node in slurmctld.nodes() if node.name == name]
     items = f"NodeAddr={ADDRESS} Port={node.port} Gres=gpu:h100:{gpus}"
-    command = ["/usr/sbin/slurmd", "-D", "-Z", "-N", name, "-b", "--conf", items]
-    home = Path(tempfile.mkdtemp(prefix=f"slurmd-{name}-", dir=slurmctld.home))
-    with outside.daemon(home, "slurmd", 0, files, command):
+    slurmctld.daemons.slurmd(name, "-Z", "-b", "--conf", items, files={"gres.conf": gres.encode()})
+    try:
         yield
+    finally:
+        slurmctld.daemons.forget(name)

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.slurm.protocol import VERSIONS
-from tests.contract.commands import CommandJobs
-from tests.contract.scenarios import ACCOUNTING as CONTRACT
-from tests.contract.scenarios import Scenario
-from tests.contract.target import Target
 from tests.e2e import upgrading
-from tests.e2e.test_contract import jwt_key, slurmrestd
 from tests.support.real import object_store
 from tests.support.real.configuration import until_saved
 from tests.support.real.foreign import address, foreign_pod
@@ -332,15 +326,6 @@ def test_a_pod_of_another_tenant_reaches_neither_slurmdbd_nor_its_database(accou
     with foreign_pod(accounted.kubernetes) as foreign:
         for daemon, port in (("slurmdbd", 6819), ("mariadb", 3306)):
             assert not foreign.connects(address(accounted.kubernetes, accounted.namespace, daemon), port), daemon
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("scenario", CONTRACT, ids=lambda scenario: scenario.__name__)
-async def test_slurmdbd_keeps_the_contract_of_the_simulator(scenario: Scenario, accounted: Slurm, version: str) -> None:
-    kubernetes, namespace = accounted.kubernetes, accounted.namespace
-    nodes = ("slinky-0", "slinky-0")  # none of these scenarios uses a node
-    url, key = slurmrestd(kubernetes, namespace), jwt_key(kubernetes, namespace)
-    await scenario(Target(url, key, nodes, CommandJobs(accounted.login), version, "accounted_slurm"))
 
 
 def until_ready_says(slurm: Slurm, kind: str, reason: str) -> str:

@@ -17,11 +17,11 @@ from sidecars.slurm.tokens import sign
 from tests.cluster.control_plane import free_ports
 from tests.cluster.local import existing, named_by
 from tests.e2e.test_accounting import ACCOUNTING
-from tests.e2e.test_contract import jwt_key, slurmrestd
 from tests.e2e.test_guides import on_page
 from tests.support.real import directory
 from tests.support.real.directory import PASSWORD, Directory
 from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, condition, until, until_equal
+from tests.support.real.restapi import jwt_key, slurmrestd
 
 pytestmark = pytest.mark.timeout(400)
 

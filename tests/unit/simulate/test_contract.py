@@ -1,4 +1,4 @@
-"""The simulator keeps Slurm's contract: the scenarios that tests/e2e runs against a real slurmrestd."""
+"""The simulator keeps Slurm's contract: the scenarios that tests/slurm runs against a real slurmrestd."""
 
 import pytest
 

@@ -1,0 +1,234 @@
+"""The daemons of a `rendered.Release` as plain processes, with login node, database and workers, instead of pods.
+
+Each has the files of its image, a hostname, and a mount and a process namespace of its own, as a container has. Needs
+root.
+"""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sidecars.contract import manifest, podfiles
+from tests.support.real import outside
+from tests.support.real.gate import Gate
+from tests.support.real.harness import CommandError, until
+from tests.support.real.rendered import ADDRESS, PASSWORD, Release, shell
+
+WITHIN = 300
+"""Seconds for what will come: how fast the daemons start is not what these tests are about."""
+SLURMCTLD, SLURMDBD, MARIADB, LOGIN = "slurm-controller-0", "slurm-accounting-0", "slurm-mariadb-0", "login"
+STATE = "/var/spool/slurmctld"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OWNER_OF_DATA = 402
+"""The user of MariaDB's pod."""
+
+PID = "/run/daemon"
+"""A file with the process of the daemon."""
+
+# A daemon that executes itself again, when slurmctld reconfigures, forgets by whose death it was to die.
+_FIRST = f"""\
+({{script}}) &
+echo $! >{PID}
+wait $!
+"""
+_BEGIN = """\
+hostname {name}
+echo {name} >/etc/hostname
+echo {hosts} >>/etc/hosts
+mount -t sysfs sysfs /sys
+mkdir -p /run/slurm /var/log/slurm
+"""
+_WITHOUT_RIGHTS = "exec setpriv --reuid={user} --regid={user} --clear-groups --bounding-set=-all --no-new-privs"
+_AS_SLURM = _WITHOUT_RIGHTS.format(user=outside.SLURM)
+_RUN = "chown -R slurm:slurm /run\n"
+_SLURMCTLD = f"""\
+mkdir -p {STATE}/{{cluster}} /run/slurmctld
+chown -R slurm:slurm {STATE} /etc/slurm /run/slurmctld /var/log/slurm
+{_AS_SLURM} slurmctld-entrypoint
+"""
+_SLURMDBD = f"""\
+mkdir -p {{folder}}
+chown -R slurm:slurm /etc/slurm /run/slurm {{folder}}
+{_AS_SLURM} slurmdbd -D
+"""
+_SLURMRESTD = f"""\
+chown -R {outside.NOBODY}:{outside.NOBODY} /etc/slurm
+{_WITHOUT_RIGHTS.format(user=outside.NOBODY)} env {{environment}} slurmrestd {{arguments}}
+"""
+_MARIADB = f"""\
+mkdir -p /var/lib/mysql /run/mysqld
+chown -R {OWNER_OF_DATA}:{OWNER_OF_DATA} /etc/slurm /var/lib/mysql /run/mysqld
+{_WITHOUT_RIGHTS.format(user=OWNER_OF_DATA)} env {{environment}} MARIADB_PASSWORD_FILE=/etc/slurm/password \
+  mariadb-entrypoint --port={{port}} --bind-address={ADDRESS}
+"""
+_SLURMD = f"""\
+mkdir -p /var/spool/slurmd /run/slurm-oci {podfiles.FOLDER}
+chmod 1733 /run/slurm-oci
+(cd /etc/slurm && mv {podfiles.CONF} {podfiles.EXTRA} {podfiles.INSTANCE_ID} {podfiles.FOLDER}/)
+{{prepare}}
+export SLURMD_OPTIONS={{arguments}}
+exec env {{environment}} slurmd-start
+"""
+_SACKD = f"""\
+chown -R slurm:slurm /run/slurm /etc/slurm
+{{prepare}}
+exec setpriv --reuid=slurm --regid=slurm --init-groups /usr/sbin/sackd -D --conf-server={ADDRESS}:{{port}}
+"""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A daemon before its start: the shell text that becomes it, and what it finds in /etc/slurm and elsewhere."""
+
+    image: str
+    script: str
+    files: Mapping[str, bytes]
+    folders: Mapping[str, Path] | None = None
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """All of them, until `running` ends."""
+
+    release: Release
+    home: Path
+    """Their logs are below it."""
+
+    processes: dict[str, int]
+    """The first process of each, by hostname."""
+
+    @property
+    def url(self) -> str:
+        """Where slurmrestd answers."""
+        return f"http://{ADDRESS}:{self.release.ports.slurmrestd}"
+
+    @property
+    def jwt_key(self) -> bytes:
+        """The key that signs Slurm's tokens."""
+        return self.release.keys[manifest.JWT_KEY]
+
+    def run(self, place: str, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
+        """Standard output of a command of root, where the daemon of this hostname runs. Raises CommandError."""
+        pid = self.processes[place]
+        enter = (
+            "nsenter",
+            f"--target={pid}",
+            "--mount",
+            "--uts",
+            "--pid",
+            f"--root=/proc/{pid}/root",
+            "env",
+            "--chdir=/",
+        )
+        environment = {"PATH": PATH, "HOME": "/root"}
+        done = subprocess.run(
+            [*enter, *words], input=stdin, capture_output=True, text=True, timeout=timeout, env=environment, check=False
+        )
+        if done.returncode != 0:
+            raise CommandError(f"{' '.join(words[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def login(self, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
+        """Run a command on the login node."""
+        return self.run(LOGIN, *words, stdin=stdin, timeout=timeout)
+
+    def job(self, number: int) -> dict[str, str]:
+        """`scontrol show job` as fields."""
+        text = self.login("scontrol", "-o", "show", "job", str(number))
+        return dict(word.split("=", 1) for word in text.split() if "=" in word)
+
+    def assert_running(self) -> None:
+        """Fail if a daemon has ended."""
+        ended = [name for name, pid in self.processes.items() if not Path(f"/proc/{pid}").exists()]
+        assert not ended, f"{ended} ended\n{self.logs()}"
+
+    def until_idle(self) -> None:
+        """Wait until Slurm has all workers, idle."""
+        workers = {it["spec"]["hostname"]: "idle" for it in self.release.pods}
+
+        def states() -> dict[str, str]:
+            self.assert_running()
+            lines = self.login("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
+            return dict(line.split() for line in lines)
+
+        until("the workers to be idle", states, WITHIN, is_it=lambda found: found == workers)
+
+    def logs(self) -> str:
+        """The end of each log."""
+        found = [*self.home.glob("*/log"), *self.home.glob("*/upper/var/log/slurm/*.log")]
+        return "\n".join(f"{it}:\n{it.read_text(errors='replace')[-3000:]}" for it in sorted(found))
+
+
+@contextmanager
+def running(
+    home: Path,
+    release: Release,
+    *,
+    prepare: str = "",
+    folders: Mapping[str, Path] | None = None,
+    gate: Gate | None = None,
+) -> Iterator[Daemons]:
+    """The daemons, with all workers idle.
+
+    Workers and login node run the shell text `prepare` before their daemon, and have these `folders` of this host by
+    the path at which they see them. slurmctld gets its configuration through the `gate`, if one is given.
+    """
+    slurm_key = {manifest.SLURM_KEY: release.keys[manifest.SLURM_KEY]}
+    hosts = " ".join([ADDRESS, *release.host_names, LOGIN])
+    found = Daemons(release, home, {})
+    with ExitStack() as stack:
+
+        def start(name: str, container: Container, hostname: str = "") -> None:
+            text = _BEGIN.format(name=hostname or name, hosts=hosts) + container.script
+            command = ("unshare", "--uts", "sh", "-euc", _FIRST.format(script=text))
+            daemon = outside.daemon(home / name, container.image, 0, container.files, command, container.folders)
+            process = stack.enter_context(daemon)
+            [found.processes[name]] = until(f"{name} to start", lambda: outside.children(process.pid), WITHIN)
+
+        if release.storage is not None:
+            # slurmdbd waits for its database, and slurmctld for slurmdbd.
+            start(MARIADB, _mariadb(release))
+            text = _SLURMDBD.format(folder=release.archive)
+            start(SLURMDBD, Container("slurmdbd", text, {**release.keys, "slurmdbd.conf": release.slurmdbd_conf}))
+        slurmctld = _SLURMCTLD.format(cluster=release.controller.cluster_name)
+        if gate is None:
+            start(SLURMCTLD, Container("slurmctld", slurmctld, {**release.files, **release.keys}))
+        else:
+            gate.publish(release)
+            start("check", Container("slurmctld", f"{_RUN}{_AS_SLURM} {gate.check}", {}, gate.of_check), SLURMCTLD)
+            text = f"{_AS_SLURM} env {gate.environment} slurm-sidecars reconfigure"
+            start("reconfigure", Container("sidecars", text, {}, gate.of_reconfigure), SLURMCTLD)
+
+            def has_started() -> bool:
+                found.assert_running()
+                return gate.has_started()
+
+            until("slurmctld to have its configuration", has_started, WITHIN)
+            start(SLURMCTLD, Container("slurmctld", slurmctld, {}, gate.of_slurmctld))
+        rest = release.slurmrestd
+        text = _SLURMRESTD.format(environment=rest.environment, arguments=rest.arguments)
+        start("slurmrestd", Container("slurmrestd", text, {**release.files, **slurm_key}))
+        for number, pod in enumerate(release.pods):
+            with tempfile.TemporaryDirectory() as folder:
+                written = release.registration(pod, number, Path(folder))
+            slurmd = release.slurmd(pod)
+            text = _SLURMD.format(prepare=prepare, arguments=slurmd.arguments, environment=slurmd.environment)
+            start(pod["spec"]["hostname"], Container("slurmd", text, {**written, **slurm_key}, folders))
+        text = _SACKD.format(prepare=prepare, port=release.ports.slurmctld)
+        start(LOGIN, Container("login", text, slurm_key, folders))
+        try:
+            found.until_idle()
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{found.logs()}") from error
+        yield found
+
+
+def _mariadb(release: Release) -> Container:
+    storage = release.storage
+    assert storage is not None
+    environment = shell({"MARIADB_DATABASE": storage.database, "MARIADB_USER": storage.username})
+    text = _MARIADB.format(environment=environment, port=release.ports.mariadb)
+    return Container("mariadb", text, {"password": PASSWORD})

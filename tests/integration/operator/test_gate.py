@@ -291,7 +291,7 @@ async def as_before(world: WatchedNamespace, each: BadConfiguration) -> None:
 
 @pytest.mark.timeout(150, func_only=True)
 async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_origin(world: WatchedNamespace) -> None:
-    """Those that need no slurmctld to be found: tests/e2e/test_bad_configurations.py has the others."""
+    """Those that need no slurmctld to be found: tests/slurm/test_bad_configurations.py has the others."""
     world.slurm.node_register("first")
     for each in [it for it in bad() if it.found_by == "lint"]:
         # Some the API server refuses before the operator sees them.

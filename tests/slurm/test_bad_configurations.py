@@ -1,0 +1,90 @@
+"""Each bad configuration that only slurmctld can tell is refused by a dry run of it, and its culprit is named."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sidecars.policy.conditions import Condition
+from tests.support.configurations import BadConfiguration, bad
+from tests.support.real import as_processes, ports, rendered
+from tests.support.real.as_processes import PID, SLURMCTLD, WITHIN, Daemons
+from tests.support.real.gate import Gate
+from tests.support.real.harness import VALUES, until
+from tests.support.real.rendered import Release
+
+pytestmark = pytest.mark.timeout(400)
+
+BY_SLURMCTLD = [it for it in bad() if it.found_by != "lint"]
+NAMESPACE = "slurm"
+WITHOUT_PLACE = {"lua-without-script", "topology-without-file"}
+"""They lack a file, which no line names."""
+
+
+class Gated:
+    """slurmctld with the sidecars of its pod."""
+
+    def __init__(self, daemons: Daemons, gate: Gate) -> None:
+        self.daemons, self.gate, self.release = daemons, gate, daemons.release
+
+    def life(self) -> str:
+        """Changes when slurmctld is restarted."""
+        found = self.daemons.run(SLURMCTLD, "sh", "-c", f"cat /proc/$(cat {PID})/stat")
+        return found.rpartition(")")[2].split()[19]
+
+    def until_judged(self, release: Release, status: str) -> Condition:
+        """Publish a configuration and wait until the condition ConfigurationAccepted has this status."""
+        self.gate.publish(release)
+        return until(f"{status}", lambda: self.gate.accepted(release), WITHIN, is_it=lambda it: it.status == status)
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gated]:
+    """slurmctld with two workers, whose records the dry runs know."""
+    release = rendered.release(NAMESPACE, ports.BAD_CONFIGURATIONS, [VALUES], {})
+    gate = Gate(tmp_path_factory.mktemp("volumes"), release)
+    with as_processes.running(tmp_path_factory.mktemp("gated"), release, gate=gate) as daemons:
+        yield Gated(daemons, gate)
+
+
+def asked_for(release: Release, each: BadConfiguration) -> Release:
+    """The release with the lines and NodeSets of a bad configuration. The operator would publish it."""
+    assert set(each.input) <= {"extraConf", "nodesets"}
+    documents = [
+        with_lines(it, each.input.get("extraConf", "")) if it["kind"] == "Controller" else it
+        for it in release.documents
+    ]
+    documents += [
+        {
+            "apiVersion": "slinky.slurm.net/v1beta1",
+            "kind": "NodeSet",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "none"}} | spec | {"replicas": 0},
+        }
+        for name, spec in each.input.get("nodesets", {}).items()
+    ]
+    return rendered.composed(documents, NAMESPACE, release.ports, release.keys)
+
+
+def with_lines(controller: dict[str, Any], text: str) -> dict[str, Any]:
+    """A Controller with these lines in place of its own with the same keys: lint says of one key with two values."""
+    lines = text.splitlines()
+    keys = {line.partition("=")[0].lower() for line in lines}
+    before = controller["spec"].get("extraConf", "").splitlines()
+    kept = [line for line in before if line.partition("=")[0].lower() not in keys]
+    return controller | {"spec": controller["spec"] | {"extraConf": "".join(f"{line}\n" for line in (*kept, *lines))}}
+
+
+@pytest.mark.parametrize("each", BY_SLURMCTLD, ids=lambda each: each.name)
+def test_no_bad_configuration_reaches_slurmctld(gated: Gated, each: BadConfiguration) -> None:
+    life, before = gated.life(), gated.gate.status().running
+    assert before == gated.release.config_set.sha256
+    refused = gated.until_judged(asked_for(gated.release, each), "False")
+    assert each.message in refused.message
+    assert "slurmctld continues with the former configuration" in refused.message
+    source = "NodeSet slurm/cpu spec.partition.config" if "nodesets" in each.input else "spec.extraConf line "
+    assert (f"({source}" in refused.message) == (each.name not in WITHOUT_PLACE)
+    gated.daemons.login("sinfo", "-h")
+    assert gated.gate.status().running == before
+    gated.until_judged(gated.release, "True")
+    assert gated.life() == life

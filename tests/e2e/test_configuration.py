@@ -61,30 +61,6 @@ def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) 
     assert restarts(slurm) == life
 
 
-BAD = {
-    "PartitionName=zz Nodes=nosuch": "PartitionName=zz names nosuch, which is neither a node nor a NodeSet",
-    "PartitionName=zz Nodes=ALL State=SIDEWAYS": 'Bad value "SIDEWAYS" for State',
-    "TopologyPlugin=topology/tree": "topology.conf",
-    "SwitchType=switch/nope": "switch/nope",
-    "Licenses=a:b:c": "a:b:c",
-}
-
-
-def test_a_bad_configuration_is_kept_out_with_its_line_and_reason(slurm: Slurm) -> None:
-    life = restarts(slurm)
-    before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
-    for line, culprit in BAD.items():
-        patch(slurm, extraConf=f"{before}\n{line}\n")
-
-        def refused(culprit: str = culprit) -> bool:
-            found = accepted(slurm)
-            return found.get("status") == "False" and culprit in found["message"]
-
-        until(f"{line} to be refused", refused, 60)
-        slurm.login("sinfo", "-h")
-    assert restarts(slurm) == life
-
-
 def test_a_refused_configuration_stays_out_of_a_slurmrestd_that_is_restarted(slurm: Slurm) -> None:
     kubernetes = slurm.kubernetes
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")

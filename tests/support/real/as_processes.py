@@ -173,8 +173,8 @@ def running(
 ) -> Iterator[Daemons]:
     """The daemons, with all workers idle.
 
-    Workers and login node run the shell text `prepare` before their daemon, and have these `folders` of this host by
-    the path at which they see them. slurmctld gets its configuration through the `gate`, if one is given.
+    Workers and login node run the shell text `prepare` before their daemon. Workers share `folders` of this host by the
+    paths at which they have them. slurmctld gets its configuration through the `gate`, if one is given.
     """
     slurm_key = {manifest.SLURM_KEY: release.keys[manifest.SLURM_KEY]}
     hosts = " ".join([ADDRESS, *release.host_names, LOGIN])
@@ -218,7 +218,7 @@ def running(
             text = _SLURMD.format(prepare=prepare, arguments=slurmd.arguments, environment=slurmd.environment)
             start(pod["spec"]["hostname"], Container("slurmd", text, {**written, **slurm_key}, folders))
         text = _SACKD.format(prepare=prepare, port=release.ports.slurmctld)
-        start(LOGIN, Container("login", text, slurm_key, folders))
+        start(LOGIN, Container("login", text, slurm_key))
         try:
             found.until_idle()
         except AssertionError as error:

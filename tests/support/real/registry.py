@@ -1,14 +1,17 @@
-"""Debian's docker-registry on the local cluster: open to all at one port, and with a password at another."""
+"""Debian's docker-registry, on the local cluster or this host: open to all at one port, with a password at another."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.cluster import debian
-from tests.support.real.harness import Kubernetes
+from tests.support.real.harness import Kubernetes, until
 from tests.support.real.prometheus import image
 from tests.support.real.reached import until_reached
 
@@ -19,6 +22,23 @@ LOCKED = f"{HOST}:5001"
 DOWN = f"{HOST}:5002"
 """A port at which no registry listens."""
 
+
+@dataclass(frozen=True)
+class Addresses:
+    """Host and port of the open and of the locked registry, and of a port at which none listens."""
+
+    open: str
+    locked: str
+    down: str
+
+    @classmethod
+    def on_this_host(cls, ports: Sequence[int]) -> "Addresses":
+        """Those of `on_this_host` with three ports."""
+        return cls(*(f"127.0.0.1:{port}" for port in ports))
+
+
+ON_CLUSTER = Addresses(OPEN, LOCKED, DOWN)
+
 USER, PASSWORD = "alice", "wonderland"
 _PASSWORDS = f"{USER}:$2y$05$abcdefghijklmnopqrstuuA0vov2GDneHB3.8.cv9UF9g.RdvScIW\n"
 _LABELS = {"app": "registry"}
@@ -26,32 +46,25 @@ _LABELS = {"app": "registry"}
 
 @dataclass(frozen=True)
 class Registry:
-    """The running registries."""
+    """The running registries, by their logs."""
 
-    kubernetes: Kubernetes
+    log: Callable[[str], str]
+    """Of `open` and `locked`."""
 
-    def downloads(self, container: str = "open") -> list[str]:
+    def downloads(self, name: str = "open") -> list[str]:
         """The digest of each blob that a client has read, in order."""
-        log = self.kubernetes.kubectl("-n", NAMESPACE, "logs", "deploy/registry", "-c", container)
-        return re.findall(r'"GET /v2/\S+/blobs/(sha256:[0-9a-f]{64})\S* HTTP/1\.1" 200 ', log)
+        return re.findall(r'"GET /v2/\S+/blobs/(sha256:[0-9a-f]{64})\S* HTTP/1\.1" 200 ', self.log(name))
 
-    def requests(self, image: str, container: str = "open") -> int:
+    def requests(self, image: str, name: str = "open") -> int:
         """How often clients have asked for a tag or a digest of an image."""
-        log = self.kubernetes.kubectl("-n", NAMESPACE, "logs", "deploy/registry", "-c", container)
-        return len(re.findall(rf'"(?:GET|HEAD) /v2/{image}/manifests/\S+ HTTP', log))
+        return len(re.findall(rf'"(?:GET|HEAD) /v2/{image}/manifests/\S+ HTTP', self.log(name)))
 
 
 @contextmanager
 def running(kubernetes: Kubernetes) -> Iterator[Registry]:
     """Registries without images, which end with the block."""
     programs = str(debian.program("docker-registry", "docker-registry").resolve().parent)
-    files = {
-        "open.yaml": json.dumps(_configuration(5000)),
-        "locked.yaml": json.dumps(
-            _configuration(5001, {"htpasswd": {"realm": "test", "path": "/etc/registry/passwords"}})
-        ),
-        "passwords": _PASSWORDS,
-    }
+    files = _files(Path("/etc/registry"), Path("/data"), ":5000", ":5001")
     kubernetes.kubectl("create", "namespace", NAMESPACE)
     try:
         metadata = {"name": "registry", "namespace": NAMESPACE}
@@ -69,17 +82,56 @@ def running(kubernetes: Kubernetes) -> Iterator[Registry]:
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
         kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/registry", "--timeout=90s", timeout=100)
         until_reached(kubernetes, NAMESPACE, "registry", 5000, image(kubernetes))
-        yield Registry(kubernetes)
+
+        def log(name: str) -> str:
+            return kubernetes.kubectl("-n", NAMESPACE, "logs", "deploy/registry", "-c", name)
+
+        yield Registry(log)
     finally:
         kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=true", timeout=120)
 
 
-def _configuration(port: int, auth: Mapping[str, Any] | None = None) -> dict[str, Any]:
+@contextmanager
+def on_this_host(home: Path, ports: Sequence[int]) -> Iterator[Registry]:
+    """Registries without images at the first two of these ports of 127.0.0.1, open and locked; they end with the block.
+
+    `home` must not exist.
+    """
+    program = debian.program("docker-registry", "docker-registry")
+    home.mkdir()
+    for name, text in _files(home, home / "data", *(f"127.0.0.1:{port}" for port in ports[:2])).items():
+        (home / name).write_text(text)
+    with ExitStack() as stack:
+        for name, port in zip(("open", "locked"), ports, strict=False):
+            log = stack.enter_context((home / f"{name}.log").open("w"))
+            command = ("setpriv", "--pdeathsig=KILL", str(program), "serve", str(home / f"{name}.yaml"))
+            process = stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log))
+            stack.callback(process.kill)
+            until(f"the registry to listen at {port}", lambda port=port: _listens(port), 300)  # type: ignore[misc]
+        yield Registry(lambda name: (home / f"{name}.log").read_text())
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _files(folder: Path, data: Path, open_address: str, locked_address: str) -> dict[str, str]:
+    """What is in this folder of the registries, which store images in another."""
+    auth = {"htpasswd": {"realm": "test", "path": str(folder / "passwords")}}
+    return {
+        "open.yaml": json.dumps(_configuration(data / "open", open_address)),
+        "locked.yaml": json.dumps(_configuration(data / "locked", locked_address, auth)),
+        "passwords": _PASSWORDS,
+    }
+
+
+def _configuration(data: Path, address: str, auth: Mapping[str, Any] | None = None) -> dict[str, Any]:
     found = {
         "version": 0.1,
         "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": f"/data/{port}"}},
-        "http": {"addr": f":{port}"},
+        "storage": {"filesystem": {"rootdirectory": str(data)}},
+        "http": {"addr": address},
     }
     return found | ({"auth": auth} if auth else {})
 

@@ -98,7 +98,7 @@ class Daemons:
     """Their logs are below it."""
 
     processes: dict[str, int]
-    """The first process of each, by hostname."""
+    """The first process of each, by name."""
 
     @property
     def url(self) -> str:
@@ -110,8 +110,8 @@ class Daemons:
         """The key that signs Slurm's tokens."""
         return self.release.keys[manifest.JWT_KEY]
 
-    def run(self, place: str, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
-        """Standard output of a command of root, where the daemon of this hostname runs. Raises CommandError."""
+    def run(self, place: str, *words: str, stdin: str | None = None, timeout: float = WITHIN) -> str:
+        """Standard output of a command of root, where the daemon of this name runs. Raises CommandError."""
         pid = self.processes[place]
         enter = (
             "nsenter",
@@ -131,7 +131,7 @@ class Daemons:
             raise CommandError(f"{' '.join(words[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def login(self, *words: str, stdin: str | None = None, timeout: float = 60) -> str:
+    def login(self, *words: str, stdin: str | None = None, timeout: float = WITHIN) -> str:
         """Run a command on the login node."""
         return self.run(LOGIN, *words, stdin=stdin, timeout=timeout)
 

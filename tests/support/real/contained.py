@@ -117,7 +117,7 @@ def on_this_host(home: Path, first_port: int, addresses: Addresses) -> Iterator[
     cache.mkdir()
     release = rendered.release(NAMESPACE, first_port, [VALUES], _values(addresses, cache))
     with as_processes.running(home, release, prepare=_PREPARE, folders={CACHE: cache}) as found:
-        found.run("slinky-0", *_push(addresses), stdin=_busybox(), timeout=300)
+        found.run("slinky-0", *_push(addresses), stdin=_busybox())
         yield found
 
 
@@ -151,7 +151,7 @@ def run_as(slurm: Login, user: str, *words: str, stdin: str | None = None) -> st
     number = USERS[user]
     become = ("setpriv", f"--reuid={number}", f"--regid={number}", "--clear-groups")
     home = ("env", f"--chdir=/home/{user}", f"HOME=/home/{user}", f"USER={user}")
-    return slurm.login(*become, *home, *words, timeout=120, stdin=stdin)
+    return slurm.login(*become, *home, *words, timeout=300, stdin=stdin)
 
 
 def push(daemons: Daemons, image: str, layer: bytes) -> None:

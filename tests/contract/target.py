@@ -98,7 +98,7 @@ class Target:
         return number
 
     async def settle(self) -> None:
-        """No job, no reservation of ours, both nodes idle, responding and registered: before and after each scenario."""
+        """No job, no reservation of ours, both nodes idle, responding, registered: before and after each scenario."""
         jobs = await self.call(protocol.get_jobs())
         assert jobs is not None
         for job in jobs.jobs:

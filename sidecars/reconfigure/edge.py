@@ -248,6 +248,9 @@ class Edge:
             return NoAnswer(output)
         if code == 0:
             return Passed("; ".join(dryrun.changed(live.files, new.files, keys.READ_AT_START)) if live else "")
+        if _PORT_TAKEN in output:
+            # By another process of the pod: its port is not the candidate's.
+            return NoAnswer(_PORT_TAKEN)
         return Refused(dryrun.diagnose(output, new.files))
 
     def _scontrol(self, words: str) -> Answer:
@@ -298,6 +301,7 @@ class Edge:
 _CUT_SHORT = 124
 """From this exit status on, scontrol ran out of time or was killed (timeout(1)): slurmctld may take the request yet."""
 _UNREACHED = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were")
+_PORT_TAKEN = "binding slurm stream socket: Address already in use"
 _STANDBY = ("standby", "Slurm backup controller")
 
 

@@ -98,7 +98,7 @@ class Target:
         return number
 
     async def settle(self) -> None:
-        """No job, no reservation of ours, both nodes idle and responding: before and after each scenario."""
+        """No job, no reservation of ours, both nodes idle, responding, registered: before and after each scenario."""
         jobs = await self.call(protocol.get_jobs())
         assert jobs is not None
         for job in jobs.jobs:
@@ -117,3 +117,9 @@ class Target:
             elif "DRAIN" in node.states:
                 await self.write([name], "UNDRAIN")
             await self.until_node(name, "idle", lambda states: not states & {"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"})
+
+            async def registered(name: str = name) -> bool:
+                return (await self.node(name)).slurmd_start_time > 0
+
+            # slurmctld forgets it when it reads its configuration again.
+            await self.until(f"slurmd of {name} to have registered", registered)

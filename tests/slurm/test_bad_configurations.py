@@ -44,6 +44,8 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gated]:
     release = rendered.release(NAMESPACE, ports.BAD_CONFIGURATIONS, [VALUES], {})
     gate = Gate(tmp_path_factory.mktemp("volumes"), release)
     with as_processes.running(tmp_path_factory.mktemp("gated"), release, gate=gate) as daemons:
+        sha256 = release.config_set.sha256
+        until("`reconfigure` to know what slurmctld runs", lambda: gate.status().running == sha256, WITHIN)
         yield Gated(daemons, gate)
 
 

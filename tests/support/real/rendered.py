@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Command:
     arguments: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release:
     """Release `slurm` in a namespace."""
 
@@ -92,7 +92,7 @@ class Release:
     controller: Controller
     configuration: Configuration
     ports: Ports
-    keys: Mapping[str, bytes] = field(repr=False)
+    keys: Mapping[str, bytes]
 
     @property
     def config_set(self) -> ConfigSet:

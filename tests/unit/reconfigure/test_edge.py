@@ -217,6 +217,17 @@ def test_a_dry_run_asks_no_slurmctld_that_is_gone_for_its_nodes(edge: Edge) -> N
     assert asked == ["check"]
 
 
+def test_a_dry_run_whose_port_another_process_has_taken_says_nothing_about_the_set(edge: Edge) -> None:
+    project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\n"}), "..1")
+    found = edge.candidate()
+    assert found is not None
+    said = "slurmctld: error: Error binding slurm stream socket: Address already in use\nslurmctld: fatal: Unable to\n"
+    with checker(edge, 1, said):
+        answer = edge.perform(Check(found), None)
+    assert isinstance(answer, NoAnswer)
+    assert "Address already in use" in answer.reason
+
+
 def test_a_set_that_moves_the_state_is_refused_without_a_dry_run(edge: Edge) -> None:
     project(edge.places.candidate, candidate({"slurm.conf": "StateSaveLocation=/tmp/x\n"}), "..1")
     found = edge.candidate()

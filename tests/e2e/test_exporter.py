@@ -99,5 +99,5 @@ def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Pro
 
         until_equal("the CPUs", shown, cpus)
     finally:
-        slurm.login("scancel", "--state=PENDING", "--state=RUNNING", "--user=root")
+        slurm.login("scancel", "--user=root")
         slurm.until_idle(2)

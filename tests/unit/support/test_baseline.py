@@ -60,8 +60,17 @@ class Fake(Kubernetes):
         found = copy.deepcopy(self.state[kind])
         return {"items": found} if isinstance(found, list) else found
 
-    def ask(self, container: tuple[str, ...], words: tuple[str, ...], timeout: float = 60) -> str:
-        return str(self.state[words[0]])
+    def execute(
+        self,
+        namespace: str,
+        target: str,
+        container: str,
+        *words: str,
+        timeout: float = 60,
+        stdin: str = "",
+        repeatable: bool = False,
+    ) -> str:
+        return str(self.state.get(words[0], ""))
 
 
 def cluster() -> tuple[Fake, BaseLine]:

@@ -49,7 +49,7 @@ async def serve(
         if clients:
             context.load_verify_locations(cadata=clients)
             context.verify_mode = ssl.CERT_REQUIRED
-            # The authorities of Kubernetes clusters are older than this check, which Python enables from 3.13 on.
+            # The authorities of Kubernetes clusters are older than this check, which is Python's default from 3.13 on.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         reloading = asyncio.create_task(_reload(context, tls), name="reload the certificate")
     connections = Connections(limits, loop.time)

@@ -29,9 +29,12 @@ from tests.cluster.progress import Progress
 from tests.cluster.tools import built, tool
 from tests.cluster.waiting import until
 
-# The kubelet sets the first ones on its machine, the network needs the last one; `down` sets them back.
+# The kubelet sets the first ones on its machine, the network needs ip_forward, and several clusters need more inotify
+# instances than the 128 of a new host; `down` sets them back.
 _SYSCTLS: tuple[str, ...] = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "vm/panic_on_oom")
 _SYSCTLS += ("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward")
+_SYSCTLS += ("fs/inotify/max_user_instances",)
+_INOTIFY_INSTANCES = 1024
 ImageBuilder = Callable[[Path, Callable[[str], None]], Path]
 
 
@@ -274,6 +277,7 @@ def _up(
         with progress.step("packet filter"):
             cluster = Cluster(plan, _iptables())
         _remember_sysctls()
+        _allow_inotify()
         record = {"index": plan.index, "iptables": [str(path) for path in cluster.iptables]}
         cache.write(cluster.home / "state" / "cluster.json", json.dumps(record))
     with progress.step("control plane"):
@@ -442,6 +446,14 @@ def _remember_sysctls() -> None:
     if not path.exists():
         values = {name: _sysctl(name).read_text().strip() for name in _SYSCTLS if _sysctl(name).exists()}
         cache.write(path, json.dumps(values))
+
+
+def _allow_inotify() -> None:
+    """Kubelets and API servers watch their files. Where the limit can't be changed, few clusters still have enough."""
+    limit = _sysctl("fs/inotify/max_user_instances")
+    with contextlib.suppress(OSError):
+        if int(limit.read_text()) < _INOTIFY_INSTANCES:
+            limit.write_text(str(_INOTIFY_INSTANCES))
 
 
 def _restore_sysctls() -> None:

@@ -189,11 +189,12 @@ def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, t
     run(["git", "clone", "-q", "-b", "change", origin, clone])
     # In place of what is asked over the network: the release, the chart, and the comment.
     archive = postrender.archive(folder, tmp_path)
-    stand_in(programs / "curl", f'case "$*" in *{archive.name}) cat {archive};; *) exit 22;; esac')
+    stand_in(programs / "curl", f'case "$*" in *{archive.name}) cp {archive} .;; *) exit 22;; esac')
     chart = "oci://ghcr.io/slurm-charts/charts/slurm"
     local = f'for word; do shift; [ "$word" = {chart} ] && word={ROOT}/charts/slurm; set -- "$@" "$word"; done'
     stand_in(programs / "helm", f'{local}\nexec {tool("helm")} "$@"')
-    stand_in(programs / "gh", f'echo "$GH_TOKEN $*" > {tmp_path}/called; cat "$5" > {tmp_path}/comment')
+    comments = f'if [ "$1" = pr ]; then cat "$5" > {tmp_path}/comment; fi'
+    stand_in(programs / "gh", f'echo "$GH_TOKEN $*" >> {tmp_path}/called; {comments}')
     assert step["env"] == {"GH_TOKEN": "${{ github.token }}", "NUMBER": "${{ github.event.number }}"}
     environment = {
         "GITHUB_BASE_REF": "main",
@@ -204,7 +205,10 @@ def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, t
     }
     (tmp_path / "step.sh").write_text(step["run"])
     run(["bash", "-e", tmp_path / "step.sh"], env=environment, cwd=clone, seconds=60)
-    assert (tmp_path / "called").read_text() == "token pr comment 17 --body-file preview.md\n"
+    assert (tmp_path / "called").read_text().splitlines() == [
+        f"token attestation verify {archive.name} --repo slurm-charts/slurm-charts",
+        "token pr comment 17 --body-file preview.md",
+    ]
     comment = (tmp_path / "comment").read_text()
     assert comment.startswith("### Objects\n\n```text\n")
     assert "spec.replicas: 2 → 3" in comment

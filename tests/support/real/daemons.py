@@ -216,7 +216,13 @@ class Daemons:
         enter = ("nsenter", f"--target={pid}", "--mount", "--pid", f"--root=/proc/{pid}/root")
         become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", "--chdir=/tmp")
         done = subprocess.run(
-            [*enter, *become, *words], input=stdin, capture_output=True, text=True, check=False, timeout=seconds
+            [*enter, *become, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+            env=outside.environment(),
         )
         assert not check or done.returncode == 0, (done, self.log())
         return done

@@ -1,5 +1,6 @@
 """A daemon as a plain process of this host, in the files of an image; and a slurmctld beside the Kubernetes cluster."""
 
+import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -93,6 +94,11 @@ def compiled(home: Path, name: str, source: str) -> Path:
     return home / f"{name}.so"
 
 
+def environment() -> dict[str, str]:
+    """That of this process for one in an image, which doesn't have this run's folder for temporary files."""
+    return {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+
+
 @contextmanager
 def daemon(
     home: Path,
@@ -119,7 +125,7 @@ def daemon(
     mounted = "".join(f"{folder} {path}\n" for path, folder in (folders or {}).items())
     start = ("sh", "-c", _START, image, lower, str(home), str(user), mounted, *command)
     with (home / "log").open("ab") as log:
-        process = subprocess.Popen([*namespace, *start], stdout=log, stderr=log)
+        process = subprocess.Popen([*namespace, *start], stdout=log, stderr=log, env=environment())
         try:
             yield process
         finally:

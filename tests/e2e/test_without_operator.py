@@ -6,7 +6,7 @@ With the folder of a release, as users unpack it: Helm 3 starts the post-rendere
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,17 +82,17 @@ def installed(kubernetes: Kubernetes, version: str, released: Path, folder: Path
     shell = folder / "helm"
     shell.write_text(f'#!/bin/sh\n{environment} exec {tool("helm4" if version == "4" else "helm")} "$@"\n')
     shell.chmod(0o755)
-    helm = replace(kubernetes, helm_path=shell)
     name = postrender.NAME if version == "4" else str(released / postrender.NAME / postrender.NAME)
-    found = Alone(helm, namespace, name, config)
-    try:
-        found.helm_upgrade()
-        until_equal("a login pod", lambda: found.login("true"), "", 180)
-        found.until_idle(2)
-        yield found
-    finally:
-        helm.helm("uninstall", "slurm", "-n", namespace, "--ignore-not-found")
-        kubernetes.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
+    with closing(replace(kubernetes, helm_path=shell)) as helm:
+        found = Alone(helm, namespace, name, config)
+        try:
+            found.helm_upgrade()
+            until_equal("a login pod", lambda: found.login("true"), "", 180)
+            found.until_idle(2)
+            yield found
+        finally:
+            helm.helm("uninstall", "slurm", "-n", namespace, "--ignore-not-found")
+            kubernetes.kubectl("delete", "namespace", namespace, "--wait=false", "--ignore-not-found")
 
 
 @pytest.fixture(scope="module")

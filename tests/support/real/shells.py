@@ -48,6 +48,7 @@ class Shells:
     _free: list["_Shell"] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _used: int = 0
+    _begun: bool = False
 
     def run(self, words: Sequence[str], seconds: float, stdin: str = "") -> Done:
         """Run a command at most once.
@@ -56,6 +57,7 @@ class Shells:
         """
         with self._lock:
             self._used += 1
+            self._begun = True
         try:
             deadline = time.monotonic() + seconds
             shell = self._answering(seconds)
@@ -80,9 +82,9 @@ class Shells:
 
     @property
     def gone(self) -> bool:
-        """Whether no shell runs."""
+        """Whether shells have run, and none does."""
         with self._lock:
-            return not self._used and all(shell.process.poll() is not None for shell in self._free)
+            return self._begun and not self._used and all(shell.process.poll() is not None for shell in self._free)
 
     def _answering(self, seconds: float) -> "_Shell":
         """A shell that has just answered. A command that is given to it runs, unless its container ends that moment.

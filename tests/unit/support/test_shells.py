@@ -48,6 +48,14 @@ def test_commands_one_after_the_other_share_a_shell_and_those_at_the_same_time_d
         assert (reader.result(), writer.result()) == (Done(0, "line\n", ""), Done(0, "", ""))
 
 
+def test_shells_are_gone_when_none_runs_that_has_run(shells: Shells) -> None:
+    assert not shells.gone, "another thread is about to start the first one"
+    shells.run(["true"], 20)
+    assert not shells.gone
+    shells.close()
+    assert shells.gone
+
+
 def test_large_output_is_whole(shells: Shells) -> None:
     done = shells.run(["sh", "-c", "seq 200000; seq 200000 >&2"], 60)
     expected = "".join(f"{number}\n" for number in range(1, 200001))

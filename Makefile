@@ -85,7 +85,7 @@ slurm: $(READY) ## tests with real daemons as processes: kube-apiserver, etcd, S
 	@$(BIN)/python -m tests.run slurm
 
 .PHONY: e2e
-e2e: $(READY) ## tests with real Slurm on real Kubernetes, in two lanes; LANE=1 for one, T=TEST for some tests
+e2e: $(READY) ## tests with real Slurm on real Kubernetes, in three lanes; LANE=1 for one, T=TEST for some tests
 	@$(BIN)/python -m tests.run e2e
 
 .PHONY: gpus

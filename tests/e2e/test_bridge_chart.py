@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)
 
 TENANT = "physics"
 DOCUMENTED = dict(line.split("=", 1) for line in slurm_conf().splitlines())
-LINES = "".join(f"\n{key}={DOCUMENTED[key]}" for key in ("NodeSet", "PartitionName"))
+LINES = "".join(f"\n{key}={DOCUMENTED[key]}" for key in ("SchedulerParameters", "NodeSet", "PartitionName"))
 """Of docs/bridge.md, without what the cluster of the tests sets itself."""
 
 
@@ -23,10 +23,7 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
     """A Kubernetes node that Slurm schedules, with the bridge and its tenant as docs/bridge.md describes."""
     kubectl, helm = slurm.kubernetes.kubectl, slurm.kubernetes.helm
     before = controller(slurm)["spec"].get("extraConf", "")
-    key = "SchedulerParameters"
-    parameters = before.replace(f"{key}=", f"{key}={DOCUMENTED[key]},")
-    assert parameters != before
-    patch(slurm, extraConf=parameters + LINES)
+    patch(slurm, extraConf=before + LINES)
     until_running(slurm)
     name = str(slurm.kubernetes.items("nodes")[0]["metadata"]["name"])
     words = ("slurm-bridge", str(CHARTS / "slurm-bridge"), "-n", slurm.namespace)

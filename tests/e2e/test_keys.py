@@ -10,6 +10,8 @@ from tests.support.real.harness import UNTIL_ENDED, Slurm, condition, until, wat
 
 CTLD = "slurm-controller-0"
 NEW = bytes(range(1, 201))
+LITTLE = "--mem=16M"
+"""A job that asks for no memory gets all of its node's."""
 
 
 def slurm_key(slurm: Slurm) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
     until_says(slurm, "InUse", "'slurm-auth-slurm'")
     before = lives(slurm)
     patch(slurm, metadata={"annotations": {"slinky.slurm.net/keys-settle-seconds": "6"}})
-    whole = slurm.submit(f"{UNTIL_ENDED}srun --overlap hostname\n")
+    whole = slurm.submit(f"{UNTIL_ENDED}srun --overlap hostname\n", LITTLE)
     slurm.until_running(whole)
 
     # Swapped at once: deleted and made anew, since it is immutable.
@@ -96,10 +98,10 @@ def test_a_key_is_rotated_with_jobs_running_through_and_a_bare_swap_is_refused(s
                 return any(line.startswith(f"{reason} ") and "'next'" in line for line in lines())
 
             until(f"the condition SlurmKey to have said {reason}", begun)
-            assert slurm.login("srun", "--immediate=20", "hostname").strip()
+            assert slurm.login("srun", "--immediate=20", LITTLE, "hostname").strip()
         until_says(slurm, "InUse", "'next'")
     assert keys_of_daemons(slurm) == [NEW]
-    assert slurm.login("srun", "--immediate=20", "-N2", "hostname").split()
+    assert slurm.login("srun", "--immediate=20", LITTLE, "-N2", "hostname").split()
     slurm.end(whole)
     assert lives(slurm) == before
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import cache, images
-from tests.cluster.local import existing
+from tests.cluster.local import existing, named_by
 from tests.support.real.check_runs import begin, ended, log_of, result
 from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
 
@@ -34,10 +34,10 @@ ALLREDUCE = {
 
 
 @pytest.fixture(scope="module")
-def parallel(kubernetes: Kubernetes, slurm: Slurm, worker_id: str) -> Iterator[Slurm]:
+def parallel(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     """A Slurm cluster with two workers of the image, and a user. The operator runs, because `slurm` does."""
     archive = images.build_images(cache.root(), lambda _: None, ("slurmd-mpi",))
-    nodes = existing("e2e" if worker_id == "master" else f"e2e-{worker_id}").nodes
+    nodes = existing(named_by(str(kubernetes.kubeconfig)) or "").nodes
     with ThreadPoolExecutor(len(nodes)) as pool:
         list(pool.map(lambda node: node.import_more(archive), nodes))
     found = Slurm(kubernetes, "parallel")

@@ -42,9 +42,11 @@ class ClusterCpu:
             self._used += value - before if value >= before else value
         self._last = counters
         children = self._own_children()
+        ended = {key: seconds for key, seconds in self._children.items() if key not in children}
+        unwaited = {key: seconds for key, seconds in ended.items() if (found := stat(key[0])) and found[1] == key[1]}
         # What has become the time of this process's children.
-        self._used -= sum(seconds for key, seconds in self._children.items() if key not in children)
-        self._children = children
+        self._used -= sum(ended.values()) - sum(unwaited.values())
+        self._children = children | unwaited
         return self._used
 
     def _counters(self) -> dict[str, float]:

@@ -25,8 +25,8 @@ def test_files_are_sorted_by_lane_and_then_as_the_lane_lists_them() -> None:
     assert sorted(FILES, key=order.position) == [name for _, files in sorted(order.LANES.items()) for name in files]
     assert sorted(["test_z_leaving", "test_new", "test_workers"], key=order.position) == [
         "test_new",
-        "test_z_leaving",
         "test_workers",
+        "test_z_leaving",
     ]
 
 

@@ -29,10 +29,10 @@ def test_a_lane_runs_its_files_in_the_order_of_its_list_on_a_cluster_of_its_own(
 
 
 def test_tests_run_in_their_own_lane_and_in_its_order_unless_a_lane_is_given() -> None:
-    chosen = ["tests/e2e/test_z_leaving.py", "tests/e2e/test_workers.py::test_a", "tests/e2e/test_jobs.py::test_b"]
+    chosen = ["tests/e2e/test_z_leaving.py", "tests/e2e/test_states.py::test_a", "tests/e2e/test_jobs.py::test_b"]
     assert {stage.lane: files(stage) for stage in stages.lanes(chosen)} == {
-        1: ["tests/e2e/test_jobs.py::test_b", "tests/e2e/test_z_leaving.py"],
-        2: ["tests/e2e/test_workers.py::test_a"],
+        2: ["tests/e2e/test_states.py::test_a"],
+        3: ["tests/e2e/test_jobs.py::test_b", "tests/e2e/test_z_leaving.py"],
     }
     assert [(stage.lane, files(stage)) for stage in stages.lanes(chosen, 2)] == [(2, chosen)]
 

@@ -51,6 +51,23 @@ def test_a_daemon_that_this_process_has_waited_for_is_not_counted_twice(unified:
     assert cluster.seconds() - start < -0.25
 
 
+def test_a_daemon_that_has_ended_is_counted_until_this_process_has_waited_for_it(unified: Path) -> None:
+    daemon = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert daemon.stdin
+    assert daemon.stdout
+    daemon.stdout.readline()
+    used(unified, 10, f"{daemon.pid}\n")
+    cluster = ClusterCpu("lane")
+    start = cluster.seconds()
+    daemon.stdin.close()
+    os.waitid(os.P_PID, daemon.pid, os.WEXITED | os.WNOWAIT)
+    used(unified, 10)
+    assert cluster.seconds() == start
+    daemon.stdout.close()
+    daemon.wait()
+    assert cluster.seconds() - start < -0.25
+
+
 def test_with_cgroup_v1_alone_pods_and_daemons_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accounting, pids = tmp_path / "cpuacct", tmp_path / "pids"
     monkeypatch.setattr(cgroups, "found", lambda: cgroups.Hierarchies((accounting, pids), None))

@@ -119,7 +119,7 @@ async def test_hundreds_of_idle_connections_neither_fill_its_memory_nor_keep_a_q
             async def within() -> bool:
                 return 0 < await asyncio.to_thread(attack.alive) < webhook.LIMITS.connections
 
-            await until("what exceeds the bound to be ended, and no more", within, 30)
+            await until("what exceeds the bound to be ended, and no more", within, 15)
             assert await ask()
             assert resident(process.pid) <= 128 << 20
 
@@ -151,10 +151,9 @@ async def test_questions_without_an_end_are_bounded_by_bytes_and_others_are_answ
                 assert await ask()
 
                 async def within() -> bool:
-                    # Eleven whole ones are more than the bound; the server may not have read some to their end.
-                    return 0 < await asyncio.to_thread(attack.alive) <= 15
+                    return 0 < await asyncio.to_thread(attack.alive) <= 11
 
-                await until("what exceeds the bound to be ended, and no more", within, 30)
+                await until("what exceeds the bound to be ended, and no more", within, 15)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -25,7 +25,9 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
     before = controller(slurm)["spec"].get("extraConf", "")
     patch(slurm, extraConf=before + LINES)
     until_running(slurm)
-    name = str(slurm.kubernetes.items("nodes")[0]["metadata"]["name"])
+    # One with a worker is refused: Slurm would give its cores away twice.
+    taken = {pod["spec"].get("nodeName") for pod in slurm.pods().values()}
+    name = next(it for node in slurm.kubernetes.items("nodes") if (it := str(node["metadata"]["name"])) not in taken)
     words = ("slurm-bridge", str(CHARTS / "slurm-bridge"), "-n", slurm.namespace)
     helm("install", *words, f"--set=tenants.{TENANT}.user=mail", "--wait", "--timeout=2m")
     try:

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 def whole() -> Plan:
     """`make test`."""
     others = [*stages.static(), stages.unit(beside_lanes=True)]
-    others += [stages.make("verify"), stages.make("charts"), stages.make("docs"), stages.slurm()]
+    others += [stages.make("verify"), stages.make("charts"), stages.make("docs"), stages.slurm(), stages.mutants()]
     return stages.lanes(), others
 
 
@@ -66,6 +66,7 @@ def touched(revision: str) -> Plan:
     others += [stages.make(name) for name in ("charts", "docs") if name in choice.stages]
     if real := choice.of("tests/integration/", "tests/slurm/"):
         others.append(stages.slurm(real))
+    others.append(stages.mutants())
     on_clusters = choice.of("tests/e2e/")
     return stages.lanes(on_clusters) if on_clusters else [], others
 

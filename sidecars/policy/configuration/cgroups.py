@@ -3,9 +3,14 @@
 from sidecars.policy.configuration.reading import Finding, Reading
 from sidecars.slurm import conf
 
+FILE = "cgroup.conf"
 _TRUE = frozenset({"1", "true", "up", "yes"})
-_FILE = "cgroup.conf"
 _PROBLEM = "slurmd in a worker pod ends at its start, because it finds no systemd there"
+
+
+def is_true(parsed: conf.Conf, key: str) -> bool:
+    """Whether Slurm reads the key's value as yes."""
+    return (parsed.get(key) or "").lower() in _TRUE
 
 
 def systemd(reading: Reading) -> None:
@@ -14,20 +19,20 @@ def systemd(reading: Reading) -> None:
     IgnoreSystemdOnFailure doesn't help: slurmd 26.05 ends before it looks at it. autodetect chooses cgroup/v1 or
     cgroup/v2 on each host.
     """
-    if _FILE not in reading.config_set.files:
+    if FILE not in reading.config_set.files:
         return
-    parsed = conf.parse_readable(reading.config_set.files[_FILE])
+    parsed = conf.parse_readable(reading.config_set.files[FILE])
     plugin = parsed.get("CgroupPlugin") or "autodetect"
-    if plugin not in {"autodetect", "cgroup/v2"} or (parsed.get("IgnoreSystemd") or "").lower() in _TRUE:
+    if plugin not in {"autodetect", "cgroup/v2"} or is_true(parsed, "IgnoreSystemd"):
         return
     fatal = plugin == "cgroup/v2"
     where = "" if fatal else " on a host with cgroup v2"
     culprits = [*parsed.all("CgroupPlugin"), *parsed.all("IgnoreSystemd")]
     line = culprits[-1].number if culprits else None
     finding = Finding(
-        file=_FILE,
+        file=FILE,
         line=line,
-        origin=reading.config_set.origin(_FILE, line),
+        origin=reading.config_set.origin(FILE, line),
         severity="error" if fatal else "warning",
         message=f"CgroupPlugin={plugin} without IgnoreSystemd=yes: {_PROBLEM}{where}: add IgnoreSystemd=yes",
     )

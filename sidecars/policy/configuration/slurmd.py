@@ -5,19 +5,21 @@ From Slurm's sources (src/interfaces/{cgroup,task,proctrack,namespace}.c, src/sl
 
 from collections.abc import Mapping, Sequence
 
-from sidecars.policy.configuration.reading import Finding, Placed, Reading
+from sidecars.policy.configuration import cgroups
+from sidecars.policy.configuration.reading import Placed, Reading, error
 from sidecars.slurm import conf
 
-_CGROUP_CONF = "cgroup.conf"
-_TRUE = frozenset({"1", "true", "up", "yes"})
+_CGROUPS = "cgroup"
+"""The plugin of each kind that needs cgroups."""
+
 _ENDS = "slurmd ends at its start on all workers"
 
-_NEED_CGROUPS: Mapping[str, tuple[str, str, str]] = {
-    "proctracktype": ("ProctrackType", "cgroup", "ProctrackType=proctrack/linuxproc"),
-    "taskplugin": ("TaskPlugin", "cgroup", "TaskPlugin=task/affinity"),
-    "jobacctgathertype": ("JobAcctGatherType", "cgroup", "JobAcctGatherType=jobacct_gather/linux"),
+_WITHOUT_CGROUPS: Mapping[str, tuple[str, str]] = {
+    "proctracktype": ("ProctrackType", "proctrack/linuxproc"),
+    "taskplugin": ("TaskPlugin", "task/affinity"),
+    "jobacctgathertype": ("JobAcctGatherType", "jobacct_gather/linux"),
 }
-"""Keys of slurm.conf, with the plugin that needs cgroups, and a line with one that doesn't."""
+"""Keys of slurm.conf, as Slurm spells them, with a plugin that needs no cgroups."""
 
 _DEFAULTS = {"proctracktype": "proctrack/cgroup"}
 
@@ -36,7 +38,7 @@ _NO_FOLDERS = ("/proc/", "/sys/")
 def rules(reading: Reading, lines: Sequence[Placed]) -> None:
     """All of them, about a cluster with worker pods."""
     last = {at.key: at for at in lines}
-    cgroup_conf = conf.parse_readable(reading.config_set.files.get(_CGROUP_CONF, ""))
+    cgroup_conf = conf.parse_readable(reading.config_set.files.get(cgroups.FILE, ""))
     if cgroup_conf.get("CgroupPlugin") == "disabled":
         _without_cgroups(reading, last, cgroup_conf)
     else:
@@ -54,27 +56,25 @@ def _plugins(value: str) -> list[str]:
 
 
 def _without_cgroups(reading: Reading, last: Mapping[str, Placed], cgroup_conf: conf.Conf) -> None:
-    for key, (name, plugin, remedy) in _NEED_CGROUPS.items():
+    for key, (name, other) in _WITHOUT_CGROUPS.items():
         at = last.get(key)
-        if plugin not in _plugins(_DEFAULTS.get(key, "") if at is None else at.value):
+        if _CGROUPS not in _plugins(_DEFAULTS.get(key, "") if at is None else at.value):
             continue
+        remedy = f"{_ENDS}: set {name}={other}"
         if at is not None:
-            text = f"{name}={at.value} with CgroupPlugin=disabled in cgroup.conf: {_ENDS}: set {remedy}"
-            reading.report("error", at, text)
-            continue
-        line = cgroup_conf.all("CgroupPlugin")[-1].number
-        origin = reading.config_set.origin(_CGROUP_CONF, line)
-        text = f"CgroupPlugin=disabled without {name}, whose default is {_DEFAULTS[key]}: {_ENDS}: set {remedy}"
-        reading.findings.append(Finding(file=_CGROUP_CONF, line=line, origin=origin, severity="error", message=text))
+            reading.report("error", at, f"{name}={at.value} with CgroupPlugin=disabled in cgroup.conf: {remedy}")
+        else:
+            line = cgroup_conf.all("CgroupPlugin")[-1].number
+            text = f"CgroupPlugin=disabled without {name}, whose default is {_DEFAULTS[key]}: {remedy}"
+            origin = reading.config_set.origin(cgroups.FILE, line)
+            reading.findings.append(error(cgroups.FILE, line, origin, text))
 
 
 def _two_memory_limits(reading: Reading, last: Mapping[str, Placed], cgroup_conf: conf.Conf) -> None:
     tasks, gather = last.get("taskplugin"), last.get("jobacctgatherparams")
-    if tasks is None or gather is None or "cgroup" not in _plugins(tasks.value):
+    if tasks is None or gather is None or _CGROUPS not in _plugins(tasks.value):
         return
-    limited = [
-        key for key in ("ConstrainRAMSpace", "ConstrainSwapSpace") if (cgroup_conf.get(key) or "").lower() in _TRUE
-    ]
+    limited = [key for key in ("ConstrainRAMSpace", "ConstrainSwapSpace") if cgroups.is_true(cgroup_conf, key)]
     if limited and "overmemorykill" in gather.value.lower().split(","):
         text = f"JobAcctGatherParams={gather.value} with {limited[0]}=yes in cgroup.conf: {_ENDS}"
         reading.report("error", gather, f"{text}, because both limit memory: remove OverMemoryKill")

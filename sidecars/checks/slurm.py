@@ -53,7 +53,7 @@ class Slurm:
         """All nodes by name, as they are now."""
         # A change later in the same second is only in an answer to a request from one second earlier.
         since = self._updated - 1 if self._updated else None
-        found = (await read_news(self._admin, protocol.get_nodes, since)).answer
+        found = await read_news(self._admin, protocol.get_nodes, since)
         if found is not None:
             self._nodes, self._updated = {node.name: node for node in found.nodes}, found.last_update
         return dict(self._nodes)

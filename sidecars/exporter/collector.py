@@ -267,8 +267,8 @@ def _kind(error: SlurmError) -> str:
 
 async def _read_nodes(client: Carrier, former: NodeUsages | None) -> NodeUsages:
     since = None if former is None else former.last_update
-    news = await read_news(client, protocol.get_node_usage, since, timeout=TIME_LIMITS[Source.NODES])
-    return _or_former(news.answer, former, "GET nodes/")
+    answer = await read_news(client, protocol.get_node_usage, since, timeout=TIME_LIMITS[Source.NODES])
+    return _or_former(answer, former, "GET nodes/")
 
 
 async def _read_jobs(client: Carrier, former: JobUsages | None) -> JobUsages:

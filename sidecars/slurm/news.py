@@ -6,7 +6,7 @@ request for the full list as usual.
 """
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import Refused, SlurmError, Unreachable
@@ -15,15 +15,6 @@ from sidecars.slurm.protocol import Request
 T = TypeVar("T")
 
 _STATUS, _UNSPECIFIED = 500, -1  # SLURM_ERROR
-
-
-class News(NamedTuple, Generic[T]):
-    """What slurmrestd reports."""
-
-    answer: T | None
-    """None: nothing has changed."""
-    full: bool
-    """Whether it is the full list."""
 
 
 def refuses_changes(error: SlurmError) -> bool:
@@ -40,14 +31,14 @@ async def read_news(
     since: int | None,
     *,
     timeout: float | None = None,
-) -> News[T]:
-    """What has changed in the second `since` or later; the full list for None, or if the server refuses `since`.
+) -> T | None:
+    """What has changed in the second `since` or later, None for nothing; the full list if `since` is None or refused.
 
     `request` is the request for such a time. Raises SlurmError, within `timeout` seconds for each request.
     """
     if since is not None:
         try:
-            return News(await client.call(request(since), timeout=timeout), full=False)
+            return await client.call(request(since), timeout=timeout)
         except SlurmError as error:
             if not refuses_changes(error):
                 raise
@@ -55,4 +46,4 @@ async def read_news(
     answer = await client.call(everything, timeout=timeout)
     if answer is None:
         raise Unreachable(str(everything), "it reports no change in answer to a request for everything")
-    return News(answer, full=True)
+    return answer

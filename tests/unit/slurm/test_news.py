@@ -49,11 +49,13 @@ async def test_the_changes_are_read_from_each_release(release: tuple[int, ...]) 
     model.release = release
     model.node_register("n0")
     for since in (None, int(NOW)):
-        news = await read_news(ModelCarrier(model), protocol.get_nodes, since)
-        assert news.answer is not None
-        assert [node.name for node in news.answer.nodes] == ["n0"]
-        assert news.full == (since is None or release < (26, 5, 3))
-    assert await read_news(ModelCarrier(model), protocol.get_nodes, int(NOW) + 1) == (None, False)
+        answer = await read_news(ModelCarrier(model), protocol.get_nodes, since)
+        assert answer is not None
+        assert [node.name for node in answer.nodes] == ["n0"]
+        full = "update_time" not in model.requests("GET", "nodes/")[-1].query
+        assert full == (since is None or release < (26, 5, 3))
+    assert await read_news(ModelCarrier(model), protocol.get_nodes, int(NOW) + 1) is None
+    assert "update_time" in model.requests("GET", "nodes/")[-1].query
 
 
 async def test_a_server_that_is_out_of_order_is_asked_once() -> None:

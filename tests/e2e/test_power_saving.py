@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.real.following import REST, UNTIL_ENDED, end, job_states, kill_each, turns, without
+from tests.support.real.following import REST, kill_each, turns, without
 from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until, until_equal
 from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD, stop_operator
 
@@ -166,21 +166,21 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
     create(power, "power", {"price": 5, "idleSeconds": idle_seconds, "min": 1})
     until_states("the worker that always runs", {"idle"}, {"idle~"})
     with power.watching_pods() as watch:
-        wide = power.submit(UNTIL_ENDED, "-p", "power", "-N2", "--exclusive", "--no-requeue")
-        until_equal("the job to run", lambda: job_states(power, wide), ["RUNNING"], 180)
-        narrow = power.submit(UNTIL_ENDED, "-p", "power", "-w", "power-1", "--exclusive", "--no-requeue")
+        wide = power.submit_until_ended("-p", "power", "-N2", "--exclusive", "--no-requeue")
+        until_equal("the job to run", lambda: power.states(wide), ["RUNNING"], 180)
+        narrow = power.submit_until_ended("-p", "power", "-w", "power-1", "--exclusive", "--no-requeue")
         array = power.submit("#!/bin/sh\nsleep 1\n", "-p", "power", "--array=1-4")
         kill_each(power, [SLURMCTLD], wide)
-        end(power, wide)
-        until_equal("the next job to run", lambda: job_states(power, narrow), ["RUNNING"], 60)
-        until_equal("the array to complete", lambda: job_states(power, array), ["COMPLETED"] * 4, 60)
+        power.end(wide)
+        until_equal("the next job to run", lambda: power.states(narrow), ["RUNNING"], 60)
+        until_equal("the array to complete", lambda: power.states(array), ["COMPLETED"] * 4, 60)
         idle = time.monotonic()
         kill_each(power, [SLURMRESTD, OPERATOR], narrow)
         until("a worker to be idle for longer than others are", lambda: time.monotonic() - idle > 2 * idle_seconds, 60)
         assert states(power, "power")[0] == "idle"
 
         with without(kubernetes, REST, lambda: following("NoAnswer")):
-            end(power, narrow)
+            power.end(narrow)
             until_states("Slurm to stop the other node", {"idle"}, {"idle%", "idle~"})
             assert sorted(pods(power, "power")) == both
         until_equal("its worker to be removed", lambda: pods(power, "power"), ["power-0"], 150)

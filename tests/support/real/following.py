@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tests.support.real.configuration import until_saved
 from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until, until_equal, watched
-from tests.support.real.harness import UNTIL_ENDED as UNTIL_ENDED
 from tests.support.real.kills import SLURMRESTD, kill
 
 TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
@@ -17,8 +16,6 @@ MOST = 3
 """The highest number of workers."""
 IDLE_SECONDS = 5
 """How long a worker is idle before it is removed."""
-
-end, job_states = Slurm.end, Slurm.states
 
 
 @dataclass(frozen=True)

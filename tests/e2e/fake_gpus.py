@@ -70,7 +70,7 @@ class FakeGpus:
             (folder / name).chmod(0o755)
         shutil.copy(tool("deviceplugin"), folder / "deviceplugin")
         self._kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(self._pod()))
-        until_equal("eight GPUs in Kubernetes", self.allocatable, "8", 60)
+        until_equal("eight GPUs in Kubernetes", self.allocatable, "8")
 
     def unplug(self) -> None:
         """Take the device plugin away."""
@@ -130,7 +130,6 @@ def pool(slurm: Slurm) -> Iterator[FakeGpus]:
     free = until(
         "a Kubernetes node without a worker",
         lambda: sorted(nodes - {pod["spec"].get("nodeName") for pod in slurm.pods().values()}),
-        60,
     )
     # pytest's own folders are closed to others, as which the containers run.
     folder = Path(tempfile.mkdtemp(prefix="fake-gpus-"))
@@ -142,7 +141,7 @@ def pool(slurm: Slurm) -> Iterator[FakeGpus]:
         yield fake
     finally:
         values(slurm.kubernetes)
-        until("the GPU worker to be gone", lambda: WORKER not in slurm.pods(), 90)
+        until("the GPU worker to be gone", lambda: WORKER not in slurm.pods())
         slurm.until_idle(2)
         fake.unplug()
         shutil.rmtree(folder)

@@ -15,8 +15,6 @@ from tests.support.real.foreign import address, foreign_pod
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until, until_equal
 from tests.support.real.kills import stop_operator
 
-pytestmark = pytest.mark.timeout(300)
-
 ACCOUNTING = VALUES.with_name("accounting-values.yaml")
 
 OLDER = """update slurm_acct_db.accounted_slurm_job_table set
@@ -36,7 +34,7 @@ def accounted(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
             of = kubernetes.get("-n", found.namespace, f"{kind}.slinky.slurm.net", "slurm")
             return condition(of, "Ready").get("status") == "True" or None
 
-        until(f"{kind} slurm to be Ready", ready, 120)
+        until(f"{kind} slurm to be Ready", ready)
     found.until_idle(1)
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
@@ -72,7 +70,7 @@ def until_in_database(slurm: Slurm, name: str, account: str) -> None:
         # What slurmctld still has to send tells whose fault it is.
         return accounts(slurm).get(name), re.findall(r"DBD Agent queue size: *([0-9]+)", slurm.login("sdiag"))
 
-    until(f"{name} to be in the database", known, 60, is_it=lambda answer: answer[0] == (account, "COMPLETED"))
+    until(f"{name} to be in the database", known, is_it=lambda answer: answer[0] == (account, "COMPLETED"))
 
 
 def statement(slurm: Slurm, sql: str) -> None:
@@ -87,6 +85,15 @@ def slurmdbd(slurm: Slurm) -> str:
     """The uid of slurmdbd's pod, once it is ready."""
     pod = slurm.kubernetes.get("-n", slurm.namespace, "pod", "slurm-accounting-0")
     return str(pod["metadata"]["uid"]) if condition(pod, "Ready").get("status") == "True" else ""
+
+
+def until_back(slurm: Slurm, before: str) -> None:
+    """Wait until another pod than this has slurmdbd, and clients reach it.
+
+    A pod is ready a moment before its Service leads to it, and a connection in that moment is refused.
+    """
+    until("slurmdbd to be back", lambda: slurmdbd(slurm) not in {"", before} or None)
+    until("slurmdbd to answer clients", lambda: slurm.login("sacctmgr", "-n", "show", "cluster"))
 
 
 def test_a_job_is_charged_to_the_account_that_was_made_for_it(accounted: Slurm) -> None:
@@ -106,14 +113,14 @@ def test_a_restart_of_slurmdbd_loses_no_job_and_no_archive(accounted: Slurm) -> 
     names = [f"meanwhile-{number}" for number in range(3)]
     for name in names:
         accounted.login("srun", "-J", name, "true")
-    until("slurmdbd to be back", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
+    until_back(accounted, before)
     assert "of-former-slurmdbd" in accounted.kubernetes.kubectl(*inside, "ls", folder).split()
 
     def known() -> bool | None:
         found = accounts(accounted)
         return all(found.get(name, ("", ""))[1] == "COMPLETED" for name in names) or None
 
-    until("the jobs of the meantime to be in the database", known, 60)
+    until("the jobs of the meantime to be in the database", known)
     assert "physics" in accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
 
 
@@ -130,7 +137,7 @@ def test_a_job_that_was_purged_is_in_a_file_of_the_volume_and_can_be_loaded_afte
         return "purged" in accounts(accounted, *since, "-E", "now-39days")
 
     since = ("-S", "now-60days")
-    until("the job to be old", is_older, 60)
+    until("the job to be old", is_older)
     # sacctmgr looks whether the folder or the file exists where it runs itself; slurmdbd uses its own.
     accounted.login("mkdir", "-p", folder)
     accounted.login("sacctmgr", "-i", "archive", "dump", f"Directory={folder}", "Jobs", "PurgeJobAfter=30days")
@@ -138,7 +145,7 @@ def test_a_job_that_was_purged_is_in_a_file_of_the_volume_and_can_be_loaded_afte
     assert "charged" in accounts(accounted, *since)
     before = slurmdbd(accounted)
     kubectl("-n", accounted.namespace, "delete", "pod", "slurm-accounting-0", "--wait=false")
-    until("slurmdbd to be back", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
+    until_back(accounted, before)
     [file] = [it for it in kubectl(*inside, "ls", folder).split() if "job_table" in it]
     accounted.login("touch", f"{folder}/{file}")
     accounted.login("sacctmgr", "-i", "archive", "load", f"file={folder}/{file}")
@@ -153,14 +160,14 @@ def test_another_password_in_database_and_secret_reaches_slurmdbd(accounted: Slu
     patch = f'{{"data":{{"password":"{data}"}}}}'
     kubectl("-n", accounted.namespace, "patch", "secret", "slurm-mariadb", "-p", patch)
     accounted.login("srun", "-J", "rotated", "-A", "physics", "true")
-    until("slurmdbd to be replaced", lambda: slurmdbd(accounted) not in {"", before} or None, 120)
+    until_back(accounted, before)
     until_in_database(accounted, "rotated", "physics")
 
     def events() -> str:
         return kubectl("-n", accounted.namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
 
     # Events are written after what they report.
-    until("the event", lambda: "slurmdbd conf changed" in events(), 60)
+    until("the event", lambda: "slurmdbd conf changed" in events())
     assert "rotated #1" not in events()
 
 
@@ -174,7 +181,7 @@ def until_job(slurm: Slurm, name: str, end: str) -> None:
         assert found in ([], [end]), slurm.kubernetes.kubectl(*logs)
         return found == [end] or None
 
-    until(f"Job {name}: {end}", ended, 120)
+    until(f"Job {name}: {end}", ended)
 
 
 @pytest.fixture
@@ -195,12 +202,12 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     kubectl, here = accounted.kubernetes.kubectl, ("-n", accounted.namespace)
     held = accounted.submit("#!/bin/sh\ntrue\n", "--hold")
     running = accounted.submit("#!/bin/sh\nsleep 600\n")
-    until_equal("the job to run", lambda: accounted.job(running)["JobState"], "RUNNING", 60)
+    until_equal("the job to run", lambda: accounted.job(running)["JobState"], "RUNNING")
     until_saved(accounted, running)
     kubectl(*here, "create", "job", "backup-now", "--from=cronjob/slurm-backup")
     # slurmctld writes all of its state when it ends, or five minutes after its first start. The backup waits for that.
     kubectl(*here, "delete", "pod", "slurm-controller-0")
-    until_equal("slurmctld to be back", lambda: accounted.job(held)["JobState"], "PENDING", 120)
+    until_equal("slurmctld to be back", lambda: accounted.job(held)["JobState"], "PENDING")
     until_job(accounted, "backup-now", "Complete")
     logs = kubectl(*here, "logs", "job/backup-now", "--all-containers")
     assert "database.sql.gz" in logs
@@ -228,22 +235,22 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     kubectl(*here, "scale", "statefulset", *daemons, "--replicas=1")
     kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
 
-    until_equal("slurmctld to answer", lambda: accounted.job(held)["JobState"], "PENDING", 120)
+    until_equal("slurmctld to answer", lambda: accounted.job(held)["JobState"], "PENDING")
     assert str(lost) not in accounted.login("squeue", "--noheader", "--format=%i").split()
     assert accounted.job(running)["JobState"] == "RUNNING"
-    until("slurmdbd to be back", lambda: slurmdbd(accounted) or None, 120)
+    until("slurmdbd to be back", lambda: slurmdbd(accounted) or None)
     known = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
     assert "physics" in known
     assert "chemistry" not in known
     accounted.login("scancel", str(running))
     accounted.login("scontrol", "release", str(held))
-    until_equal("the job of the backup to end", lambda: accounted.job(held)["JobState"], "COMPLETED", 60)
+    until_equal("the job of the backup to end", lambda: accounted.job(held)["JobState"], "COMPLETED")
 
 
 def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restarts(accounted: Slurm) -> None:
     accounted.login("sacctmgr", "-i", "add", "account", "theirs", "fairshare=7")
     # Daemons that the test before has started again answer before they are ready.
-    until_equal("all pods to be ready", lambda: len(upgrading.uids(accounted)), len(upgrading.IMAGES), 120)
+    until_equal("all pods to be ready", lambda: len(upgrading.uids(accounted)), len(upgrading.IMAGES))
     before = upgrading.uids(accounted)
     declared = {
         "accounts": {"lasers": {"fairshare": 3, "limits": {"MaxJobs": 9}}},
@@ -252,13 +259,13 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
     declare(accounted, declared, users={"root": {"accounts": ["lasers"], "qos": ["normal", "urgent"]}})
     # Until the user is in the account, Slurm runs the job in the user's default account, because it enforces none here.
     job = ("srun", "-J", "declared", "-A", "lasers", "-q", "urgent", "sh", "-c", "echo $SLURM_JOB_ACCOUNT")
-    until_equal("a job of the user in the account", lambda: accounted.login(*job).strip(), "lasers", 60)
-    until_equal("the declaration to be applied", lambda: applied(accounted)[0], "Applied", 60)
+    until_equal("a job of the user in the account", lambda: accounted.login(*job).strip(), "lasers")
+    until_equal("the declaration to be applied", lambda: applied(accounted)[0], "Applied")
     until_in_database(accounted, "declared", "lasers")
 
     # What someone else changes comes back, and nothing else does.
     accounted.login("sacctmgr", "-i", "modify", "account", "lasers", "set", "fairshare=8", "grpjobs=4")
-    until_equal("the share to be set back", lambda: share(accounted, "lasers"), ("3", "4", "9"), 90)
+    until_equal("the share to be set back", lambda: share(accounted, "lasers"), ("3", "4", "9"))
 
     # A job holds its account and its user, and what goes is only what came from here.
     held = accounted.submit("#!/bin/sh\nsleep 600\n", "-A", "lasers", "-q", "urgent")
@@ -266,17 +273,16 @@ def test_a_user_added_to_the_values_runs_jobs_within_a_minute_and_no_pod_restart
     message = until(
         "the deletion to be refused",
         lambda: applied(accounted)[1] if applied(accounted)[0] == "Refused" else None,
-        60,
     )
     assert "7001" in message
     accounted.login("scancel", str(held))
-    until_equal("everything declared to be gone", lambda: applied(accounted)[0], "Applied", 150)
+    until_equal("everything declared to be gone", lambda: applied(accounted)[0], "Applied")
     left = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
     assert {"theirs", "root"} <= set(left)
     assert "lasers" not in left
     assert "urgent" not in accounted.login("sacctmgr", "-n", "-P", "show", "qos", "format=name").split()
     assert share(accounted, "theirs")[0] == "7"
-    until_equal("the same pods to be ready", lambda: upgrading.uids(accounted), before, 60)
+    until_equal("the same pods to be ready", lambda: upgrading.uids(accounted), before)
     declare(accounted, {})
 
 
@@ -315,7 +321,7 @@ def test_slurmctld_takes_the_token_of_a_token_resource(accounted: Slurm) -> None
         held = [item["data"]["SLURM_JWT"] for item in found if item["metadata"]["name"] == "api-jwt-root"]
         return base64.b64decode(held[0]).decode() if held else None
 
-    good = until("the token", token, 60)
+    good = until("the token", token)
     ask = ["sh", "-c", "read -r SLURM_JWT; export SLURM_JWT; sinfo -h -o %D 2>&1 || true"]
     assert accounted.login(*ask, stdin=f"{good}\n").strip() == "1"
     wrong = re.sub(r"\.[^.]*$", ".AAAA", good)
@@ -337,7 +343,7 @@ def until_ready_says(slurm: Slurm, kind: str, reason: str) -> str:
         current = found.get("observedGeneration") == of["metadata"]["generation"] and found["reason"] == reason
         return str(found["message"]) if current else None
 
-    return until(f"{kind} slurm to be {reason}", look, 60)
+    return until(f"{kind} slurm to be {reason}", look)
 
 
 def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_never_back(accounted: Slurm) -> None:
@@ -372,7 +378,7 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
         def completed() -> bool:
             return {name: state for name, (_, state) in accounts(accounted).items()}.items() >= states.items()
 
-        until("all jobs to be in the database as completed", completed, 60)
+        until("all jobs to be in the database as completed", completed)
 
         # And the daemons with a state back again.
         before = upgrading.uids(accounted)
@@ -385,4 +391,4 @@ def test_another_release_of_slurm_rolls_in_order_with_jobs_running_through_and_n
         install(accounted, **newer)
         for kind in ("accountings", "controllers"):
             until_ready_says(accounted, kind, "Ready")
-        until_equal("the same pods to be ready", lambda: upgrading.uids(accounted), before, 60)
+        until_equal("the same pods to be ready", lambda: upgrading.uids(accounted), before)

@@ -30,8 +30,6 @@ from tests.support.real.following import (
 from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Kubernetes, Slurm, condition, until
 from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD
 
-pytestmark = pytest.mark.timeout(900)
-
 EXPORTER = "slurm-exporter"
 ADAPTER = "prometheus-adapter"
 PROMETHEUS = (prometheus.NAMESPACE, "prometheus")
@@ -121,7 +119,7 @@ def by_adapter(slurm: Slurm) -> Iterator[Way]:
     kubernetes, values = slurm.kubernetes, exporter_values()
     # The exporter is told what a worker offers, which one of them shows.
     slurm.scale(1)
-    slurm.until_idle(1, 240)
+    slurm.until_idle(1)
     [node] = json.loads(slurm.login("scontrol", "--json", "show", "node"))["nodes"]
     values["exporter"]["autoscaling"]["nodeSets"]["slinky"]["shape"] = {
         "sockets": node["sockets"],
@@ -156,7 +154,7 @@ def workers(slurm: Slurm) -> Iterator[Slurm]:
     slurm.login("scancel", "--user=root")
     # A worker that is left has the ordinal of the job that ended last; other tests know slinky-0 and slinky-1.
     slurm.scale(0)
-    until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes(), 240)
+    until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes())
     slurm.scale(2)
     slurm.until_idle(2)
     # The record of the numbers that autoscaling set, which tells others from it.
@@ -178,7 +176,6 @@ def test_a_number_that_a_user_sets_stays_for_a_while_and_is_named(workers: Slurm
         until(
             "the number to be recorded",
             lambda: workers.kubernetes.get(*TARGET)["metadata"]["annotations"].get("slinky.slurm.net/autoscaling"),
-            60,
         )
         workers.scale(1)
 
@@ -186,7 +183,7 @@ def test_a_number_that_a_user_sets_stays_for_a_while_and_is_named(workers: Slurm
             found = condition(workers.kubernetes.get(*TARGET), "Autoscaled")
             return found if found.get("reason") == "OtherOwner" and "to 1" in found["message"] else {}
 
-        found = until("kubectl to be named", named, 60)
+        found = until("kubectl to be named", named)
         assert "'kubectl' has set replicas to 1" in found["message"]
         assert replicas(workers) == 1
 

@@ -27,10 +27,10 @@ def test_a_bad_configuration_of_a_nodeset_is_refused_with_its_culprit_and_slurmc
 
     slurm.kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(nodeset))
     try:
-        until(f"{each.name} to be refused", refused, 300)
+        until(f"{each.name} to be refused", refused)
         assert f"NodeSet slurm/{name} spec.partition.config" in accepted(slurm)["message"]
         slurm.login("sinfo", "-h")
     finally:
         slurm.kubernetes.kubectl("delete", "--wait=false", "-f", "-", stdin=json.dumps(nodeset))
-    until_running(slurm, 300)
+    until_running(slurm)
     assert restarts(slurm) == life

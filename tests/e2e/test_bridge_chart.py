@@ -10,8 +10,6 @@ from tests.support.bridge_world import slurm_conf
 from tests.support.real.configuration import controller, patch, until_running
 from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(300)
-
 TENANT = "physics"
 DOCUMENTED = dict(line.split("=", 1) for line in slurm_conf().splitlines())
 LINES = "".join(f"\n{key}={DOCUMENTED[key]}" for key in ("SchedulerParameters", "NodeSet", "PartitionName"))
@@ -34,12 +32,12 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
         kubectl("create", "namespace", TENANT)
         kubectl("label", "namespace", TENANT, "slurm-bridge=managed")
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}=true")
-        until_equal("the external node", lambda: slurm.nodes().get(name), "idle", 60)
+        until_equal("the external node", lambda: slurm.nodes().get(name), "idle")
         # Its pod is ready; the API server may not reach it yet, and refuses pods until then.
-        until("the webhook to add the gate", lambda: bridge.GATE in create(slurm, "tried", dry_run="server"), 60)
+        until("the webhook to add the gate", lambda: bridge.GATE in create(slurm, "tried", dry_run="server"))
         yield name
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}-")
-        until("the bridge to delete the external node", lambda: name not in slurm.nodes(), 60)
+        until("the bridge to delete the external node", lambda: name not in slurm.nodes())
     finally:
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}-")
         kubectl("delete", "namespace", TENANT, "--ignore-not-found", "--wait=true", timeout=90)
@@ -85,7 +83,7 @@ def test_a_pod_without_a_gate_runs_as_a_job_of_its_tenant_and_ends_with_it(slurm
 
     # The API server of the local cluster has no MutatingAdmissionPolicy: the webhook adds the gate.
     create(slurm, "train")
-    until_equal("the pod to run", lambda: get("-n", TENANT, "pod", "train")["status"].get("phase"), "Running", 60)
+    until_equal("the pod to run", lambda: get("-n", TENANT, "pod", "train")["status"].get("phase"), "Running")
     pod = get("-n", TENANT, "pod", "train")
     assert pod["spec"]["nodeName"] == kube_node
     # Without the gate, the pod would not have been limited to the node of its job.
@@ -94,12 +92,12 @@ def test_a_pod_without_a_gate_runs_as_a_job_of_its_tenant_and_ends_with_it(slurm
     job = pod["metadata"]["labels"][bridge.JOB_LABEL]
     words = ("-n", slurm.namespace, "exec", "slurm-controller-0", "-c", "slurmctld", "--", "scancel", job)
     kubectl(*words)
-    until("the pod to end with its job", lambda: not slurm.kubernetes.items("-n", TENANT, "pods"), 60)
+    until("the pod to end with its job", lambda: not slurm.kubernetes.items("-n", TENANT, "pods"))
     assert queue(slurm) == []
 
 
 def test_a_job_ends_with_its_pod(slurm: Slurm, kube_node: str) -> None:
     create(slurm, "deleted", bridge.GATE)
-    until_equal("the job to run", lambda: queue(slurm), [f"mail RUNNING {kube_node}"], 60)
+    until_equal("the job to run", lambda: queue(slurm), [f"mail RUNNING {kube_node}"])
     slurm.kubernetes.kubectl("-n", TENANT, "delete", "pod", "deleted", "--wait=true")
-    until_equal("the job to end", lambda: queue(slurm), [], 60)
+    until_equal("the job to end", lambda: queue(slurm), [])

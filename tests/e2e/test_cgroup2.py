@@ -91,7 +91,7 @@ def confined(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     found = Slurm(kubernetes, "confined")
     try:
         upgrade(found, guest.start(cluster, Progress()))
-        found.until_idle(1, 240)
+        found.until_idle(1)
         yield found
     finally:
         try:
@@ -123,7 +123,7 @@ def slurmd(slurm: Slurm) -> list[str]:
 def long_job(slurm: Slurm) -> int:
     """A job that runs until it is ended."""
     number = slurm.submit("#!/bin/sh\nsleep 900\n", "-N1", "--mem=100", "--no-requeue")
-    until_equal("the job to run", lambda: slurm.job(number)["JobState"], "RUNNING", 60)
+    until_equal("the job to run", lambda: slurm.job(number)["JobState"], "RUNNING")
     return number
 
 
@@ -172,9 +172,9 @@ def test_a_job_opens_only_the_gpus_that_it_was_given(confined: Slurm) -> None:
 def test_a_job_survives_the_end_of_slurmd_and_a_reconfigure(confined: Slurm) -> None:
     job, before = long_job(confined), slurmd(confined)
     confined.worker(POD, "sh", "-c", f"kill -9 {' '.join(before)}")
-    until("slurmd to run again", lambda: [pid for pid in slurmd(confined) if pid not in before], 60)
+    until("slurmd to run again", lambda: [pid for pid in slurmd(confined) if pid not in before])
     confined.login("scontrol", "reconfigure", timeout=90)
-    until_equal("slurmd to answer", lambda: srun(confined, "echo here", "-n1", "--mem=100").strip(), "here", 90)
+    until_equal("slurmd to answer", lambda: srun(confined, "echo here", "-n1", "--mem=100").strip(), "here")
     assert confined.job(job)["JobState"] == "RUNNING"
     assert "oom_kill" in srun(confined, FILL_MEMORY, "-n1", "--mem=100")
     confined.login("scancel", str(job))
@@ -191,9 +191,9 @@ def test_no_cgroup_is_left_behind_by_a_pod_that_is_deleted_with_a_job(confined: 
 
     assert len(groups()) == 1
     confined.kubernetes.kubectl("-n", confined.namespace, "delete", "pod", POD, "--grace-period=5", timeout=90)
-    until("another pod", lambda: POD in (pods := confined.pods()) and pods[POD]["metadata"]["uid"] != uid, 60)
+    until("another pod", lambda: POD in (pods := confined.pods()) and pods[POD]["metadata"]["uid"] != uid)
     confined.until_idle(1)
-    until("the cgroup of the deleted pod to be gone", lambda: not groups(), 60)
+    until("the cgroup of the deleted pod to be gone", lambda: not groups())
 
 
 def test_a_session_by_ssh_has_the_limits_of_the_users_job_and_ends_with_it(confined: Slurm) -> None:
@@ -204,8 +204,8 @@ def test_a_session_by_ssh_has_the_limits_of_the_users_job_and_ends_with_it(confi
         pod = confined.pods().get(POD)
         return pod is not None and pod["metadata"]["uid"] != before["metadata"]["uid"]
 
-    until("the worker with sshd", replaced, 120)
-    confined.until_idle(1, 180)
+    until("the worker with sshd", replaced)
+    confined.until_idle(1)
     add = ("useradd", "--create-home", "--uid=10001", "alice")
     confined.login(*add)
     confined.worker(POD, *add)
@@ -224,12 +224,12 @@ def test_a_session_by_ssh_has_the_limits_of_the_users_job_and_ends_with_it(confi
             return "you have no active jobs on this node" in str(error)
         return False
 
-    until("sshd to answer", refused, 90)
+    until("sshd to answer", refused)
     job = ("sbatch", "--parsable", "--mem=100", "--chdir=/tmp", "--wrap=sleep 900")
     number = int(confined.login("setpriv", "--reuid=10001", "--regid=10001", "--clear-groups", *job))
-    until_equal("the job to run", lambda: confined.job(number)["JobState"], "RUNNING", 60)
+    until_equal("the job to run", lambda: confined.job(number)["JobState"], "RUNNING")
     # A job runs a moment before its worker has the step that sessions get into.
-    groups, *limits = until("a session in the job", lambda: ssh(f"cat /proc/self/cgroup; {LIMITS}"), 60).split()
+    groups, *limits = until("a session in the job", lambda: ssh(f"cat /proc/self/cgroup; {LIMITS}")).split()
     assert "/step_extern/" in groups
     assert min(int(limit) for limit in limits if limit != "max") == 100 * 2**20
     confined.login("sh", "-c", f"{shlex.join(SSH)} alice@{address} sleep 4242 >/dev/null 2>&1 &")
@@ -237,7 +237,7 @@ def test_a_session_by_ssh_has_the_limits_of_the_users_job_and_ends_with_it(confi
     def sessions() -> str:
         return confined.worker(POD, "sh", "-c", "grep -alz '^4242$' /proc/[0-9]*/cmdline || true")
 
-    until("the session's program to run", sessions, 60)
+    until("the session's program to run", sessions)
     confined.login("scancel", str(number))
-    until("the session to end with the job", lambda: not sessions(), 60)
-    until("the next one to be refused", refused, 60)
+    until("the session to end with the job", lambda: not sessions())
+    until("the next one to be refused", refused)

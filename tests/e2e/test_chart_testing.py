@@ -6,13 +6,9 @@ That of the operator's charts is in test_z_leaving.py, because it needs a cluste
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.charts import chart_testing
 from tests.cluster.certificates import Authority
 from tests.support.real.harness import CHARTS, Slurm
-
-pytestmark = pytest.mark.timeout(700)
 
 
 def test_the_chart_installs_with_every_values_file_and_a_job_runs(slurm: Slurm) -> None:

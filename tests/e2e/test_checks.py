@@ -83,7 +83,7 @@ def test_a_failed_run_drains_its_node_and_is_in_results_metrics_and_explanation_
         kubectl(*HERE, *marker, "rm", "/tmp/slow")  # noqa: S108 - in the worker
     assert reason(checked, "slinky-0") == f"slurm-node: check: slow: {FAULT}"
     # slurmctld may be told of the end of the check's job before that of its node's work.
-    until_equal("slinky-1 to be idle", lambda: checked.nodes()["slinky-1"], "idle", 60)
+    until_equal("slinky-1 to be idle", lambda: checked.nodes()["slinky-1"], "idle")
     assert result(checked, "slow") == {
         "slinky-0": {"result": "failed", "text": FAULT, "measured": {"rate": "5MB/s"}},
         "slinky-1": {"result": "passed", "measured": {"rate": "7MB/s"}},

@@ -15,8 +15,6 @@ from tests.support.real.contained import BOX, WORKERS, run_as, worker
 from tests.support.real.harness import Kubernetes, Slurm
 from tests.support.real.registry import Registry
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture(scope="module")
 def images(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Registry]:

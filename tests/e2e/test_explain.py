@@ -17,8 +17,6 @@ import pytest
 from sidecars.explain import plugin
 from tests.support.real.harness import NODESET, Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(600)
-
 CONTROLLER = "slurm-controller-0"
 VIEWER = """
 apiVersion: v1
@@ -111,7 +109,7 @@ def test_a_job_that_waits_for_its_release_is_released_by_the_command_of_the_answ
     assert codes(answer) == {"JobHeldUser"}
     assert answer["missing"] == []
     program.shell(finding(answer, "JobHeldUser")["commands"][0])
-    until_equal("the job to run", lambda: slurm.job(job)["JobState"], "RUNNING", 60)
+    until_equal("the job to run", lambda: slurm.job(job)["JobState"], "RUNNING")
     assert codes(program.json("explain", "job", str(job))) == {"Running"}
 
 
@@ -120,7 +118,7 @@ def test_a_job_that_begins_later_and_one_that_depends_on_it_have_their_next_even
 ) -> None:
     later = slurm.submit("#!/bin/sh\ntrue\n", "--begin=now+1hour")
     after = slurm.submit("#!/bin/sh\ntrue\n", f"--dependency=afterok:{later}")
-    until_equal("Slurm to give the reason", lambda: slurm.job(after)["Reason"], "Dependency", 60)
+    until_equal("Slurm to give the reason", lambda: slurm.job(after)["Reason"], "Dependency")
     answer = program.json("explain", "job", str(later))
     assert codes(answer) == {"BeginTime"}
     assert 3000 < answer["next"]["at"] - time.time() < 3700
@@ -133,9 +131,9 @@ def test_a_job_for_which_all_nodes_are_busy_names_the_first_to_end_and_what_woul
 ) -> None:
     first = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive", "--time=5")
     second = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive", "--time=30")
-    until("both to run", lambda: all(slurm.job(it)["JobState"] == "RUNNING" for it in (first, second)), 60)
+    until("both to run", lambda: all(slurm.job(it)["JobState"] == "RUNNING" for it in (first, second)))
     waits = slurm.submit("#!/bin/sh\ntrue\n", "-N1", "--exclusive", "--time=5")
-    until("Slurm to give the reason", lambda: slurm.job(waits)["Reason"] in ("Resources", "Priority"), 60)
+    until("Slurm to give the reason", lambda: slurm.job(waits)["Reason"] in ("Resources", "Priority"))
     answer = program.json("explain", "job", str(waits))
     assert {"Busy", "FirstToEnd"} <= codes(answer)
     assert f"is {first} of" in finding(answer, "FirstToEnd")["cause"]
@@ -149,9 +147,9 @@ def test_an_administrators_drain_is_explained_and_ended_by_the_command_of_the_an
     drained = min(slurm.nodes())
     slurm.login("scontrol", "update", f"nodename={drained}", "state=drain", "reason=bad disk")
     other = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive")
-    until_equal("the other node to be busy", lambda: slurm.job(other)["JobState"], "RUNNING", 60)
+    until_equal("the other node to be busy", lambda: slurm.job(other)["JobState"], "RUNNING")
     waits = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive")
-    until("Slurm to give the reason", lambda: slurm.job(waits)["Reason"] != "None", 60)
+    until("Slurm to give the reason", lambda: slurm.job(waits)["Reason"] != "None")
     answer = program.json("explain", "job", str(waits))
     assert f"with node {drained} in service" in answer["would_start"]
     answer = program.json("explain", "node", drained)
@@ -160,7 +158,7 @@ def test_an_administrators_drain_is_explained_and_ended_by_the_command_of_the_an
     status, _ = program.run("doctor", "-n", "slurm")
     assert status == 1
     program.shell(finding(program.json("doctor"), "Drained")["commands"][0])
-    until_equal("the job to run there", lambda: slurm.job(waits)["JobState"], "RUNNING", 60)
+    until_equal("the job to run there", lambda: slurm.job(waits)["JobState"], "RUNNING")
 
 
 def test_a_nodeset_that_kubernetes_cannot_schedule_quotes_the_scheduler(slurm: Slurm, program: Plugin) -> None:
@@ -175,7 +173,6 @@ def test_a_nodeset_that_kubernetes_cannot_schedule_quotes_the_scheduler(slurm: S
         answer = until(
             "a pod to be unschedulable",
             lambda: found if "Unschedulable" in codes(found := program.json("explain", "nodeset", name)) else None,
-            120,
         )
         assert "nodes are available" in finding(answer, "Unschedulable")["cause"]
         pod = finding(answer, "Unschedulable")["about"].rpartition("/")[2]
@@ -206,12 +203,10 @@ def test_a_user_who_may_only_read_gets_what_kubernetes_shows_and_the_missing_rig
             "nothing to be found",
             lambda: codes(program.json("explain", "job", str(job), kubeconfig=own)),
             set(),
-            120,
         )
         until(
             "the NodeSet to be ready",
             lambda: "2 of 2 workers ready" in program.json("explain", "nodeset", NODESET, kubeconfig=own)["state"],
-            120,
         )
     finally:
         k8s.kubectl("delete", "-f", "-", stdin=VIEWER)
@@ -234,7 +229,7 @@ def test_a_slurmctld_that_does_not_answer_is_named_and_nothing_is_claimed_about_
     assert not answer["known"]
     assert "NotFound" not in codes(answer)
     assert any("slurmctld does not answer" in it["why"] for it in answer["missing"])
-    until_equal("slurmctld to answer again", lambda: slurm.job(job)["JobState"], "PENDING", 60)
+    until_equal("slurmctld to answer again", lambda: slurm.job(job)["JobState"], "PENDING")
 
 
 def test_a_job_that_slurm_does_not_have_is_status_1(slurm: Slurm, program: Plugin) -> None:

@@ -10,8 +10,6 @@ import pytest
 from tests.support.real.foreign import NAMESPACE, Foreign, address, foreign_pod
 from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(900)
-
 _READ = "import sys, urllib.request as it; print(it.urlopen(sys.argv[1], timeout=5).read().decode())"
 
 

@@ -12,8 +12,6 @@ from tests.e2e.test_states import eviction, operator_leads, until_state
 from tests.support.real.harness import CommandError, Slurm, until, until_equal
 from tests.support.real.kills import processes
 
-pytestmark = pytest.mark.timeout(900)
-
 POD, NODE = "slurm-worker-slinky-1", "slinky-1"
 
 

@@ -7,8 +7,6 @@ import pytest
 from tests.e2e.fake_gpus import POOL, WORKER, FakeGpus, pool, values
 from tests.support.real.harness import Slurm, condition, until
 
-pytestmark = pytest.mark.timeout(900)
-
 TYPE = "nvidia_h100_80gb_hbm3"
 STATE = "/run/slurm-health"
 

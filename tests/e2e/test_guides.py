@@ -17,8 +17,6 @@ from tests.support.real.configuration import until_saved
 from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Kubernetes, Slurm, until, until_equal
 from tests.support.real.kills import stop_operator
 
-pytestmark = pytest.mark.timeout(300)
-
 NAMESPACE, RESTORED = "guided", "restored"
 ANNOTATION = "topology.slinky.slurm.net/spec"
 BLOCK = "nvidia.com/gpu.clique"
@@ -88,7 +86,7 @@ def until_printed(slurm: Slurm, **wanted: object) -> None:
         lines = slurm.kubernetes.kubectl("-n", NAMESPACE, "logs", POD, "-c", "logs").splitlines()
         return any(wanted.items() <= json.loads(line).items() for line in lines)
 
-    until(f"the log of {POD} to have {wanted}", look, 60)
+    until(f"the log of {POD} to have {wanted}", look)
 
 
 def kubectl_bytes(kubernetes: Kubernetes, *words: str, stdin: bytes | None = None, namespace: str = NAMESPACE) -> bytes:
@@ -114,7 +112,6 @@ def test_workers_register_at_the_switch_of_their_kubernetes_node(guided: Slurm) 
     until(
         "the node to be at the other switch",
         lambda: "Topology=rails:leaf2" in guided.login("scontrol", "show", "node", "slinky-0"),
-        60,
     )
     assert guided.login("srun", "--switches=1", "hostname").strip() == "slinky-0"
 
@@ -154,19 +151,19 @@ def test_slurmctld_continues_from_a_backup_while_a_job_runs_on(guided: Slurm) ->
     restore(kubernetes, saved)
     start_slurmctld(kubernetes)
 
-    until_equal("slurmctld to answer", lambda: guided.job(waiting)["JobState"], "PENDING", 120)
+    until_equal("slurmctld to answer", lambda: guided.job(waiting)["JobState"], "PENDING")
     assert str(lost) not in guided.login("squeue", "--noheader", "--format=%i").split()
     assert {name: pod["metadata"]["uid"] for name, pod in guided.pods().items()} == pods
     guided.end(running)
     guided.login("scontrol", "release", str(waiting))
-    until_equal("the restored job to end", lambda: guided.job(waiting)["JobState"], "COMPLETED", 60)
+    until_equal("the restored job to end", lambda: guided.job(waiting)["JobState"], "COMPLETED")
 
 
 def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided: Slurm) -> None:
     kubernetes = guided.kubernetes
     waiting = guided.submit("#!/bin/sh\ntrue\n", "--hold")
     running = guided.submit("#!/bin/sh\nsleep 600\n")
-    until_equal("the job to run", lambda: guided.job(running)["JobState"], "RUNNING", 60)
+    until_equal("the job to run", lambda: guided.job(running)["JobState"], "RUNNING")
     until_saved(guided, running)
     saved = save(kubernetes)
     keys = [kubernetes.get("-n", NAMESPACE, "secret", name) for name in ("slurm-auth-slurm", "slurm-auth-jwt")]
@@ -183,13 +180,13 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     patient = values["controller"] | {"extraConfMap": {"BatchStartTimeout": 600}}
     install(restored, values | {"clusterName": f"{NAMESPACE}_slurm", "controller": patient})
 
-    until("the login node", lambda: kubernetes.kubectl(*_ROLLOUT), 120)
-    until_equal("the worker to be ready", lambda: restored.nodes().get("slinky-0"), "mixed", 120)
+    until("the login node", lambda: kubernetes.kubectl(*_ROLLOUT))
+    until_equal("the worker to be ready", lambda: restored.nodes().get("slinky-0"), "mixed")
     assert restored.job(running)["JobState"] == "RUNNING", "Slurm doesn't know that the job ended with its cluster"
     restored.login("sh", "-c", command_of_page("squeue"))
-    until_equal("the job to be requeued", lambda: restored.job(running)["Restarts"], "1", 60)
+    until_equal("the job to be requeued", lambda: restored.job(running)["Restarts"], "1")
     restored.login("scontrol", "release", str(waiting))
-    until_equal("the restored job to end", lambda: restored.job(waiting)["JobState"], "COMPLETED", 60)
+    until_equal("the restored job to end", lambda: restored.job(waiting)["JobState"], "COMPLETED")
     assert restored.job(running)["JobState"] == "PENDING"
     restored.login("scancel", str(running))
 
@@ -207,10 +204,10 @@ def test_labels_of_the_kubernetes_nodes_place_the_workers_and_a_changed_one_move
     kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}-")
     (values,) = on_page("rdma-topology.md", LABELS[-1]).documents
     install(guided, values | {"configFiles": {}})
-    until_equal("the label's switch", place, "Topology=fabric:fabric:zone-a:spine1:leaf7", 60)
+    until_equal("the label's switch", place, "Topology=fabric:fabric:zone-a:spine1:leaf7")
     assert "SwitchName=leaf7" in guided.login("scontrol", "show", "topology")
     kubernetes.kubectl("label", "nodes", "--all", "--overwrite", f"{leaf}=leaf8", f"{BLOCK}=d1")
-    until_equal("the other place", place, "Topology=fabric:fabric:zone-a:spine1:leaf8,nvlink:d1", 60)
+    until_equal("the other place", place, "Topology=fabric:fabric:zone-a:spine1:leaf8,nvlink:d1")
     assert guided.login("srun", "--switches=1", "hostname").strip() == "slinky-0"
 
 

@@ -6,8 +6,6 @@ import pytest
 
 from tests.support.real.harness import CHARTS, CommandError, Slurm, until
 
-pytestmark = pytest.mark.timeout(900)
-
 PATIENT, IMPATIENT = 180, 20
 
 

@@ -13,8 +13,6 @@ from tests.support.real.configuration import until_saved
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, seconds, until, until_equal
 from tests.support.real.kills import kill_processes
 
-pytestmark = pytest.mark.timeout(900)
-
 TIMEOUT = 10
 """SlurmctldTimeout: seconds without the primary after which a standby takes over."""
 

@@ -22,8 +22,6 @@ from tests.support.real.following import (
 )
 from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Slurm, condition, until
 
-pytestmark = pytest.mark.timeout(900)
-
 RELEASE = "slurm-exporter"
 EXPORTER = ("slurm", RELEASE)
 
@@ -52,7 +50,7 @@ def autoscaled(slurm: Slurm) -> Iterator[Slurm]:
     try:
         kubernetes.helm(*install, stdin=json.dumps(values))
         kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
-        slurm.until_idle(1, 240)
+        slurm.until_idle(1)
         yield slurm
     finally:
         kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
@@ -60,9 +58,9 @@ def autoscaled(slurm: Slurm) -> Iterator[Slurm]:
         slurm.login("scancel", "--user=root")
         # The worker that is left has the ordinal of the job that ended last; other tests know slinky-0 and slinky-1.
         slurm.scale(0)
-        until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes(), 240)
+        until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes())
         slurm.scale(2)
-        slurm.until_idle(2, 240)
+        slurm.until_idle(2)
 
 
 def test_a_nodeset_with_autoscaling_leaves_its_size_to_the_autoscaler_and_names_it(autoscaled: Slurm) -> None:
@@ -75,7 +73,7 @@ def test_a_nodeset_with_autoscaling_leaves_its_size_to_the_autoscaler_and_names_
             found = condition(kubernetes.get(*TARGET), "Autoscaled")
             return found if found.get("reason") == "OtherOwner" else {}
 
-        found = until("the other owner to be named", reported, 120)
+        found = until("the other owner to be named", reported)
         assert found["status"] == "False"
         assert "HorizontalPodAutoscaler" in found["message"]
         assert kubernetes.get(*TARGET)["spec"]["replicas"] == 1

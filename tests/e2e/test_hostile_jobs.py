@@ -1,11 +1,7 @@
 """Users attack: a job what the containers of its worker pod share, and a login what Slurm's commands of others read."""
 
-import pytest
-
 from tests.e2e.test_states import until_state
 from tests.support.real.harness import UNTIL_ENDED, Slurm, seconds, until, until_equal
-
-pytestmark = pytest.mark.timeout(900)
 
 POD = "slurm-worker-slinky-0"
 OPTIONS = ("-w", "slinky-0", "-n1", "--mem=16M", "--no-requeue", "-D", "/tmp", "-o", "/tmp/job-%j.out")  # noqa: S108

@@ -13,8 +13,6 @@ from tests.cluster.local import existing, named_by
 from tests.support.real import outside
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until, until_equal
 
-pytestmark = pytest.mark.timeout(180)
-
 NAMESPACE = "hybrid"
 
 
@@ -58,7 +56,6 @@ def hybrid(kubernetes: Kubernetes, slurm: Slurm, tmp_path: Path) -> Iterator[Kub
             until(
                 "the workers of the outside slurmctld to be gone",
                 lambda: not kubernetes.items("-n", NAMESPACE, "nodesets.slinky.slurm.net"),
-                120,
             )
             kubernetes.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
@@ -74,12 +71,12 @@ def reported(kubernetes: Kubernetes, kind: str) -> dict[str, Any]:
 
 
 def test_workers_and_login_join_a_slurmctld_outside_and_run_its_jobs(hybrid: Kubernetes) -> None:
-    until("the worker to be idle", lambda: "idle" in login(hybrid, "sinfo", "-h", "-N", "-o", "%N %T"), 90)
+    until("the worker to be idle", lambda: "idle" in login(hybrid, "sinfo", "-h", "-N", "-o", "%N %T"))
     assert login(hybrid, "srun", "hostname") == "slinky-0\n"
-    until_equal("the Controller to be reported", lambda: reported(hybrid, "Ready").get("reason"), "External", 60)
+    until_equal("the Controller to be reported", lambda: reported(hybrid, "Ready").get("reason"), "External")
     until_equal(
-        "the operator to see the Slurm cluster", lambda: reported(hybrid, "SlurmReachable").get("status"), "True", 60
+        "the operator to see the Slurm cluster", lambda: reported(hybrid, "SlurmReachable").get("status"), "True"
     )
     assert not hybrid.items("-n", NAMESPACE, "statefulsets")
     hybrid.kubectl("-n", NAMESPACE, "scale", "nodesets.slinky.slurm.net", "hybrid-slurm-worker-slinky", "--replicas=0")
-    until("the record to leave the slurmctld outside", lambda: not login(hybrid, "sinfo", "-h", "-N").strip(), 60)
+    until("the record to leave the slurmctld outside", lambda: not login(hybrid, "sinfo", "-h", "-N").strip())

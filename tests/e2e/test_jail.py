@@ -17,8 +17,6 @@ from tests.support.real.contained import USERS, run_as
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until, until_equal
 from tests.support.real.registry import OPEN
 
-pytestmark = pytest.mark.timeout(400)
-
 NAMESPACE = "jailed"
 WORKER = "slurm-worker-slinky-0"
 LOOK = ("srun", "cat", "/etc/os-release")
@@ -92,7 +90,7 @@ class Site:
     def until_switched(self, version: str) -> None:
         """Wait until the Job has switched jobs to this version."""
         link = self.volume / "current"
-        until(f"jobs to see {version}", lambda: link.is_symlink() and link.readlink().name == version, 120)
+        until(f"jobs to see {version}", lambda: link.is_symlink() and link.readlink().name == version)
 
 
 @contextmanager
@@ -151,7 +149,7 @@ def site(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPath
     found.volume.mkdir()
     tarball(found.volume / "jail.tar.gz")
     found.upgrade(version="one", tarball="jail.tar.gz")
-    found.slurm.until_idle(1, 180)
+    found.slurm.until_idle(1)
     found.until_switched("one")
     add = ("useradd", "--create-home", f"--uid={USERS['alice']}", "alice")
     found.slurm.login(*add)
@@ -200,9 +198,9 @@ def test_sessions_on_the_login_node_and_on_the_worker_of_a_job_are_in_the_jail_o
     try:
         # A job that starts while the version isn't complete fails, and its worker then lets nobody in.
         output = ("cat", f"/home/alice/slurm-{number}.out")
-        until_equal("the job to start", lambda: site.slurm.worker(WORKER, *output), "started\n", 60)
+        until_equal("the job to start", lambda: site.slurm.worker(WORKER, *output), "started\n")
         for host in ("127.0.0.1", address):
-            until(f"{host} to let alice in", partial(look_by_ssh, site, host), 90, is_it=is_jailed)
+            until(f"{host} to let alice in", partial(look_by_ssh, site, host), is_it=is_jailed)
             with without_complete(site):
                 assert "slurm-jail: error: " in look_by_ssh(site, host)
     finally:

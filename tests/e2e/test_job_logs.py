@@ -9,8 +9,6 @@ import pytest
 
 from tests.support.real.harness import NODESET, Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(900)
-
 KIND = "nodesets.slinky.slurm.net"
 NAME, POD, NODE = "logging", "logging-0", "logging-0"
 USER, UID = "daemon", 1

@@ -32,14 +32,14 @@ def test_srun_runs_on_two_nodes(slurm: Slurm) -> None:
 
 def test_sbatch_writes_its_output_on_the_node_it_ran_on(slurm: Slurm) -> None:
     number = slurm.submit("#!/bin/sh\necho sum $((20 + 22)) on $SLURMD_NODENAME\n", "-w", "slinky-1")
-    until_equal("the batch job to complete", lambda: slurm.job(number)["JobState"], "COMPLETED", 60)
+    until_equal("the batch job to complete", lambda: slurm.job(number)["JobState"], "COMPLETED")
     assert slurm.worker("slurm-worker-slinky-1", "cat", f"/tmp/job-{number}.out") == "sum 42 on slinky-1\n"  # noqa: S108
 
 
 def test_slurmctld_login_and_workers_resolve_each_others_names(slurm: Slurm) -> None:
     def until_known(by: str, name: str, address: str, ask: Callable[..., str]) -> None:
         # Of a pod that was replaced a moment ago, DNS may still have the former address in its cache.
-        until_equal(f"{by} to resolve {name}", lambda: ask("getent", "hosts", name).split()[0], address, 60)
+        until_equal(f"{by} to resolve {name}", lambda: ask("getent", "hosts", name).split()[0], address)
 
     def slurmctld(*words: str) -> str:
         inside = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--")

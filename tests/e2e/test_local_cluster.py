@@ -17,8 +17,6 @@ from tests.cluster.local import existing
 from tests.cluster.tools import tool
 from tests.support.real.harness import CHARTS, REPOSITORY, Kubernetes, until
 
-pytestmark = pytest.mark.timeout(600)
-
 NAME = "probe"
 
 
@@ -114,12 +112,10 @@ def test_a_release_that_is_upgraded_with_a_values_file_of_ones_own_runs_jobs_and
     until(
         "accounting to know the cluster",
         lambda: "slurm_slurm" in login("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster").split(),
-        180,
     )
     until(
         "an idle worker on each of the three Kubernetes nodes",
         lambda: {f"cpu-{number} idle" for number in range(3)} <= {*login("sinfo", "-hNo", "%N %T").splitlines()},
-        120,
     )
     hosts = login("srun", "-w", "cpu-[0-2]", "hostname").split()
     assert sorted(hosts) == ["cpu-0", "cpu-1", "cpu-2"]
@@ -140,5 +136,5 @@ def test_down_leaves_nothing_behind() -> None:
     marks = [re.escape(f"{home}/"), rf"slurm-br{index}\b", rf"slurm-v{index}n", rf"slurm-charts-{NAME}\b"]
     assert traces(marks, iptables_save), "the marks of a running cluster are found"
     assert command("down").returncode == 0
-    until("nothing to be left", lambda: not traces(marks, iptables_save), 60)
+    until("nothing to be left", lambda: not traces(marks, iptables_save))
     assert "there is no local cluster" in command("down").stdout

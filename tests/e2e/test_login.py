@@ -9,8 +9,6 @@ import pytest
 
 from tests.support.real.harness import CommandError, Kubernetes, Slurm, condition, until, until_equal
 
-pytestmark = pytest.mark.timeout(900)
-
 LOGIN = "slurm-login-slinky"
 WITHIN = 30
 """Seconds that a change may take. A kubelet alone takes a minute or more."""

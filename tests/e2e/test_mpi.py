@@ -14,8 +14,6 @@ from tests.cluster.local import existing, named_by
 from tests.support.real.check_runs import begin, ended, log_of, result
 from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, until
 
-pytestmark = pytest.mark.timeout(600)
-
 USER = 2001
 MPICH, OPEN_MPI = "libmpich.so.12", "libmpi.so.40"
 PROGRAM = (Path(images.REPOSITORY) / "tests/support/real/mpi_program.py").read_text()
@@ -47,7 +45,7 @@ def parallel(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
         *("--set", "nodesets.slinky.oversubscribeNode=true"),
         *("--set-json", f"checks.definitions.allreduce={json.dumps(ALLREDUCE)}"),
     )
-    found.until_idle(2, 240)
+    found.until_idle(2)
     add = ("useradd", "--create-home", f"--uid={USER}", "alice")
     found.login(*add)
     for number in range(2):

@@ -11,8 +11,6 @@ import pytest
 from tests.support.real.foreign import Foreign, address, foreign_pod
 from tests.support.real.harness import Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(900)
-
 ADMITTING = {
     "apiVersion": "networking.k8s.io/v1",
     "kind": "NetworkPolicy",

@@ -39,7 +39,7 @@ def two_afterwards(slurm: Slurm) -> Iterator[Slurm]:
     # Which two are left is chance, and Slurm may believe for a while in a job of one that was killed.
     slurm.login("scancel", "--user=root")
     slurm.scale(0)
-    until("all workers to be gone", lambda: not slurm.pods() and not slurm.nodes(), 120)
+    until("all workers to be gone", lambda: not slurm.pods() and not slurm.nodes())
     slurm.scale(2)
     slurm.until_idle(2)
 

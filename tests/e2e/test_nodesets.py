@@ -10,8 +10,6 @@ import pytest
 
 from tests.support.real.harness import NODESET, Slurm, condition, until, until_equal
 
-pytestmark = pytest.mark.timeout(300)
-
 KIND = "nodesets.slinky.slurm.net"
 
 
@@ -40,7 +38,7 @@ def uids(slurm: Slurm) -> set[str]:
 def pool(slurm: Slurm) -> Iterator[Slurm]:
     """The worker pool, put back to what the chart made of it."""
     slurm.until_idle(2)
-    until_equal("the pods of other workers to be gone", lambda: len(slurm.pods()), 2, 60)
+    until_equal("the pods of other workers to be gone", lambda: len(slurm.pods()), 2)
     before = slurm.kubernetes.get("-n", "slurm", KIND, NODESET)["spec"]
     yield slurm
     # What a test has seen enough of.
@@ -48,7 +46,7 @@ def pool(slurm: Slurm) -> Iterator[Slurm]:
     fields = ("scalingMode", "updateStrategy")
     former: dict[str, Any] = {field: before.get(field) for field in fields}
     change(slurm, **former, slurmd={"env": before["slurmd"].get("env")})
-    until("no worker to have the mark", lambda: not any(has_mark(pod) for pod in slurm.pods().values()), 120)
+    until("no worker to have the mark", lambda: not any(has_mark(pod) for pod in slurm.pods().values()))
     slurm.until_idle(2)
 
 
@@ -73,19 +71,19 @@ def test_a_daemon_set_has_a_worker_on_each_node_and_drains_a_cordoned_one(pool: 
     machines = {item["metadata"]["name"] for item in pool.kubernetes.items("nodes")}
     change(pool, scalingMode="DaemonSet")
     hosts = {machine.partition(".")[0] for machine in machines}
-    until_equal("a worker on each Kubernetes node", pool.nodes, dict.fromkeys(hosts, "idle"), 120)
-    until_equal("the pods of the former workers to be gone", lambda: len(pool.pods()), len(machines), 60)
+    until_equal("a worker on each Kubernetes node", pool.nodes, dict.fromkeys(hosts, "idle"))
+    until_equal("the pods of the former workers to be gone", lambda: len(pool.pods()), len(machines))
     cordoned = min(machines)
     host = cordoned.partition(".")[0]
     pool.kubernetes.kubectl("cordon", cordoned)
     try:
-        until_equal(f"{host} to be drained", lambda: pool.nodes().get(host), "drained", 60)
+        until_equal(f"{host} to be drained", lambda: pool.nodes().get(host), "drained")
         reason = pool.login("sinfo", "-h", "-n", host, "-o", "%E").strip()
         assert reason.startswith(f"slurm-operator: Node ({cordoned}) was cordoned")
         assert len(pool.pods()) == len(machines)
     finally:
         pool.kubernetes.kubectl("uncordon", cordoned)
-    until_equal(f"{host} to be idle", lambda: pool.nodes().get(host), "idle", 60)
+    until_equal(f"{host} to be idle", lambda: pool.nodes().get(host), "idle")
 
 
 def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slurm) -> None:
@@ -99,19 +97,18 @@ def test_a_scheduled_update_happens_in_its_reservation_and_not_before(pool: Slur
         nodeset = pool.kubernetes.get("-n", "slurm", KIND, NODESET)
         return condition(nodeset, "ReservationCreated").get("status") == "True"
 
-    until("the reservation", reserved, 60)
+    until("the reservation", reserved)
     shown = pool.login("scontrol", "show", "reservation", f"SlurmOperatorMaint-{NODESET}")
     assert "slinky-[0-1]" in shown
     assert "MAINT" in shown
     while time.time() < start - 1:
         assert uids(pool) == before
         time.sleep(1)
-    until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)), 120)
+    until("both workers to be replaced", lambda: len(uids(pool)) == 2 and before.isdisjoint(uids(pool)))
     # Their records are reserved, so that they were set DOWN and not deleted.
-    until_equal("both workers to be used again", pool.nodes, {"slinky-0": "maint", "slinky-1": "maint"}, 60)
+    until_equal("both workers to be used again", pool.nodes, {"slinky-0": "maint", "slinky-1": "maint"})
     change(pool, updateStrategy={"type": "RollingUpdate", "scheduledUpdate": None})
     until(
         "the reservation to be deleted",
         lambda: "No reservations" in pool.login("scontrol", "show", "reservation"),
-        60,
     )

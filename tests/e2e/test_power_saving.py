@@ -11,8 +11,6 @@ from tests.support.real.following import REST, kill_each, turns, without
 from tests.support.real.harness import NODESET, PodWatch, Slurm, condition, until, until_equal
 from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD, stop_operator
 
-pytestmark = pytest.mark.timeout(600)
-
 KIND = "nodesets.slinky.slurm.net"
 SAVING = {"enabled": True, "idleSeconds": 15, "startSeconds": 150, "capacityWaitSeconds": 5, "retrySeconds": 30}
 SCRIPT = "#!/bin/sh\nsleep 5\n"
@@ -51,14 +49,13 @@ def until_powered_down(slurm: Slurm, name: str) -> None:
         f"two powered-down nodes of {name} and no pod",
         lambda: (states(slurm, name), pods(slurm, name)),
         (["idle~", "idle~"], []),
-        240,
     )
 
 
 def until_completed(slurm: Slurm, job: int) -> dict[str, str]:
     """Wait until the job has ended; it must have completed."""
     ended = {"COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT"}
-    until(f"job {job} to end", lambda: slurm.job(job)["JobState"] in ended, 240)
+    until(f"job {job} to end", lambda: slurm.job(job)["JobState"] in ended)
     found = slurm.job(job)
     assert found["JobState"] == "COMPLETED", found
     return found
@@ -81,7 +78,7 @@ def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: 
     def reason() -> str:
         return str(condition(power.kubernetes.get("-n", "slurm", KIND, "power"), "PowerSaving").get("reason"))
 
-    until_equal("the NodeSet to follow Slurm", reason, "Following", 60)
+    until_equal("the NodeSet to follow Slurm", reason, "Following")
     with power.watching_pods() as watch:
         jobs = [power.submit(SCRIPT, "-p", "power", "--exclusive") for _ in range(2)]
         for job in jobs:
@@ -98,7 +95,7 @@ def test_a_request_of_slurms_is_fulfilled_when_the_operator_is_back(power: Slurm
     try:
         stop_operator(power.kubernetes)
         job = power.submit(SCRIPT, "-p", "power")
-        until("Slurm to start a node", lambda: any(it.endswith("#") for it in states(power, "power")), 90)
+        until("Slurm to start a node", lambda: any(it.endswith("#") for it in states(power, "power")))
         assert pods(power, "power") == []
     finally:
         power.kubernetes.kubectl("-n", "slinky", "scale", "deployment", "slurm-operator", "--replicas=1")
@@ -117,20 +114,20 @@ def test_nodesets_whose_pods_cant_start_give_way_within_a_minute_each_the_cheape
 
     try:
         off = ["idle~", "idle~"]
-        until_equal("the nodes of both", lambda: [states(power, it) for it in ("full", "absent")], [off, off], 90)
+        until_equal("the nodes of both", lambda: [states(power, it) for it in ("full", "absent")], [off, off])
         with power.watching_pods() as watch:
             job = power.submit(SCRIPT, "-p", "all", "--constraint=full|absent|power")
-            until("Slurm to try the cheapest NodeSet", lambda: bool(pods(power, "full")), 60)
-            until("Slurm to try the next one", lambda: bool(pods(power, "absent")), 60)
-            assert "nodes are available" in until("the first to be reported", lambda: gives_way("full"), 60)
-            until("Slurm to try the last one", lambda: power.job(job).get("NodeList", "").startswith("power-"), 60)
-            assert f"{ABSENT} can't be pulled" in until("the second to be reported", lambda: gives_way("absent"), 60)
+            until("Slurm to try the cheapest NodeSet", lambda: bool(pods(power, "full")))
+            until("Slurm to try the next one", lambda: bool(pods(power, "absent")))
+            assert "nodes are available" in until("the first to be reported", lambda: gives_way("full"))
+            until("Slurm to try the last one", lambda: power.job(job).get("NodeList", "").startswith("power-"))
+            assert f"{ABSENT} can't be pulled" in until("the second to be reported", lambda: gives_way("absent"))
             until_completed(power, job)
         # By the watch, because the next NodeSet may begin between two looks.
         tried = dict.fromkeys(pod["metadata"]["name"].rpartition("-")[0] for pod in watch.history)
         assert [it for it in tried if it in {"full", "absent", "power"}] == ["full", "absent", "power"]
-        until_equal("the NodeSet to be tried again", lambda: set(states(power, "full")), {"idle~"}, 180)
-        until("no pod to be left", lambda: not pods(power, "full") and not pods(power, "absent"), 60)
+        until_equal("the NodeSet to be tried again", lambda: set(states(power, "full")), {"idle~"})
+        until("no pod to be left", lambda: not pods(power, "full") and not pods(power, "absent"))
     finally:
         power.kubernetes.kubectl("-n", "slurm", "delete", KIND, "full", "absent", "--timeout=180s", timeout=200)
 
@@ -159,7 +156,7 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
             found = states(power, "power")
             return len(found) == len(wanted) and all(it in some for it, some in zip(found, wanted, strict=True))
 
-        until(what, look, 180)
+        until(what, look)
 
     # A running worker keeps its record, by which Slurm would stop it.
     until_powered_down(power, "power")
@@ -167,23 +164,23 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
     until_states("the worker that always runs", {"idle"}, {"idle~"})
     with power.watching_pods() as watch:
         wide = power.submit_until_ended("-p", "power", "-N2", "--exclusive", "--no-requeue")
-        until_equal("the job to run", lambda: power.states(wide), ["RUNNING"], 180)
+        until_equal("the job to run", lambda: power.states(wide), ["RUNNING"])
         narrow = power.submit_until_ended("-p", "power", "-w", "power-1", "--exclusive", "--no-requeue")
         array = power.submit("#!/bin/sh\nsleep 1\n", "-p", "power", "--array=1-4")
         kill_each(power, [SLURMCTLD], wide)
         power.end(wide)
-        until_equal("the next job to run", lambda: power.states(narrow), ["RUNNING"], 60)
-        until_equal("the array to complete", lambda: power.states(array), ["COMPLETED"] * 4, 60)
+        until_equal("the next job to run", lambda: power.states(narrow), ["RUNNING"])
+        until_equal("the array to complete", lambda: power.states(array), ["COMPLETED"] * 4)
         idle = time.monotonic()
         kill_each(power, [SLURMRESTD, OPERATOR], narrow)
-        until("a worker to be idle for longer than others are", lambda: time.monotonic() - idle > 2 * idle_seconds, 60)
+        until("a worker to be idle for longer than others are", lambda: time.monotonic() - idle > 2 * idle_seconds)
         assert states(power, "power")[0] == "idle"
 
         with without(kubernetes, REST, lambda: following("NoAnswer")):
             power.end(narrow)
             until_states("Slurm to stop the other node", {"idle"}, {"idle%", "idle~"})
             assert sorted(pods(power, "power")) == both
-        until_equal("its worker to be removed", lambda: pods(power, "power"), ["power-0"], 150)
+        until_equal("its worker to be removed", lambda: pods(power, "power"), ["power-0"])
     assert states(power, "power")[0] == "idle"
     sizes = staying(watch)
     assert turns(sizes) <= 1, sizes
@@ -191,4 +188,4 @@ def test_jobs_run_to_their_end_and_workers_stay_without_data_whatever_is_killed(
 
     # Slurm never stops the worker that always ran.
     create(power, "power", {"price": 5})
-    until("it to be stopped", lambda: not pods(power, "power"), 120)
+    until("it to be stopped", lambda: not pods(power, "power"))

@@ -27,8 +27,6 @@ from tests.support.real.harness import (
     until_equal,
 )
 
-pytestmark = pytest.mark.timeout(600)
-
 CHART = str(CHARTS / "slurm")
 SHARED: dict[str, Any] = {"nodesetDefaults": {"oversubscribeNode": True}}
 """Two workers can share a Kubernetes node."""
@@ -350,8 +348,8 @@ def _as_the_chart_has_it(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory)
 
     for it in yaml.safe_load_all(release.helm("template", {}, "--skip-tests")):
         if it and it["apiVersion"].startswith("slinky.slurm.net/"):
-            until(f"the {it['kind']} of the chart", partial(replaced, it), 60)
-    until("the cluster of the chart", release.settled, 180)
+            until(f"the {it['kind']} of the chart", partial(replaced, it))
+    until("the cluster of the chart", release.settled)
     slurm.until_idle(2)
 
 
@@ -362,7 +360,7 @@ def release(slurm: Slurm, tmp_path: Path) -> Iterator[Release]:
     yield found
     slurm.login("scancel", "--user=root")
     found.helm("upgrade", {})
-    until("the cluster to be as before", answered(found.settled), 180)
+    until("the cluster to be as before", answered(found.settled))
     slurm.until_idle(2)
 
 
@@ -393,7 +391,7 @@ def test_what_a_preview_reports_of_twenty_changes_happens(release: Release) -> N
 def running(slurm: Slurm, step: Step) -> dict[str, int]:
     """A running job on each of the step's nodes, by node, and none else."""
     slurm.login("scancel", "--user=root")
-    until("all nodes to be idle", answered(lambda: set(slurm.nodes().values()) == {"idle"}), 60)
+    until("all nodes to be idle", answered(lambda: set(slurm.nodes().values()) == {"idle"}))
     # The worker whose job may end first is the first to go.
     minutes = {node: 20 if node in step.awaited else 60 for node in step.jobs}
     found = {
@@ -418,7 +416,7 @@ def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str
             until_equal(f"{node} to wait for its job", partial(state_of, slurm, node), "draining")
             slurm.end(jobs[node])
         until(f"{what} to be done", release.settled)
-        until_equal(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()), expected, 60)
+        until_equal(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()), expected)
     workers = [it for found in report["workers"] for it in found["workers"] if it["action"] != "create"]
     first = {it["pod"] for it in workers if it["first"]}
     order = touched(watch)

@@ -7,8 +7,6 @@ import pytest
 
 from tests.support.real.harness import Slurm, condition, seconds, until, until_equal
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture(autouse=True)
 def _two_workers_again(slurm: Slurm) -> Iterator[None]:

@@ -19,8 +19,6 @@ from tests.support.real.configuration import controller, patch, until_set
 from tests.support.real.harness import NODESET, WILL_COME, CommandError, Slurm, condition, until, until_equal
 from tests.support.real.kills import kill_processes, processes
 
-pytestmark = pytest.mark.timeout(900)
-
 LONG = 400
 """Seconds for a step while the operator is killed all the time, and each new one has to start on a busy host."""
 KILLS = 5

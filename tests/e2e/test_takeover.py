@@ -16,8 +16,6 @@ from tests.support.real.harness import Kubernetes, Slurm, condition, until, unti
 from tests.support.real.installed import install_operator
 from tests.support.real.kills import stop_operator
 
-pytestmark = pytest.mark.timeout(900)
-
 NAMESPACE = "former"
 OPERATOR = ("-n", "slinky", "scale", "deployment", "slurm-operator")
 EXTRA_CONF = [

@@ -14,8 +14,6 @@ from tests.cluster.install import unready
 from tests.e2e import upgrading
 from tests.support.real.harness import CHARTS, REPOSITORY, Kubernetes, Slurm, until, until_equal
 
-pytestmark = pytest.mark.timeout(300)
-
 RELEASES = REPOSITORY / "tests" / "configurations" / "upgrade"
 VALUES = RELEASES / "values.yaml"
 SCHEDMD, FORMER, PRESENT = RELEASES / "slinky-1.2", RELEASES / "slurm-0.1.0", CHARTS / "slurm"
@@ -41,7 +39,7 @@ def upgraded(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
         # The NodeSets wait for the jobs of a test that failed, too.
         found.login("sh", "-c", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
         kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
-        until("the pods to be gone", lambda: not kubernetes.items("-n", found.namespace, "pods"), 90)
+        until("the pods to be gone", lambda: not kubernetes.items("-n", found.namespace, "pods"))
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
 
 
@@ -50,7 +48,7 @@ def job(upgraded: Slurm) -> int:
     """A job on the worker of the NodeSet `busy`, which must not be started twice."""
     upgraded.until_idle(2)
     number = upgraded.submit("#!/bin/sh\nsleep 600\n", "-w", "busy-0", "--no-requeue")
-    until_equal("the job to run", lambda: upgraded.job(number)["JobState"], "RUNNING", 60)
+    until_equal("the job to run", lambda: upgraded.job(number)["JobState"], "RUNNING")
     return number
 
 
@@ -70,7 +68,7 @@ def settled(slurm: Slurm) -> None:
         ]
         return len(found) == 5 and all(unready(item) is None for item in found)
 
-    until("all resources to be Ready", ready, 120)
+    until("all resources to be Ready", ready)
 
 
 def pods(slurm: Slurm) -> dict[str, set[str]]:
@@ -101,7 +99,7 @@ def until_replaced(slurm: Slurm, before: dict[str, set[str]], components: set[st
         found = pods(slurm)
         return all(len(found.get(each, ())) == 1 and found[each] != before[each] for each in components)
 
-    until(f"another pod of each of {sorted(components)}", replaced, 120)
+    until(f"another pod of each of {sorted(components)}", replaced)
 
 
 def changed_and_back(slurm: Slurm) -> None:

@@ -23,10 +23,6 @@ from tests.support.real.directory import PASSWORD, Directory
 from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, condition, until, until_equal
 from tests.support.real.restapi import jwt_key, slurmrestd
 
-pytestmark = pytest.mark.timeout(400)
-
-WITHIN = 90.0
-"""Seconds in which a change must be effective everywhere."""
 ALICE = {"uid": 10001, "groups": ["physics"], "accounts": ["physics"]}
 ID = "uid=10001(alice) gid=10001(alice) groups=10001(alice),20001(physics)"
 ADA = "uid=10011(ada) gid=10011(ada) groups=10011(ada),20001(physics)"
@@ -58,12 +54,12 @@ def peopled(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempP
             of = kubernetes.get("-n", found.namespace, f"{kind}.slinky.slurm.net", name)
             return condition(of, "Ready").get("status") == "True" or None
 
-        until(f"{kind} {name} to be Ready", ready, 120)
+        until(f"{kind} {name} to be Ready", ready)
     found.until_idle(1)
     # slurmctld and slurmrestd start anew once slurmdbd is ready; with it, slurmrestd serves more than slurmctld's part.
     path = "jsonpath={.spec.template.spec.containers[*].args}"
     args = ("-n", found.namespace, "get", "deployment", "slurm-restapi", "-o", path)
-    until("slurmrestd to serve slurmdbd", lambda: "openapi/slurmctld" not in kubernetes.kubectl(*args), 120)
+    until("slurmrestd to serve slurmdbd", lambda: "openapi/slurmctld" not in kubernetes.kubectl(*args))
     slurmrestd(kubernetes, found.namespace)
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
@@ -174,30 +170,27 @@ def test_a_user_is_added_and_removed_everywhere_without_a_restart(peopled: Peopl
     install(peopled, {"alice": ALICE | {"sshKeys": [public]}})
     started = time.monotonic()
 
-    def left() -> float:
-        return max(1.0, started + WITHIN - time.monotonic())
-
-    until("a login by key", lambda: ssh(peopled, "id"), left())
+    until("a login by key", lambda: ssh(peopled, "id"))
     assert ssh(peopled, "id; pwd") == f"{ID}\n/home/alice\n"
     assert ssh(peopled, "stat -c '%a %U' .") == "700 alice\n"
-    until_equal("srun to run as the user", lambda: ssh(peopled, "srun --chdir=/tmp id"), f"{ID}\n", left())
-    until_equal("all daemons to know the user", lambda: known_to(peopled, "alice"), set(DAEMONS), left())
+    until_equal("srun to run as the user", lambda: ssh(peopled, "srun --chdir=/tmp id"), f"{ID}\n")
+    until_equal("all daemons to know the user", lambda: known_to(peopled, "alice"), set(DAEMONS))
     number = until(
-        "a job through the REST API", lambda: submit(url, sign(key, "alice", 600, time.time())).get("job_id"), left()
+        "a job through the REST API",
+        lambda: submit(url, sign(key, "alice", 600, time.time())).get("job_id"),
     )
     print(f"login, srun, REST and all daemons {time.monotonic() - started:.1f} s after helm upgrade")
-    until_equal("this job to end", lambda: peopled.job(number)["JobState"], "COMPLETED", 60)
+    until_equal("this job to end", lambda: peopled.job(number)["JobState"], "COMPLETED")
     assert peopled.job(number)["UserId"] == "alice(10001)"
 
     # What is under way in Slurm knows the user by number, so a removal ends nothing there.
     install(peopled, {})
     started = time.monotonic()
-    until("the login to be refused", lambda: ssh(peopled, "true") is None or None, left())
-    until("no daemon to know the user", lambda: not known_to(peopled, "alice") or None, left())
+    until("the login to be refused", lambda: ssh(peopled, "true") is None or None)
+    until("no daemon to know the user", lambda: not known_to(peopled, "alice") or None)
     until(
         "the REST API to refuse",
         lambda: not submit(url, sign(key, "alice", 600, time.time())).get("job_id") or None,
-        left(),
     )
     print(f"removed everywhere {time.monotonic() - started:.1f} s after helm upgrade")
     assert pods(peopled) == before
@@ -244,19 +237,16 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     install(peopled, declared, ldap)
     started = time.monotonic()
 
-    def left() -> float:
-        return max(1.0, started + WITHIN - time.monotonic())
-
     def rest(user: str) -> int | None:
         return submit(url, sign(key, user, 600, time.time())).get("job_id")
 
-    until("a login by a key of the directory", lambda: ssh(peopled, "id", user="ada"), left())
+    until("a login by a key of the directory", lambda: ssh(peopled, "id", user="ada"))
     assert ssh(peopled, "id; pwd", user="ada") == f"{ADA}\n/home/ada\n"
-    until_equal("srun", lambda: ssh(peopled, "srun id", user="ada"), f"{ADA}\n", left())
-    until_equal("all daemons to know the user", lambda: known_to(peopled, "ada"), set(DAEMONS), left())
-    number = until("a job through the REST API", lambda: rest("ada"), left())
+    until_equal("srun", lambda: ssh(peopled, "srun id", user="ada"), f"{ADA}\n")
+    until_equal("all daemons to know the user", lambda: known_to(peopled, "ada"), set(DAEMONS))
+    number = until("a job through the REST API", lambda: rest("ada"))
     print(f"the directory's user everywhere {time.monotonic() - started:.1f} s after helm upgrade")
-    until_equal("this job to end", lambda: peopled.job(number)["JobState"], "COMPLETED", 60)
+    until_equal("this job to end", lambda: peopled.job(number)["JobState"], "COMPLETED")
     assert peopled.job(number)["UserId"] == "ada(10011)"
     assert known_to(peopled, "carol") == set(DAEMONS)
     assert known_to(peopled, "thief") == set()
@@ -268,13 +258,13 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     [worker] = peopled.nodes()
     assert ssh(peopled, "true", user="ada", host=worker) is None
     job = int((ssh(peopled, "sbatch --parsable --wrap 'sleep 600'", user="ada") or "0").strip())
-    until_equal("the job to run", lambda: peopled.job(job)["JobState"], "RUNNING", 60)
-    inside = until("ssh into the worker", lambda: ssh(peopled, "echo $SLURM_JOB_ID; pwd", user="ada", host=worker), 60)
+    until_equal("the job to run", lambda: peopled.job(job)["JobState"], "RUNNING")
+    inside = until("ssh into the worker", lambda: ssh(peopled, "echo $SLURM_JOB_ID; pwd", user="ada", host=worker))
     assert inside == f"{job}\n/home/ada\n"
 
     # A directory that is down takes nobody away.
     slapd.stop()
-    until("the directory to be missed", lambda: not directory_read(peopled) or None, 60)
+    until("the directory to be missed", lambda: not directory_read(peopled) or None)
     assert ssh(peopled, f"srun --jobid={job} --overlap id", user="ada") == f"{ADA}\n"
     assert ssh(peopled, "true", user="ada", host=worker) is not None
     assert known_to(peopled, "ada") == set(DAEMONS)
@@ -283,12 +273,12 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     slapd.start()
     slapd.add(directory.user("grace", 10012, keys=[new_key(peopled, "grace")]))
     started = time.monotonic()
-    until("a login of the new user", lambda: ssh(peopled, "id", user="grace"), left())
-    until_equal("all daemons to know the new user", lambda: known_to(peopled, "grace"), set(DAEMONS), left())
+    until("a login of the new user", lambda: ssh(peopled, "id", user="grace"))
+    until_equal("all daemons to know the new user", lambda: known_to(peopled, "grace"), set(DAEMONS))
     assert ssh(peopled, "true", user="grace", host=worker) is None
     peopled.login("scancel", "--user=ada")
-    until_equal("srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace"), "grace\n", left())
-    until("a job of the new user through the REST API", lambda: rest("grace"), left())
+    until_equal("srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace"), "grace\n")
+    until("a job of the new user through the REST API", lambda: rest("grace"))
     print(f"the new user everywhere {time.monotonic() - started:.1f} s after the directory had it")
-    until("ssh to be refused again", lambda: ssh(peopled, "true", user="ada", host=worker) is None or None, 60)
+    until("ssh to be refused again", lambda: ssh(peopled, "true", user="ada", host=worker) is None or None)
     assert pods(peopled) == before

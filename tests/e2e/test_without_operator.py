@@ -26,8 +26,6 @@ from tests.support.real.harness import (
     until_equal,
 )
 
-pytestmark = pytest.mark.timeout(420)
-
 
 @dataclass(frozen=True)
 class Alone(Slurm):
@@ -87,7 +85,7 @@ def installed(kubernetes: Kubernetes, version: str, released: Path, folder: Path
         found = Alone(helm, namespace, name, config)
         try:
             found.helm_upgrade()
-            until_equal("a login pod", lambda: found.login("true"), "", 180)
+            until_equal("a login pod", lambda: found.login("true"), "")
             found.until_idle(2)
             yield found
         finally:
@@ -141,6 +139,6 @@ def test_a_changed_configuration_is_taken_without_a_restart_and_a_bad_one_is_ref
         lines = alone.login("scontrol", "show", "config").splitlines()
         return any(line.split() == ["KillWait", "=", "9", "sec"] for line in lines)
 
-    until("slurmctld to take it", taken, 240)
+    until("slurmctld to take it", taken)
     assert alone.kubernetes.get("-n", alone.namespace, "pod", "slurm-controller-0")["metadata"]["uid"] == before
     assert alone.login("srun", "hostname").strip() in {"slinky-0", "slinky-1"}

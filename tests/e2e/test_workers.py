@@ -16,8 +16,6 @@ from tests.support.real.configuration import controller, patch, until_set
 from tests.support.real.harness import Slurm, until, until_equal
 from tests.support.real.kills import kill_processes, processes
 
-pytestmark = pytest.mark.timeout(900)
-
 OUTAGE = 30.0
 """Seconds."""
 POD = "slurm-worker-slinky-1"
@@ -118,10 +116,10 @@ def short_kill_wait(slurm: Slurm) -> Iterator[None]:
     """Slurm kills a job that ignores TERM after 5 seconds. By default, that takes minutes if slurmd is restarted."""
     before = controller(slurm)["spec"].get("extraConf", "")
     patch(slurm, extraConf=f"{before}\nKillWait=5\n")
-    until_set(slurm, "KillWait", "5 sec", 300)
+    until_set(slurm, "KillWait", "5 sec")
     yield
     patch(slurm, extraConf=before)
-    until_set(slurm, "KillWait", "30 sec", 300)
+    until_set(slurm, "KillWait", "30 sec")
 
 
 @pytest.mark.usefixtures("short_kill_wait")

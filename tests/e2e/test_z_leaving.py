@@ -11,8 +11,6 @@ from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until
 from tests.support.real.installed import install_operator, install_slurm
 from tests.support.real.kills import processes
 
-pytestmark = pytest.mark.timeout(600)
-
 KINDS = ("controllers", "restapis", "accountings", "loginsets", "nodesets", "tokens")
 DEFINITIONS = frozenset(f"customresourcedefinitions {kind}.slinky.slurm.net" for kind in KINDS)
 
@@ -91,7 +89,7 @@ def until_nothing_is_left(kubernetes: Kubernetes, but: frozenset[str] = frozense
         return not remaining or None
 
     try:
-        until("nothing of ours to be left", look, 240, pause=1.0)
+        until("nothing of ours to be left", look, pause=1.0)
     except AssertionError as error:
         raise AssertionError(f"{error}: {', '.join(remaining)}") from None
 
@@ -109,7 +107,6 @@ def test_uninstalling_slurm_then_the_operator_leaves_only_the_state_volume_and_t
     until(
         "all custom resources to be gone",
         lambda: not any(kubernetes.items("-n", "slurm", f"{kind}.slinky.slurm.net") for kind in KINDS),
-        240,
     )
     kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky")
     kubernetes.helm("uninstall", "slurm-operator-crds", "-n", "slinky")

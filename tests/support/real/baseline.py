@@ -9,10 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.real.harness import CommandError, Kubernetes, Slurm, condition, until, until_equal
+from tests.support.real.harness import WILL_COME, CommandError, Kubernetes, Slurm, condition, until, until_equal
 
-SECONDS = 60.0
-"""How long the cluster may take to come to rest."""
 IDLE = {"slinky-0": "idle", "slinky-1": "idle"}
 _OPERATOR = ("-n", "slinky", "deployment", "slurm-operator")
 
@@ -30,7 +28,7 @@ class BaseLine:
     """What keeps pods off Kubernetes nodes, by name."""
     namespaces: frozenset[str]
 
-    def restore(self, seconds: float = SECONDS) -> str:
+    def restore(self, seconds: float = WILL_COME) -> str:
         """Wait until the cluster is as it was, or install it again when the time is over. What differed then, or ""."""
         try:
             until_equal("what differs from the base line", self.differences, [], seconds)

@@ -31,7 +31,7 @@ ALL = "PartitionName=all Nodes=ALL Default=YES State=UP\n"
 PATIENT = "MessageTimeout=60\n"
 """On a busy host, slurmctld doesn't answer within the usual 10 s."""
 MEMORY = "SelectTypeParameters=CR_Core_Memory\n"
-WITHIN = 120.0
+WITHIN = 300.0
 """Seconds that a busy host may take for anything."""
 _MARIADB = (
     "mkdir -p /var/lib/mysql /run/mysqld &&"

@@ -35,6 +35,9 @@ NOT_RESPONDING = "Not responding"
 PENDING_TERMINATION = " pending termination for "
 """Stands before the cause in the operator's reasons of nodes whose pods are to be deleted."""
 
+KEPT_FOR = "; kept for "
+"""Stands in a reason of this product before the job or the reservation because of which the record outlives its pod."""
+
 UNEXPECTEDLY_REBOOTED = "Node unexpectedly rebooted"
 """slurmctld sets it on a node that registers with a later boot time (slurmctld/node_mgr.c)."""
 
@@ -101,6 +104,17 @@ class NodeReason(Explained):
         (
             "The operator deletes the record when it is free. A record with a drain of an administrator is left to the "
             "administrator."
+        ),
+    )
+    KEPT = (
+        f"REASON{KEPT_FOR}job JOB",
+        (
+            "The worker's pod is to be deleted or is gone, and this job or a reservation names the node, the job with "
+            "`--nodelist`. Slurm would end the job with NODE_FAIL if the node's record were deleted."
+        ),
+        (
+            "To have the job run there, scale the NodeSet out again. Otherwise cancel it, or give it other nodes with "
+            "`scontrol update jobid=JOB nodelist=NODES`. The operator deletes the record when nothing names it."
         ),
     )
     LEAVING = (
@@ -242,6 +256,21 @@ def is_departure(reason: str) -> bool:
 def is_for_deletion(reason: str) -> bool:
     """Whether the operator set the reason in order to delete the node's pod."""
     return owner(reason) is Owner.OPERATOR and PENDING_TERMINATION in reason
+
+
+def kept(reason: str, by: str) -> str:
+    """This reason of ours for a node whose record is kept after its pod, because `by` names it: `job 17`."""
+    return f"{unmarked(reason)}{KEPT_FOR}{by}"
+
+
+def is_kept(reason: str) -> bool:
+    """Whether this product keeps the node's record after its pod because a job or a reservation names it."""
+    return owner(reason) in OURS and KEPT_FOR in reason
+
+
+def unmarked(reason: str) -> str:
+    """The reason without the mark that `kept` adds."""
+    return reason.partition(KEPT_FOR)[0] if owner(reason) in OURS else reason
 
 
 def is_for_the_end(reason: str) -> bool:

@@ -22,6 +22,8 @@ from sidecars.node.records import (
     Drain,
     Fault,
     Listening,
+    Named,
+    Names,
     Probe,
     Read,
     Record,
@@ -30,11 +32,14 @@ from sidecars.node.records import (
 )
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, SlurmError
+from sidecars.slurm.naming import named_nodes
 
 T = TypeVar("T")
 
 CALL_SECONDS = 1.0
 """Deadline of one call. slurmd waits for it to start, or the pod to end."""
+NAMES_SECONDS = 2.0
+"""Deadline of reading all jobs. Where they are too many for it, the record is kept for the operator."""
 PROBE_SECONDS = 0.5
 """Deadline of one probe of a port."""
 
@@ -79,6 +84,8 @@ class Slurm:
         match call:
             case Probe(host, port):
                 return Listening(listening(host, port))
+            case Names():
+                return Named(self._named_by())
             case Read():
                 # The operator's polls make slurmctld count, too, but the operator may be down.
                 self._send(protocol.count_allocations())
@@ -94,6 +101,11 @@ class Slurm:
             case Delete():
                 self._send(protocol.delete_node(self._node))
         return Done(call)
+
+    def _named_by(self) -> str:
+        jobs = self._carrier.call(protocol.get_jobs(), timeout=NAMES_SECONDS)
+        reservations = self._send(protocol.get_reservations())
+        return named_nodes(() if jobs is None else jobs.jobs, reservations).get(self._node, "")
 
     def _send(self, request: protocol.Request[T]) -> T:
         return self._carrier.call(request, timeout=CALL_SECONDS)

@@ -13,7 +13,7 @@ The phases of a worker pod's life:
 | DRAIN | drains the node and waits until its work has ended | RELEASED; LIFT when slurmd is back; DEPART |
 | RELEASED | nothing: slurmd is being stopped | DEPART; LIFT when slurmd is back |
 | LIFT | undrains the node if this pod drained it | WATCH |
-| DEPART | deletes the record: slurmd has stopped | DONE |
+| DEPART | deletes the record, or sets it DOWN while a job or a reservation names it: slurmd has stopped | DONE |
 
 This relies on the following behaviour of Slurm 26.05:
 - An existing record keeps the `extra` that it was created with, whichever slurmd registers under its name. CLAIM writes
@@ -28,7 +28,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 
-from sidecars.contract.reasons import POD_GONE, POD_LEAVING
+from sidecars.contract.reasons import POD_GONE, POD_LEAVING, is_for_deletion, is_kept
+from sidecars.node.departing import depart
 from sidecars.node.records import (
     Absent,
     Action,
@@ -40,6 +41,8 @@ from sidecars.node.records import (
     Drain,
     Fault,
     Listening,
+    Named,
+    Names,
     Observation,
     Phase,
     Probe,
@@ -51,7 +54,7 @@ from sidecars.node.records import (
     Stop,
     Undrain,
 )
-from sidecars.node.stepping import Step
+from sidecars.node.stepping import RETRY_SECONDS_LEAVING, Step
 from sidecars.slurm import owners, states
 from sidecars.slurm.records import Node
 
@@ -62,14 +65,9 @@ _CLAIM_SECONDS = 3.0
 """Seconds from the start within which a predecessor's record may be deleted: slurmd waits at least that long."""
 _SILENCE_SECONDS = 10.0
 """Seconds without a slurmstepd and without an answer from Slurm after which slurmd may be stopped."""
-_PORT_SECONDS = 2.0
-"""Seconds for which slurmd's port may accept connections after slurmd's end."""
-_DEPART_SECONDS = 15.0
 _POLL_FIRST, _POLL_LAST = 1.0, 5.0
 _RETRY_SECONDS = 60.0
 """Longest pause between attempts at a call that fails."""
-_RETRY_SECONDS_LEAVING = 4.0
-"""The same while slurmd waits for it to stop, or the pod to end."""
 
 
 def begin(now: float) -> State:
@@ -116,6 +114,8 @@ def _claim(this: Step) -> None:
             _clear(this)
         case Done(Drain()):
             this.call(Claim())
+        case Named(by):
+            this.call(Claim() if by or not _may_still_delete(this) else Delete())
         case Done(Delete()):
             this.log("deleted the record of an earlier pod of this name")
             this.settle("an earlier pod's, deleted")
@@ -140,7 +140,8 @@ def _clear(this: Step) -> None:
         this.call(Drain(None))
     else:
         # slurmd can't create a record for power saving.
-        this.call(Claim() if owners.why_retained(node) or "CLOUD" in node.states else Delete())
+        retained = owners.why_retained(node) or "CLOUD" in node.states or is_kept(node.reason)
+        this.call(Claim() if retained else Names())
 
 
 def _watch(this: Step) -> None:
@@ -220,6 +221,9 @@ def _drain_answer(this: Step, steps: int | None) -> None:
         case Record(node):
             this.state.last_success = this.now
             this.state.faults = 0
+            if this.state.record is None:
+                # Of a pod with work the operator hasn't read the jobs yet: somebody else deletes it.
+                this.state.unnamed = states.is_vacant(node.states) and is_for_deletion(node.reason)
             this.state.record = node
             if steps == 0 and states.is_vacant(node.states):
                 how = "drained" if states.is_drained(node.states) else "powered down"
@@ -237,7 +241,7 @@ def _drain_answer(this: Step, steps: int | None) -> None:
             this.state.faults = 0
             this.state.wake = this.now
         case Fault() as fault:
-            this.back_off(fault, _RETRY_SECONDS_LEAVING)
+            this.back_off(fault, RETRY_SECONDS_LEAVING)
         case _:
             pass
 
@@ -285,83 +289,9 @@ def _lift(this: Step) -> None:
             this.enter(Phase.WATCH)
 
 
-def _depart(this: Step) -> None:
-    state, now = this.state, this.now
-    if now >= _departure_end(this):
-        this.log("could not delete the record in time; the operator prunes it")
-        this.enter(Phase.DONE)
-        return
-    match this.seen.answer:
-        case None:
-            if now >= state.wake:
-                this.call(Probe("127.0.0.1", this.settings.slurmd_port))
-        case Listening(yes=True):
-            if now - state.since >= _PORT_SECONDS:
-                this.log("slurmd still listens, so the pod is not ending: its record is retained")
-                this.enter(Phase.DONE)
-            else:
-                this.sleep(0.1)
-        case Listening():
-            this.call(Read())
-        case Absent():
-            this.log("the record has already been deleted")
-            this.enter(Phase.DONE)
-        case Record(node):
-            _remove(this, node)
-        case Done(Delete()):
-            this.log("deleted the record")
-            this.enter(Phase.DONE)
-        case Done(Down()) if state.record is not None and owners.why_retained(state.record):
-            this.log(f"set the node DOWN and retained its record: {owners.why_retained(state.record)}")
-            this.enter(Phase.DONE)
-        case Done(Drain()):
-            this.call(Read())
-        case Done(_):
-            this.call(Delete())
-        case Fault(call=Delete(), refused=True) if state.polls == 0:
-            this.state.polls = 1
-            this.call(_down(this))
-        case Fault() as fault:
-            this.back_off(fault, _RETRY_SECONDS_LEAVING)
-
-
-def _remove(this: Step, node: Node) -> None:
-    """Handle the record of a pod whose slurmd has stopped: delete it, or set it DOWN where it must be retained."""
-    this.state.record = node
-    this.state.faults = 0
-    if not owners.belongs_to(node, this.settings.pod_uid):
-        this.log("the record of this name belongs to another pod and is retained")
-        this.enter(Phase.DONE)
-    elif _is_powered(node):
-        this.log("the record is retained for Slurm's power saving")
-        this.enter(Phase.DONE)
-    elif why := owners.why_retained(node):
-        if owners.must_be_drained(node):
-            this.call(Drain(None))
-        elif states.is_down(node.states):
-            this.log(f"retained the record: {why}")
-            this.enter(Phase.DONE)
-        else:
-            this.call(_down(this))
-    elif states.is_busy(node.states):
-        # The work that Slurm still reports here ended with slurmd's container.
-        this.call(_down(this))
-    else:
-        this.call(Delete())
-
-
 def _is_busy(node: Node) -> bool:
     """Whether jobs count as running there. Those of a node that is being started wait for this pod."""
     return states.is_busy(node.states) and not states.is_powering_up(node.states)
-
-
-def _is_powered(node: Node) -> bool:
-    """Whether power saving has stopped the node, or has jobs wait for its next pod."""
-    return states.is_under_power_saving(node.states) and not owners.is_departing(node)
-
-
-def _down(this: Step) -> Down:
-    return Down(None if this.state.record is None else owners.reason_to_write(this.state.record, POD_GONE))
 
 
 _PHASES: dict[Phase, Callable[[Step], None]] = {
@@ -370,7 +300,7 @@ _PHASES: dict[Phase, Callable[[Step], None]] = {
     Phase.DRAIN: _drain,
     Phase.RELEASED: _released,
     Phase.LIFT: _lift,
-    Phase.DEPART: _depart,
+    Phase.DEPART: depart,
     Phase.DONE: lambda this: None,
 }
 
@@ -386,14 +316,6 @@ def _is_fresh(stop: Stop) -> bool:
 def _hook_limit(settings: Settings) -> float:
     """Seconds for which the hook may block: the grace period without the margin, or half of a short one."""
     return max(settings.grace - settings.margin, settings.grace / 2)
-
-
-def _departure_end(this: Step) -> float:
-    end = this.state.since + _DEPART_SECONDS
-    if this.state.hook_since is not None:
-        # The kubelet gives a native sidecar about two seconds even after the grace period.
-        end = min(end, max(this.state.hook_since + this.settings.grace, this.state.since + _PORT_SECONDS))
-    return end
 
 
 def _may_still_delete(this: Step) -> bool:

@@ -75,6 +75,11 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """Read whether a job or a reservation names the node. Answered by Named or Fault."""
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """Check whether a TCP port accepts connections. Answered by Listening."""
 
@@ -104,7 +109,7 @@ class Log:
     text: str
 
 
-Call = Read | Claim | Drain | Undrain | Down | Delete | Probe
+Call = Read | Claim | Drain | Undrain | Down | Delete | Names | Probe
 Action = Call | Settled | Release | Log
 
 
@@ -141,13 +146,21 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """Who names the node."""
+
+    by: str
+    """Such as `job 17`; "" for nobody."""
+
+
+@dataclass(frozen=True, slots=True)
 class Listening:
     """The result of a Probe."""
 
     yes: bool
 
 
-Answer = Record | Absent | Done | Fault | Listening
+Answer = Record | Absent | Done | Fault | Named | Listening
 
 
 # ---- observation and state ----------------------------------------------------------------------------------------
@@ -202,6 +215,8 @@ class State:
     """Whether `register` may continue."""
     record: Node | None = None
     """The record that the phase deals with."""
+    unnamed: bool = False
+    """Whether the operator, which reads the jobs before it deletes a pod, has found none that names the node."""
     last_success: float = -inf
     """When a call to Slurm last succeeded."""
     idle_since: float | None = None

@@ -11,6 +11,7 @@ from sidecars.node.records import (
     Drain,
     Fault,
     Log,
+    Names,
     Observation,
     Phase,
     Probe,
@@ -21,6 +22,8 @@ from sidecars.node.records import (
     Undrain,
 )
 
+RETRY_SECONDS_LEAVING = 4.0
+"""Longest pause between attempts at a call that fails, while slurmd waits for it to stop, or the pod to end."""
 _FIRST_RETRY_SECONDS = 0.25
 
 
@@ -52,6 +55,8 @@ class Step:
         self.state.faults = 0
         self.state.polls = 0
         self.state.record = None
+        if phase is Phase.DRAIN:
+            self.state.unnamed = False
 
     def settle(self, how: str) -> None:
         if not self.state.settled:
@@ -80,5 +85,7 @@ def _description(call: Call) -> str:
             return "setting the node DOWN"
         case Delete():
             return "deleting the node record"
+        case Names():
+            return "reading which nodes jobs and reservations name"
         case Probe(host, port):
             return f"probing {host}:{port}"

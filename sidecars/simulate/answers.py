@@ -187,6 +187,7 @@ def job(job: SimJob) -> Json:
             "admin_comment": job.admin_comment,
             "nodes": compress(job.nodes),
             "scheduled_nodes": compress(job.planned),
+            "required_nodes": compress(job.required),
             "submit_time": number(job.submit_time),
             "start_time": number(job.start_time),
             "end_time": number(end),

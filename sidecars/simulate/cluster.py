@@ -18,6 +18,7 @@ from sidecars.simulate.records import (
     SimReservation,
 )
 from sidecars.slurm.hostlists import expand
+from sidecars.slurm.states import JOB_ENDED
 
 UNAVAILABLE = frozenset({"DRAIN", "FAIL"})
 """Flags of a node on which no job starts. Setting one of them ends the other."""
@@ -126,15 +127,19 @@ class Cluster:
         user: str = "root",
         kill_on_node_fail: bool = True,
         requeue: bool = True,
+        required: Iterable[str] = (),
     ) -> int:
-        """A job starts on these nodes (a hostlist or names). Returns its id. Raises KeyError for an unknown node."""
+        """A job starts on these nodes (a hostlist or names). Returns its id. Raises KeyError for an unknown node.
+
+        `required`: those that it names (`--nodelist`).
+        """
         names = expand(nodes) if isinstance(nodes, str) else list(nodes)
         for node in names:
             if node not in self.nodes:
                 raise KeyError(node)
         now = int(self.clock())
         job = SimJob(self._next_job, names, {"RUNNING"}, cpus, now, time_limit, name, partition, user, now)
-        job.kill_on_node_fail, job.requeue = kill_on_node_fail, requeue
+        job.kill_on_node_fail, job.requeue, job.required = kill_on_node_fail, requeue, list(required)
         return self._add_job(job)
 
     def job_submit(
@@ -146,16 +151,20 @@ class Cluster:
         user: str = "root",
         exclusive: bool = False,
         nodes: int = 1,
+        required: Iterable[str] = (),
     ) -> int:
         """A job is submitted and stays pending. It requests a number of `nodes`, with equal parts of its CPUs.
 
-        Returns its id.
+        `required`: those that it names (`--nodelist`). Returns its id. Raises KeyError for an unknown node.
         """
         job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
-        job.exclusive, job.node_count = exclusive, nodes
+        job.exclusive, job.node_count, job.required = exclusive, nodes, list(required)
         return self._add_job(job)
 
     def _add_job(self, job: SimJob) -> int:
+        for name in job.required:
+            if name not in self.nodes:
+                raise KeyError(name)
         self._next_job += 1
         self.jobs[job.job_id] = job
         self._touch_job(job)
@@ -208,13 +217,22 @@ class Cluster:
             self.nodes.clear()
             self.jobs.clear()
             self._reservations.clear()
+        self._read_jobs()
         self.started_at = self.clock()
         self._last_node_update = self._last_job_update = self._last_reservation_update = self.clock()
         self._changed_at = dict.fromkeys(self.nodes, self._last_node_update)
 
     def reconfigure(self) -> None:
         """slurmctld reads its configuration again: it executes itself, and then has started at that moment."""
+        self._read_jobs()
         self.started_at = self.clock()
+
+    def _read_jobs(self) -> None:
+        """slurmctld starts with the jobs of its state: one that names an unknown node ends (_sync_detail_bitmaps)."""
+        for job in self.jobs.values():
+            if job.states.isdisjoint(JOB_ENDED) and not self.nodes.keys() >= set(job.required):
+                job.states, job.nodes = {"NODE_FAIL"}, []
+                self._touch_job(job)
 
     def states(self, name: str) -> frozenset[str]:
         """The node's states as the REST API shows them."""

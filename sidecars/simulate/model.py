@@ -97,6 +97,11 @@ class SlurmModel(ExternalJobs):
             planned.former = {kind: self._list(kind.strip("/"), {}) for kind in ("nodes/", "jobs/")}
         self._planned.append(planned)
 
+    @property
+    def faults(self) -> frozenset[Fault]:
+        """The kinds of faults that requests may meet now."""
+        return frozenset(planned.fault for planned in self._planned)
+
     def heal(self) -> None:
         """End all faults."""
         self._planned.clear()

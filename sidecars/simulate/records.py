@@ -118,6 +118,8 @@ class SimJob:
     """Whether it is pending again, rather than ended, when its node fails."""
     exclusive: bool = False
     """Whether it shares its nodes with no other job (`sbatch --exclusive`)."""
+    required: list[str] = field(default_factory=list)
+    """The nodes that it names (`sbatch --nodelist`)."""
 
     node_count: int = 1
     """How many nodes it requests."""

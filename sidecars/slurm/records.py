@@ -156,6 +156,8 @@ class Job:
     """A hostlist; "" before the job starts."""
     scheduled_nodes: str = ""
     """A hostlist: the nodes that the backfill scheduler plans for the pending job, for its `start_time`."""
+    required_nodes: str = ""
+    """A hostlist: the nodes that the job names (`--nodelist`), also while it runs."""
     submit_time: int = 0
     start_time: int = 0
     end_time: int = 0
@@ -171,6 +173,10 @@ class Job:
     def planned_names(self) -> list[str]:
         """The names in `scheduled_nodes`. Raises Malformed if it is no hostlist."""
         return _names(self.scheduled_nodes, "GET jobs/", f"scheduled_nodes of job {self.job_id}")
+
+    def required_names(self) -> list[str]:
+        """The names in `required_nodes`. Raises Malformed if it is no hostlist."""
+        return _names(self.required_nodes, "GET jobs/", f"required_nodes of job {self.job_id}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,14 @@ from collections.abc import Set as AbstractSet
 BASE_STATES = frozenset({"ALLOCATED", "DOWN", "ERROR", "FUTURE", "IDLE", "MIXED", "UNKNOWN"})
 
 
+JOB_ENDED = frozenset(
+    {
+        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
+        *("DEADLINE", "OUT_OF_MEMORY", "LAUNCH_FAILED", "REVOKED"),
+    }
+)
+"""States of a job that has ended (squeue, JOB STATE CODES). With COMPLETING, its processes may still run."""
+
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 _NOT_KNOWN = frozenset({"UNKNOWN", "FUTURE"})
 _WANTED = frozenset(

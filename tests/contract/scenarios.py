@@ -579,6 +579,29 @@ async def slurmctld_reads_its_configuration_again_and_keeps_drains(slurm: Target
 
 
 @scenario
+async def a_job_that_names_a_node_is_lost_without_its_record_and_one_that_excludes_it_is_not(slurm: Target) -> None:
+    spare = "contract-named"
+    await slurm.call(protocol.create_nodes(f"NodeName={spare} State=CLOUD CPUs=1 RealMemory=1"))
+    names, excludes = await slurm.jobs.submit_pending(named=spare), await slurm.jobs.submit_pending(excluded=spare)
+
+    async def states(number: int) -> frozenset[str]:
+        return (await slurm.call(requests.get_job(number))).states
+
+    assert (await slurm.call(requests.get_job(names))).required_names() == [spare]
+    await slurm.call(protocol.reconfigure())
+    await slurm.until_node(slurm.nodes[0], "back", lambda states: "IDLE" in states)
+    assert "PENDING" in await states(names)
+
+    # Nothing shows the loss before slurmctld reads its configuration again.
+    await slurm.call(protocol.delete_node(spare))
+    assert "PENDING" in await states(names)
+    await slurm.call(protocol.reconfigure())
+    await slurm.until_node(slurm.nodes[0], "back", lambda states: "IDLE" in states)
+    assert await states(names) == {"NODE_FAIL"}
+    assert "PENDING" in await states(excludes)
+
+
+@scenario
 async def a_partition_of_all_nodes_has_them(slurm: Target) -> None:
     partitions = await slurm.call(protocol.get_partitions())
     everywhere = [partition for partition in partitions if partition.node_sets == "ALL"]

@@ -19,9 +19,9 @@ class ModelJobs:
         """As `Jobs.start`."""
         return self.model.job_start([node], time_limit=5)
 
-    async def submit_pending(self, *, exclusive: bool = False) -> int:
+    async def submit_pending(self, *, exclusive: bool = False, named: str = "", excluded: str = "") -> int:
         """As `Jobs.submit_pending`."""
-        return self.model.job_submit(exclusive=exclusive)
+        return self.model.job_submit(exclusive=exclusive, required=[named] if named else ())
 
     async def suspend(self, job_id: int) -> None:
         """As `Jobs.suspend`."""

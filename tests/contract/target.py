@@ -29,8 +29,8 @@ class Jobs(Protocol):
     async def start(self, node: str) -> int:
         """Submit a job of one CPU with a limit of 5 minutes for that node; its id."""
 
-    async def submit_pending(self, *, exclusive: bool = False) -> int:
-        """Submit a job that stays pending; its id."""
+    async def submit_pending(self, *, exclusive: bool = False, named: str = "", excluded: str = "") -> int:
+        """Submit a job that stays pending, and names one node, or excludes one; its id."""
 
     async def suspend(self, job_id: int) -> None:
         """Suspend a running job."""

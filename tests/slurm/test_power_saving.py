@@ -36,10 +36,12 @@ class SubmittedJobs:
         """As `Jobs.start`."""
         return self.slurmctld.submit({"tasks": 1, "cpus_per_task": 1, "time_limit": 5, "required_nodes": [node]})
 
-    async def submit_pending(self, *, exclusive: bool = False) -> int:
+    async def submit_pending(self, *, exclusive: bool = False, named: str = "", excluded: str = "") -> int:
         """As `Jobs.submit_pending`."""
-        shared = {"shared": ["none"]} if exclusive else {}
-        return self.slurmctld.submit({"tasks": 1, "hold": True, **shared})
+        more: dict[str, list[str]] = {"shared": ["none"]} if exclusive else {}
+        more |= {"required_nodes": [named]} if named else {}
+        more |= {"excluded_nodes": [excluded]} if excluded else {}
+        return self.slurmctld.submit({"tasks": 1, "hold": True, **more})
 
     async def suspend(self, job_id: int) -> None:
         """No job of these nodes ever runs."""

@@ -77,8 +77,8 @@ def test_each_layer_knows_nothing_of_the_other() -> None:
         assert "slurm" not in text.lower(), f"{path.name} should know nothing of Slurm"
 
 
-LONGEST = 400
-"""Lines of a module. A longer one has more than one subject."""
+LONGEST = 500
+"""Lines of a module. A longer one has more than one subject. No reason to write densely: divide by subject."""
 
 
 def too_long(folder: Path) -> dict[str, int]:

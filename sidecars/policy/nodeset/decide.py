@@ -84,6 +84,7 @@ def decide(desired: Desired, observed: Observed, memory: Memory, now: float) -> 
         problems=plan.problems,
         partitions=declared,
         partitions_blocked=partitions.condition(blocked),
+        records_kept=node_records.condition(this.records.kept),
         reservation=reservation.condition,
         power_saving=powered.condition,
         absent_since=this.memory.absent_since,
@@ -132,7 +133,7 @@ class _Step:
         self.stale = False  # the node records have to be read again before what is decided on them is done
         self.records = node_records.RecordPlan()
         self.spared: frozenset[str] = frozenset()
-        self.slurm = drain.with_jobs(observed.slurm, observed.answers.get(needs.Jobs()))
+        self.slurm = drain.with_jobs(observed.slurm, *(observed.answers.get(it) for it in needs.NAMES))
         gone_since = None if not self.pods_gone else now if memory.pods_gone_since is None else memory.pods_gone_since
         self.memory = replace(memory, pods_gone_since=gone_since)
         waited = gone_since is not None and now >= gone_since + RECORDS_SECONDS
@@ -154,6 +155,7 @@ class _Step:
         plan = self._with_lost(plan)
         if any(it.drained or (it.absent and it.pod.uid not in self.spared) for it in plan.delete):
             self.ask(needs.Jobs())
+        plan = self._with_marks(plan)
         plan = self._read_live(plan)
         self._remember_failures(plan)
         return plan
@@ -179,6 +181,25 @@ class _Step:
         self.memory = replace(self.memory, absent_since=since, replaced=replaced, spared=kept)
         more = [it for it in (*stuck.delete, *unknown.delete) if it.kube_node_lost or it.pod.name not in planned]
         return replace(plan, delete=(*plan.delete, *more)) if more else plan
+
+    def _with_marks(self, plan: PodPlan) -> PodPlan:
+        """The plan in which a pod is deleted once its node's reason says whether a job or a reservation names it."""
+        drained = [(it, self.slurm.nodes[it.pod.slurm_node]) for it in plan.delete if it.drained]
+        # The record of a node under power saving stays anyway, and a drain would keep Slurm from starting it.
+        leaving = [(it, node) for it, node in drained if "CLOUD" not in node.states]
+        if leaving:
+            self.ask(needs.Reservations())
+        unmarked = {}
+        for it, node in leaving:
+            reason = drain.mark(node, self.slurm.named.get(node.name))
+            if reason is not None:
+                unmarked[it.pod.uid] = Waiting(it.pod, f"Slurm node {node.name} gets the reason {reason!r}", 1.0)
+                plan = plan.with_drain(reason, node.name)
+        return replace(
+            plan,
+            delete=tuple(it for it in plan.delete if it.pod.uid not in unmarked),
+            waiting=(*plan.waiting, *unmarked.values()),
+        )
 
     def _read_live(self, plan: PodPlan) -> PodPlan:
         """The plan with only those deletions and lifted drains that what is true at this moment allows."""
@@ -255,11 +276,17 @@ class _Step:
         before, orphans = self.memory.orphaned_since, self.observed.orphans
         since = {node.name: before.get(node.name, self.now) for node in orphans}
         self.memory = replace(self.memory, orphaned_since=since)
-        return node_records.orphaned_records(orphans, since, self.now)
+        named = None
+        if node_records.due(orphans, since, self.now):
+            answers = [self.ask(it) for it in needs.NAMES]
+            known = all(isinstance(it, needs.Known) for it in answers)
+            named = self.slurm.named if known and not self.slurm.jobs_problem else None
+        return node_records.orphaned_records(orphans, since, self.now, named)
 
     def orphaned_records(self) -> tuple[list[Action], float | None]:
         """What to do about records without a pod, and seconds until it is done; None when it is."""
         plan, orphans = self.records, self.observed.orphans
+        self.hints.append(node_records.KEPT_SECONDS if plan.kept else None)
         due = {*plan.delete, *(name for names in plan.down.values() for name in names)}
         if due and self.stale:
             return [], 1.0

@@ -13,6 +13,7 @@ from sidecars.policy.nodeset.records import Deletion, Waiting
 from sidecars.policy.reasons import EventReason
 from sidecars.slurm import states
 from sidecars.slurm.errors import Malformed
+from sidecars.slurm.naming import named_nodes
 from sidecars.slurm.owners import belongs_to, own_words, owner_of
 
 if TYPE_CHECKING:
@@ -31,12 +32,7 @@ FORCED_GRACE_SECONDS = 30
 TIMED_OUT = "its NodeSet is being deleted, and deletionTimeout is over"
 """Why such a pod is deleted."""
 
-_HAS_NOT_BEGUN_OR_HAS_ENDED = frozenset(
-    {
-        *("PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
-        *("DEADLINE", "OUT_OF_MEMORY", "LAUNCH_FAILED", "REVOKED"),
-    }
-)
+_HAS_NOT_BEGUN_OR_HAS_ENDED = states.JOB_ENDED | {"PENDING"}
 """States of a job that has no process on any node (squeue, JOB STATE CODES)."""
 
 
@@ -115,12 +111,16 @@ def has_no_job(pod: WorkerPod, slurm: SlurmView) -> bool:
     return slurm.nodes_with_jobs is not None and pod.slurm_node not in slurm.nodes_with_jobs
 
 
-def with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
-    """The view with what is known of the jobs. The observer sets `unread`: which nodes changed since they were read."""
+def with_jobs(slurm: SlurmView, answer: Answer | None, reservations: Answer | None) -> SlurmView:
+    """The view with what is known of the jobs. The observer sets `unread`: which nodes changed since they were read.
+
+    Who names a node is known once both answers are.
+    """
     match answer:
         case Known(jobs):
             try:
-                return replace(slurm, nodes_with_jobs=nodes_with_jobs(jobs.jobs))
+                slurm = replace(slurm, nodes_with_jobs=nodes_with_jobs(jobs.jobs))
+                return _with_names(slurm, jobs.jobs, reservations)
             except Malformed as error:
                 return replace(slurm, jobs_problem=f"the jobs can't be read: {error}")
         case Pending():
@@ -128,6 +128,30 @@ def with_jobs(slurm: SlurmView, answer: Answer | None) -> SlurmView:
         case Failed(why):
             return replace(slurm, jobs_problem=f"the jobs can't be read: {why}")
     return slurm
+
+
+def _with_names(slurm: SlurmView, jobs: Iterable[Job], reservations: Answer | None) -> SlurmView:
+    """Raises Malformed."""
+    match reservations:
+        case Known(found):
+            return replace(slurm, named=named_nodes(jobs, found))
+        case Pending():
+            return replace(slurm, unread=frozenset(slurm.nodes))
+        case Failed(why):
+            return replace(slurm, jobs_problem=f"the reservations can't be read: {why}")
+    return slurm
+
+
+def mark(node: Node, by: str | None) -> str | None:
+    """The reason that the node of a pod must have before the pod is deleted; None if it has it, or one not ours.
+
+    By it, the pod's `node` sidecar deletes the record, or keeps it. `by`: who names the node.
+    """
+    if owner_of(node) not in reasons.OURS:
+        return None
+    present = own_words(node.reason)
+    wanted = reasons.kept(present, by) if by else reasons.unmarked(present)
+    return wanted if wanted != present else None
 
 
 def drain_reason(pod: WorkerPod, namespace: str, condemned_for: str | None) -> str | None:
@@ -156,7 +180,7 @@ def common_reason(desired: DesiredPods, condemned_for: str) -> str:
 
 def should_drain(node: Node, accepted: Collection[str]) -> bool:
     """Whether to drain the node, or to replace the operator's own reason by one of those `accepted`."""
-    if owner_of(node) is Owner.OPERATOR and own_words(node.reason) not in accepted:
+    if owner_of(node) is Owner.OPERATOR and reasons.unmarked(own_words(node.reason)) not in accepted:
         return True
     return not states.is_drain(node.states) and owner_of(node) in reasons.REPLACEABLE
 

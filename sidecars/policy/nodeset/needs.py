@@ -36,6 +36,10 @@ class Reservations:
     """Slurm's reservations, our own changes included, answered by a tuple of `Reservation`."""
 
 
+NAMES = (Jobs(), Reservations())
+"""What shows who names a node."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRecords:
     """The node records as they were at `since` or later, answered by True once `SlurmView` has them."""

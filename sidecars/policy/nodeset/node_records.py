@@ -6,13 +6,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sidecars.contract import reasons
+from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import RecordsReleased
 from sidecars.slurm import states
-from sidecars.slurm.owners import must_be_drained, reason_to_write, why_retained
+from sidecars.slurm.owners import must_be_drained, own_words, reason_to_write, why_retained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sidecars.slurm.records import Node
+
+KEPT_SECONDS = 30.0
+"""Seconds between reads of the jobs while one of them, or a reservation, keeps a record."""
+
+_SHOWN = 5
 
 ORPHANED_SECONDS = 5.0
 """How long a node record must have been without its pod before it is deleted: longer than a watch event takes."""
@@ -25,19 +32,33 @@ class RecordPlan:
     delete: tuple[str, ...] = ()
     down: Mapping[str | None, tuple[str, ...]] = field(default_factory=dict)
     """Nodes to set DOWN by reason. None doesn't change the reason; these are drained as well."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Who names a node, such as `job 17`, by node: these records stay until nobody does."""
     look_again: float | None = None
-    """Seconds until time alone may have changed this; None when no record is left to be deleted."""
+    """Seconds until time alone may have changed this; None when no record is left to be deleted now."""
 
 
-def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float], now: float) -> RecordPlan:
+def due(orphans: Iterable[Node], orphaned_since: Mapping[str, float], now: float) -> bool:
+    """Whether one of these records may be deleted if nobody names its node. Times as of `orphaned_records`."""
+    gone = [node for node in orphans if now - orphaned_since.get(node.name, now) >= ORPHANED_SECONDS]
+    return any(not why_retained(node) for node in gone)
+
+
+def orphaned_records(
+    orphans: Iterable[Node], orphaned_since: Mapping[str, float], now: float, named: Mapping[str, str] | None
+) -> RecordPlan:
     """What to do about node records that carry the uid of a deleted pod.
+
+    `named`: who names a node, by node; None while it is unknown: then no record is deleted.
 
     `orphaned_since`: when each was first seen so; one that is missing in it is seen for the first time. A record with
     a foreign state or reason, or a reservation, is set DOWN and left to the administrator. If it isn't only reserved,
     it is drained too, so that no later pod of its name returns it to service.
     A busy one is set DOWN, which ends its jobs in Slurm, and deleted once it is free.
+    One that a job or a reservation names is set DOWN, too, with a reason that says so.
     """
     delete: list[str] = []
+    kept: dict[str, str] = {}
     down: dict[str | None, list[str]] = {}
     wait: list[float] = []
     for node in orphans:
@@ -47,11 +68,32 @@ def orphaned_records(orphans: Iterable[Node], orphaned_since: Mapping[str, float
             continue
         busy = states.is_busy(node.states)
         retain = bool(why_retained(node))
-        if (retain or busy) and (not states.is_down(node.states) or must_be_drained(node)):
-            down.setdefault(reason_to_write(node, reasons.RECORD_ORPHANED), []).append(node.name)
-        if busy and not retain:
+        by = (named or {}).get(node.name)
+        reason = reason_to_write(node, reasons.kept(reasons.RECORD_ORPHANED, by) if by else reasons.RECORD_ORPHANED)
+        stays = retain or busy or by is not None
+        unsaid = by is not None and reason is not None and own_words(node.reason) != reason
+        if stays and (not states.is_down(node.states) or must_be_drained(node) or unsaid):
+            down.setdefault(reason, []).append(node.name)
+        if retain:
+            continue
+        if busy or named is None:
             wait.append(1.0)
-        elif not retain:
+        elif by is not None:
+            kept[node.name] = by
+        else:
             delete.append(node.name)
     by_reason = {reason: tuple(names) for reason, names in down.items()}
-    return RecordPlan(tuple(delete), by_reason, min(wait, default=None))
+    return RecordPlan(tuple(delete), by_reason, kept, min(wait, default=None))
+
+
+def condition(kept: Mapping[str, str]) -> Condition | None:
+    """The condition RecordsReleased while node records are kept for those who name the nodes."""
+    if not kept:
+        return None
+    shown = [f"{node} ({by})" for node, by in sorted(kept.items())[:_SHOWN]]
+    more = f" and {len(kept) - _SHOWN} more" if len(kept) > _SHOWN else ""
+    message = (
+        f"these Slurm nodes have no worker and stay DOWN, because jobs or reservations name them: {', '.join(shown)}"
+        f"{more}. Scale the NodeSet out, or cancel or change what names them"
+    )
+    return Condition("RecordsReleased", "False", RecordsReleased.NAMED, message)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import PartitionsReleased
 from sidecars.slurm.records import Job, Partition
+from sidecars.slurm.states import JOB_ENDED
 from sidecars.workloads.config import CLOSED
 
 FINISHED_FOR = 330.0
@@ -23,13 +24,6 @@ LOOK_AGAIN = 5.0
 BEING_READ = "its jobs are being read"
 
 _SHOWN = 5
-
-_OVER = frozenset(
-    {
-        *("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL"),
-        *("DEADLINE", "OUT_OF_MEMORY", "LAUNCH_FAILED", "REVOKED"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ def blocked(
         if waiting:
             found.append(BlockedPartition(name, f"{_jobs(waiting)} would be lost: cancel or move them"))
             continue
-        ages = [now - job.end_time for job in everything if _names(job, name) and not job.states.isdisjoint(_OVER)]
+        ages = [now - job.end_time for job in everything if _names(job, name) and not job.states.isdisjoint(JOB_ENDED)]
         recent = [age for age in ages if age < FINISHED_FOR]
         if recent:
             left = FINISHED_FOR - min(recent)
@@ -82,7 +76,7 @@ def condition(blocked: Sequence[BlockedPartition]) -> Condition | None:
 
 def _needs(job: Job, partition: str, staying: Collection[str]) -> bool:
     """Whether the job would be lost with the partition: a pending one may name others too, of which one has to stay."""
-    if not _names(job, partition) or not job.states.isdisjoint(_OVER):
+    if not _names(job, partition) or not job.states.isdisjoint(JOB_ENDED):
         return False
     return "PENDING" not in job.states or not any(it in staying for it in job.partition.split(","))
 

@@ -150,6 +150,8 @@ class SlurmView:
     """Nodes with a job that has begun and not ended, whatever the state of the node; None while nobody has asked."""
     unread: frozenset[str] = frozenset()
     """Nodes that changed since the jobs were read: whether they have one is unknown."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Who names a node, such as `job 17`, by node, as of the last answer; see `sidecars.slurm.naming`."""
     jobs_problem: str = ""
     """Why the jobs could not be read; "" while nobody has asked, and when they were."""
     deadlines: Mapping[str, float] = field(default_factory=dict)

@@ -35,6 +35,8 @@ class Progress:
     """status.partitions: those that jobs may name."""
     partitions_blocked: Condition | None = None
     """What keeps removed partitions in slurm.conf."""
+    records_kept: Condition | None = None
+    """Which node records outlive their pods, and why."""
     reservation: Condition | None = None
     """The state of the maintenance reservation."""
     power_saving: Condition | None = None
@@ -55,7 +57,7 @@ def report(
     `failure`: a condition `Ready` for what could not be applied.
     """
     ready = _ready(desired, observed, progress, now, failure or desired.problem)
-    others = (progress.reservation, progress.partitions_blocked, progress.power_saving)
+    others = (progress.reservation, progress.partitions_blocked, progress.records_kept, progress.power_saving)
     conditions = (ready, _slurm_reachable(observed.slurm), *(it for it in others if it is not None))
     status = _status(desired, observed) | {"partitions": list(progress.partitions)} | _pins(desired)
     return conditions, status | ({"collisionCount": desired.collisions} if desired.collisions else {})

@@ -12,6 +12,7 @@ from sidecars.policy.reasons.events import EventReason
 from sidecars.policy.reasons.others import (
     PartitionsReleased,
     PowerSaving,
+    RecordsReleased,
     ReservationCreated,
     ServiceMonitor,
     SlurmKey,
@@ -30,6 +31,7 @@ CONDITION_TYPES: tuple[type[Reason], ...] = (
     SlurmKey,
     SlurmReachable,
     PartitionsReleased,
+    RecordsReleased,
     ReservationCreated,
     ServiceMonitor,
     AccountsApplied,
@@ -54,6 +56,7 @@ __all__ = [
     "PowerSaving",
     "Ready",
     "Reason",
+    "RecordsReleased",
     "ReservationCreated",
     "ServiceMonitor",
     "SlurmKey",

@@ -125,6 +125,23 @@ class PartitionsReleased(Reason):
     )
 
 
+class RecordsReleased(Reason):
+    """Of a NodeSet, while Slurm has node records of workers that are gone: what they wait for."""
+
+    NAMED = (
+        "Named",
+        (
+            "A job or a reservation names a Slurm node without a worker. The node stays DOWN until nothing names it: "
+            "Slurm would end the job if the node's record were deleted."
+        ),
+        (
+            "Scale the NodeSet out to have the job run. Otherwise cancel it, or give it other nodes "
+            "([Jobs that name a node](../nodesets.md#jobs-that-name-a-node))."
+        ),
+        "False",
+    )
+
+
 class ReservationCreated(Reason):
     """Of a NodeSet with update strategy ScheduledUpdate: the state of its
     [maintenance reservation](../nodesets.md#update-in-a-maintenance-window)."""

@@ -33,6 +33,7 @@ class JobFields(TypedDict, total=False):
     user_name: Any
     nodes: Any
     scheduled_nodes: Any
+    required_nodes: Any
     submit_time: Any
     start_time: Any
     end_time: Any
@@ -88,6 +89,7 @@ def job_of(kind: Callable[..., J], job: Fields, **more: Any) -> J:
         user_name=intern(job.text("user_name")),
         nodes=job.text("nodes"),
         scheduled_nodes=intern(job.text("scheduled_nodes")),
+        required_nodes=intern(job.text("required_nodes")),
         submit_time=job.number("submit_time"),
         start_time=job.number("start_time"),
         end_time=job.number("end_time"),

@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from sidecars.simulate import SlurmModel
+from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import SimJob
 from tests.support.world.kubelets import Ending, Kubelets, Slurmd
 
-Kind = Literal["plain", "no-kill", "no-requeue", "array", "heterogeneous", "suspended"]
-"""As of sbatch: `--no-kill`, `--no-requeue`, `--array`, `: ` between two components; or it is suspended for a while."""
+Kind = Literal["plain", "no-kill", "no-requeue", "array", "heterogeneous", "suspended", "named"]
+"""As of sbatch: `--no-kill`, `--no-requeue`, `--array`, `: ` between two components, `--nodelist` with as many nodes as
+it takes; or it is suspended for a while."""
+
+JUST_SUBMITTED = 6.0
+"""Seconds after the submission of a job in which a record that it names may go: the jobs have been read before."""
+LIED_FOR = 20.0
+"""Seconds after answers without the jobs in which it may."""
 
 SUSPENDED_AFTER, SUSPENDED_FOR = 1.0, 10.0
 
@@ -42,6 +48,11 @@ class Job:
     """Why it may end otherwise; "" while it may not."""
     waits: bool = False
     """Power saving starts its nodes. None of its processes runs before all have registered."""
+    required: tuple[str, ...] = ()
+    """The nodes that it names."""
+    submitted: float = -inf
+    lacks: set[str] = field(default_factory=set)
+    """Those of them whose record is missing."""
     processes: set[str] = field(default_factory=set)
     """The uids of the pods in which its slurmstepd runs."""
 
@@ -65,6 +76,8 @@ class Jobs:
         self._kubelets, self._rng, self._note = kubelets, rng, note
         self._killed: set[tuple[int, str]] = set()
         """Nodes by model and name whose slurmd, with its sidecar, was killed and has not come back."""
+        self._lied_at: dict[int, float] = {}
+        """When Slurm last gave wrong answers, by model."""
         kubelets.steps = self.steps
         kubelets.ended.append(self._slurmd_ended)
         kubelets.registered.append(self._registered)
@@ -75,7 +88,12 @@ class Jobs:
         return sum(slurmd.uid in job.processes for job in self.all)
 
     def submit(self, model: SlurmModel, count: int, seconds: float, kind: Kind = "plain") -> Job:
-        """A job that starts as soon as `count` nodes are free; the last task of an array."""
+        """A job that starts as soon as `count` nodes are free; the last task of an array.
+
+        One that names nodes is in slurmctld's queue until then, but over if Slurm has not so many: it is refused.
+        """
+        if kind == "named":
+            return self._submit_named(model, count, seconds)
         tasks = count if kind == "array" else 1
         for _ in range(tasks):
             self.all.append(Job(model, 1 if kind == "array" else count, seconds, kind=kind))
@@ -87,10 +105,34 @@ class Jobs:
         job.pending_id = model.job_submit(cpus=4 * count, nodes=count)
         return job
 
+    def _submit_named(self, model: SlurmModel, count: int, seconds: float) -> Job:
+        known = sorted(model.nodes)
+        job = Job(model, count, seconds, kind="named", over=len(known) < count)
+        if not job.over:
+            job.required = tuple(self._rng.sample(known, count))
+            job.submitted = asyncio.get_running_loop().time()
+            job.pending_id = model.job_submit(nodes=count, required=job.required)
+        self.all.append(job)
+        return job
+
+    def cancel_waiting(self) -> None:
+        """Their users cancel all jobs that haven't started."""
+        for job in self.all:
+            if not job.job_id and not job.over:
+                job.over = True
+                if job.pending_id in job.model.jobs:
+                    job.model.job_end(job.pending_id, state="CANCELLED")
+
+    def record_deleted(self, model: SlurmModel, name: str, who: str) -> None:
+        """Another program than the operator, or a user, has deleted the record of a node."""
+        for job in self.all:
+            if job.model is model and name in job.required:
+                job.excused(f"{who} deleted the record of {name}")
+
     def state_lost(self, model: SlurmModel) -> None:
         """slurmctld has forgotten these jobs. It ends their processes where slurmd registers again."""
         for job in self.all:
-            if job.model is model and job.runs:
+            if job.model is model and (job.runs or job.required):
                 job.excused("slurmctld has lost its state")
 
     def node_set_down(self, model: SlurmModel, name: str, who: str) -> None:
@@ -104,6 +146,8 @@ class Jobs:
         for job in tuple(self.all):
             if job.over:
                 continue
+            if job.required:
+                self._check_records(job, now)
             if not job.job_id:
                 self._start(job, now)
                 continue
@@ -135,14 +179,39 @@ class Jobs:
                 job.model.job_end(job.job_id, completing=True)
                 self._later(self._rng.uniform(0.1, 1.5), self._completed, job)
 
+    def _check_records(self, job: Job, now: float) -> None:
+        """Whether slurmctld has a record of each node that the job names, without which it ends the job some day."""
+        model = job.model
+        if model.faults & {Fault.EMPTY, Fault.STALE}:
+            self._lied_at[id(model)] = now
+        missing = {name for name in job.required if name not in model.nodes}
+        for name in sorted(missing - job.lacks):
+            if now - job.submitted < JUST_SUBMITTED:
+                job.excused(f"it was submitted while the record of {name} was being deleted")
+            elif now - self._lied_at.get(id(model), -inf) < LIED_FOR:
+                job.excused(f"the record of {name} was deleted because of answers without jobs")
+            elif not job.excuse:
+                self._note(f"I1: the record of {name} is deleted, which job {job.job_id or job.pending_id} names")
+        job.lacks = missing
+        pending = model.jobs.get(job.pending_id)
+        if not job.job_id and (pending is None or "PENDING" not in pending.states):
+            job.over = True
+            if not job.excuse:
+                states = sorted(pending.states) if pending is not None else "gone"
+                self._note(f"I1: pending job {job.pending_id}, which names {job.required}, is {states}")
+
     def _start(self, job: Job, now: float) -> None:
+        if job.over:
+            return
         model = job.model
         # A job that is sent to a slurmd that has crashed is requeued at once.
         crashed = {it.slurm_node for it in self._kubelets.running.values() if it.model is model and not it.registered}
         free = [name for name in sorted(model.nodes) if name not in crashed and _free(model, name)]
         if len(free) < job.count:
             return
-        job.nodes = tuple(self._rng.sample(free, job.count))
+        if job.required and not set(job.required) <= set(free):
+            return
+        job.nodes = job.required or tuple(self._rng.sample(free, job.count))
         if job.kind == "heterogeneous":
             # Each component is a job of its own; they start together.
             for name in job.nodes[1:]:
@@ -162,7 +231,8 @@ class Jobs:
             partition=max(opened, key=len),
             kill_on_node_fail=job.kind != "no-kill",
             requeue=job.kind != "no-requeue",
-            cpus=4 * len(job.nodes) if job.pending_id else 1,
+            required=job.required,
+            cpus=4 * len(job.nodes) if job.pending_id and not job.required else 1,
         )
         job.waits = "CONFIGURING" in model.jobs[job.job_id].states
         if not job.waits:
@@ -178,9 +248,18 @@ class Jobs:
             job.excused("it was started on a node whose slurmd was killed, which Slurm had not noticed yet")
 
     def _requeue(self, job: Job) -> None:
-        """Slurm starts it again on other nodes."""
-        del job.model.jobs[job.job_id]
-        self.all.append(Job(job.model, len(job.nodes), job.seconds, kind=job.kind))
+        """Slurm starts it again, on other nodes unless it names its own."""
+        again = Job(job.model, len(job.nodes), job.seconds, kind=job.kind, required=job.required)
+        if job.required:
+            again.count, again.pending_id, again.submitted, again.excuse = (
+                job.count,
+                job.job_id,
+                job.submitted,
+                job.excuse,
+            )
+        else:
+            del job.model.jobs[job.job_id]
+        self.all.append(again)
 
     def _completed(self, job: Job) -> None:
         record = job.model.jobs.get(job.job_id)

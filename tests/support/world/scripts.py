@@ -630,8 +630,7 @@ def tidy(w: World) -> None:
     for model in w.slurms.values():
         model.heal()
     w.kubelets.broken_images.clear()
-    for job in w.jobs.all:
-        job.over = job.over or not job.job_id
+    w.jobs.cancel_waiting()
     for name in w.kube_nodes:
         w.kubelets.revive(name)
         w.kubelets.join(name)

@@ -394,6 +394,7 @@ class World:
         """scontrol delete nodename=NAME, which Slurm refuses for a node with a job or a reservation."""
         model = self.slurms[namespace, "slurm"]
         if name in model.nodes and not model.states(name) & {"ALLOCATED", "MIXED", "COMPLETING", "RESERVED"}:
+            self.jobs.record_deleted(model, name, "an administrator")
             model.node_lose(name)
             self.watchdog.unmarked(model, name)
 

@@ -18,6 +18,8 @@ from sidecars.node.records import (
     Fault,
     Listening,
     Log,
+    Named,
+    Names,
     Observation,
     Phase,
     Probe,
@@ -57,6 +59,8 @@ class Slurm:
     silent: bool = False
     refuse: tuple[type[Call], ...] = ()
     listening: frozenset[str] = frozenset()
+    named: str = ""
+    """Who names the node."""
     calls: list[Call] = field(default_factory=list)
 
     @property
@@ -73,6 +77,8 @@ class Slurm:
             return Fault(call, "no answer within 1 s")
         if isinstance(call, self.refuse):
             return Fault(call, "refused", refused=True)
+        if isinstance(call, Names):
+            return Named(self.named)
         if self.record is None:
             return Absent()
         states = self.record.states

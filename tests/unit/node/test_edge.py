@@ -20,6 +20,8 @@ from sidecars.node.records import (
     Drain,
     Fault,
     Listening,
+    Named,
+    Names,
     Probe,
     Read,
     Record,
@@ -31,6 +33,14 @@ from sidecars.slurm.errors import AuthenticationError, ErrorEntry, NotFound, Rej
 from tests.unit.node.simulation import node
 
 T = TypeVar("T")
+
+
+BODIES = {
+    "node": '{"nodes": [{"name": "w-0", "state": ["IDLE"], "extra": "{\\"podUid\\": \\"uid-1\\"}"}]}',
+    "nodes": "{}",
+    "jobs": '{"jobs": [{"job_id": 17, "job_state": ["PENDING"], "required_nodes": "w-[0,3]"}], "last_update": 1}',
+    "reservations": '{"reservations": [{"name": "course", "node_list": "w-[5-6]"}]}',
+}
 
 
 class Carrier:
@@ -45,8 +55,8 @@ class Carrier:
         self.requests.append(request)
         if self.fault is not None:
             raise self.fault
-        body = b'{"nodes": [{"name": "w-0", "state": ["IDLE"], "extra": "{\\"podUid\\": \\"uid-1\\"}"}]}'
-        return protocol.decode(request, 200, body if request.method == "GET" else b"{}")
+        body = BODIES[request.path.partition("/")[0]] if request.method == "GET" else "{}"
+        return protocol.decode(request, 200, body.encode())
 
 
 class Forgotten:
@@ -84,6 +94,14 @@ def test_reading_gives_the_record() -> None:
     answer = slurm(Carrier()).perform(Read())
     assert isinstance(answer, Record)
     assert (answer.node.name, answer.node.states) == ("w-0", node("IDLE").states)
+
+
+@pytest.mark.parametrize(
+    ("node_name", "by"), [("w-0", "job 17"), ("w-5", "reservation course"), ("w-1", "")], ids=["job", "reservation", ""]
+)
+def test_who_names_a_node_is_read_from_all_jobs_and_reservations(node_name: str, by: str) -> None:
+    it = edge.Slurm(Carrier(), node_name, lambda: extra.PodFacts("uid-1", "pod-1"), Forgotten())
+    assert it.perform(Names()) == Named(by)
 
 
 def test_an_unknown_node_is_absent_to_every_call() -> None:

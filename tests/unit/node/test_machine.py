@@ -4,10 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from sidecars.contract.reasons import POD_GONE, POD_LEAVING
+from sidecars.contract.reasons import POD_GONE, POD_LEAVING, kept
 from sidecars.node.machine import begin, step
-from sidecars.node.records import Claim, Delete, Down, Drain, Listening, Observation, Phase, Read, Settings, Undrain
+from sidecars.node.records import (
+    Claim,
+    Delete,
+    Down,
+    Drain,
+    Listening,
+    Names,
+    Observation,
+    Phase,
+    Read,
+    Settings,
+    Undrain,
+)
 from tests.unit.node.simulation import UID, Pod, Slurm, node, running_pod
+
+SCALE_IN = "slurm-operator: Pod (slurm/w-0) is pending termination for scale-in"
 
 # ---- before slurmd starts ----------------------------------------------------------------------------------------
 
@@ -29,13 +43,33 @@ def test_a_record_that_a_dead_predecessor_left_is_deleted_so_that_slurmd_registe
 def test_jobs_of_a_dead_predecessor_go_back_to_the_queue() -> None:
     pod = Pod(Slurm(node("MIXED", uid="uid-0")))
     pod.run(0.1)
-    assert pod.slurm.calls == [Read(), Down(POD_GONE), Delete()]
+    assert pod.slurm.calls == [Read(), Down(POD_GONE), Names(), Delete()]
+
+
+def test_a_predecessors_record_that_a_job_names_is_taken_over() -> None:
+    pod = Pod(Slurm(node("DOWN", uid="uid-0", reason=POD_GONE), named="job 17"))
+    pod.run(5)
+    assert pod.slurm.calls == [Read(), Names(), Claim()]
+    assert pod.record == "an earlier pod's, taken over"
+
+
+def test_the_jobs_are_not_read_for_a_record_whose_reason_says_that_a_job_names_it() -> None:
+    pod = Pod(Slurm(node("DOWN", "DRAIN", uid="uid-0", reason=kept(SCALE_IN, "job 17"))))
+    pod.run(5)
+    assert pod.slurm.calls == [Read(), Claim()]
+
+
+def test_a_predecessors_record_is_taken_over_while_it_is_unknown_who_names_it() -> None:
+    pod = Pod(Slurm(node("IDLE", uid="uid-0"), refuse=(Names,)))
+    pod.run(120)
+    assert Delete() not in pod.slurm.calls
+    assert pod.slurm.calls[-1] == Claim()
 
 
 def test_a_job_that_turns_up_between_reading_and_deleting_goes_back_to_the_queue_or_stays_on_the_record() -> None:
     pod = Pod(Slurm(node("IDLE", uid="uid-0"), refuse=(Delete,)))
     pod.run(0.1)
-    assert pod.slurm.calls == [Read(), Delete(), Claim()]
+    assert pod.slurm.calls == [Read(), Names(), Delete(), Claim()]
 
 
 def test_a_predecessor_whose_slurmd_still_answers_keeps_its_jobs() -> None:
@@ -457,8 +491,57 @@ def test_jobs_that_died_with_slurmd_are_given_back_before_the_record_goes() -> N
     pod = running_pod("MIXED", "DRAIN", reason=POD_LEAVING)
     pod.slurmd_stops()
     pod.run(30)
-    assert pod.slurm.calls == [Read(), Down(POD_GONE), Delete()]
+    assert pod.slurm.calls == [Read(), Down(POD_GONE), Names(), Delete()]
     assert pod.slurm.record is None
+
+
+def test_after_a_scale_in_the_record_is_deleted_without_another_look_at_the_jobs() -> None:
+    pod = running_pod("IDLE", "DRAIN", reason=SCALE_IN)
+    pod.hook(0)
+    pod.run(5)
+    pod.slurmd_stops()
+    pod.run(5)
+    assert pod.slurm.calls[-2:] == [Read(), Delete()]
+    assert Names() not in pod.slurm.calls
+
+
+def test_after_a_scale_in_the_record_that_a_job_names_stays_down_with_the_operators_reason() -> None:
+    pod = running_pod("IDLE", "DRAIN", reason=kept(SCALE_IN, "job 17"))
+    pod.hook(0)
+    pod.run(5)
+    pod.slurmd_stops()
+    pod.run(5)
+    assert pod.slurm.record == node("DOWN", "DRAIN", reason=kept(SCALE_IN, "job 17"))
+
+
+def test_a_pod_that_somebody_deletes_while_it_drains_for_a_scale_in_has_the_jobs_read() -> None:
+    pod = running_pod("MIXED", "DRAIN", reason=SCALE_IN)
+    pod.hook(1)
+    pod.run(30)
+    pod.steps = 0
+    pod.slurm.end_jobs()
+    pod.slurm.named = "job 17"
+    pod.run(10)
+    pod.slurmd_stops()
+    pod.run(5)
+    assert pod.slurm.record == node("DOWN", "DRAIN", reason=kept(POD_GONE, "job 17"))
+
+
+def test_a_record_that_a_job_names_is_set_down_with_a_reason_that_names_the_job() -> None:
+    pod = running_pod("IDLE")
+    pod.slurm.named = "job 17"
+    pod.slurmd_stops()
+    pod.run(5)
+    assert pod.slurm.record == node("DOWN", reason=kept(POD_GONE, "job 17"))
+    assert pod.phase is Phase.DONE
+
+
+def test_a_record_stays_down_for_the_operator_while_it_is_unknown_who_names_it() -> None:
+    pod = running_pod("IDLE")
+    pod.slurm.refuse = (Names,)
+    pod.slurmd_stops()
+    assert pod.run(60) == pytest.approx(15, abs=4)
+    assert pod.slurm.record == node("DOWN", reason=POD_GONE)
 
 
 def test_a_deletion_that_is_refused_is_tried_again_after_setting_the_node_down() -> None:
@@ -468,7 +551,9 @@ def test_a_deletion_that_is_refused_is_tried_again_after_setting_the_node_down()
     pod.run(2)
     pod.slurm.refuse = ()
     pod.run(10)
-    assert pod.slurm.calls[:4] == [Read(), Delete(), Down(POD_GONE), Delete()]
+    refused = [Read(), Down(POD_GONE), Names(), Delete(), Down(POD_GONE), Names()]
+    assert pod.slurm.calls[:6] == refused
+    assert pod.slurm.calls[-1] == Delete()
     assert pod.slurm.record is None
 
 

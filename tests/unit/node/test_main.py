@@ -148,14 +148,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self) -> None:
         self.server.asked.append(f"{self.command} {self.path.rpartition('/')[2]}")
         self.server.tokens.append(self.headers["X-SLURM-USER-TOKEN"])
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
         nodes = [{"name": "w-0", "state": ["IDLE"], "extra": json.dumps({"podUid": UID})}]
-        body = json.dumps({"nodes": nodes, "errors": []}).encode()
+        answer = {"nodes": nodes, "jobs": [], "reservations": [], "last_update": 1, "errors": []}
+        body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_DELETE = _answer  # noqa: N815 - names that http.server calls
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - names that http.server calls
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         pass

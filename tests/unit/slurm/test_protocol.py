@@ -162,6 +162,7 @@ def test_jobs_are_decoded(version: str) -> None:
         partition="all",
         user_name="root",
         nodes="n3",
+        required_nodes="n3",
         submit_time=running.submit_time,
         start_time=running.start_time,
         end_time=running.start_time + 600,

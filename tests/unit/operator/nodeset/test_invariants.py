@@ -91,6 +91,10 @@ SCENARIOS: dict[str, tuple[tuple[float, Action], ...]] = {
         *((0.0, SwitchPartition(True)), (30.0, ChangeMinReady(15)), (0.0, Submit(1, 90))),
         *((3.0, SwitchPartition(False)), (9.0, ChangeTemplate())),
     ),
+    "nodes that a pending job names": (
+        *((0.0, Submit(2, 20)), (2.0, Submit(2, 20, "named")), (1.0, Scale(0))),
+        *((40.0, Configure("SlurmdDebug=debug")), (40.0, Scale(2))),
+    ),
     "removal and a new one": ((0.0, Submit(1, 20)), (3.0, Replace()), (30.0, Scale(1))),
 }
 

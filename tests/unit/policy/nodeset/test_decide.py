@@ -16,13 +16,13 @@ from sidecars.policy.nodeset.desired import desired_pods
 from sidecars.policy.nodeset.maintenance import FINALIZER
 from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import Answer, Need
-from sidecars.policy.nodeset.node_records import ORPHANED_SECONDS
+from sidecars.policy.nodeset.node_records import KEPT_SECONDS, ORPHANED_SECONDS
 from sidecars.policy.nodeset.partitions import FINISHED_FOR
 from sidecars.policy.nodeset.pods import SHARED_REASON_PODS
 from sidecars.policy.nodeset.records import Desired, Observed, SlurmView, WorkerPod
 from sidecars.policy.nodeset.revisions import Stored
 from sidecars.policy.placement import Rules
-from sidecars.slurm.records import Job, Node, Partition
+from sidecars.slurm.records import Job, Node, Partition, Reservation
 from sidecars.workloads.nodeset import Revision
 from tests.support import builders
 from tests.unit.policy.nodeset.builders import NODE_WORDS, NOW, SCALE_IN, may_have_a_job, node, slurm, worker
@@ -77,11 +77,12 @@ def answered(
         if not decision.needs:
             return decision
         given: dict[Need, Answer] = {**dict.fromkeys(decision.needs, answer), needs.SlurmctldStart(): start}
-        given[needs.Jobs()] = jobs() if listed is None else listed
+        given |= {needs.Jobs(): jobs() if listed is None else listed} | UNRESERVED
         observed = replace(observed, answers={**observed.answers, **given})
     raise AssertionError(f"it still needs {decision.needs}")
 
 
+UNRESERVED: dict[Need, Answer] = {needs.Reservations(): needs.Known(())}
 DRAINED = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
 TWO = (worker(0), worker(1, cordon="operator"))
 
@@ -99,7 +100,7 @@ def test_a_missing_pod_is_created_and_the_condition_says_how_many_are_ready() ->
 def test_drains_come_before_deletions_and_annotations_last() -> None:
     pods = [worker(0, deletion_cost=9), worker(1), worker(2, cordon="operator")]
     view = slurm(node(0, "IDLE"), node(1, "MIXED"), node(2, "IDLE", "DRAIN", reason=SCALE_IN.format(2)))
-    observed = seen(pods, view, answers={needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
+    observed = seen(pods, view, answers={**UNRESERVED, needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
     kinds = [type(action) for action in decide(asked(1), observed, Memory(), NOW).actions]
     assert kinds == [actions.Drain, actions.DeletePod, actions.Cordon]
 
@@ -109,7 +110,7 @@ def test_of_many_condemned_pods_those_whose_idle_nodes_are_being_drained_get_no_
         reason = SCALE_IN.format(0) if "DRAIN" in words else ""
         idle = replace(slurm(*(node(number, *words, reason=reason) for number in range(count))), **view)
         pods = [worker(number) for number in range(count)]
-        observed = seen(pods, idle, answers={needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
+        observed = seen(pods, idle, answers={**UNRESERVED, needs.Jobs(): jobs(), needs.Deadlines(): needs.Known(True)})
         return bool(of(actions.Cordon, decide(asked(0), observed, Memory(), NOW)))
 
     assert annotated("IDLE", count=1)
@@ -123,21 +124,55 @@ def test_of_many_condemned_pods_those_whose_idle_nodes_are_being_drained_get_no_
 
 def test_a_drained_pod_needs_the_jobs_read_first_and_nothing_is_decided_before() -> None:
     decision = decide(asked(1), seen(TWO, DRAINED), Memory(), NOW)
-    assert decision.needs == (needs.Jobs(),)
+    assert decision.needs == needs.NAMES
     assert decision.actions == ()
-    assert deleted(decide(asked(1), seen(TWO, DRAINED, answers={needs.Jobs(): jobs()}), Memory(), NOW)) == ["slinky-1"]
+    assert deleted(
+        decide(asked(1), seen(TWO, DRAINED, answers={**UNRESERVED, needs.Jobs(): jobs()}), Memory(), NOW)
+    ) == ["slinky-1"]
+
+
+def test_a_pod_whose_node_a_pending_job_names_is_deleted_once_the_nodes_reason_says_so() -> None:
+    names = Job(17, states=frozenset({"PENDING"}), required_nodes="slinky-[1-3]")
+    answers = {**UNRESERVED, needs.Jobs(): jobs(names)}
+    first = decide(asked(1), seen(TWO, DRAINED, answers=answers), Memory(), NOW)
+    marked = SCALE_IN.format(1) + "; kept for job 17"
+    assert (deleted(first), of(actions.Drain, first)) == ([], [actions.Drain(marked, ("slinky-1",))])
+    view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=marked))
+    assert deleted(decide(asked(1), seen(TWO, view, answers=answers), Memory(), NOW)) == ["slinky-1"]
+    # When the job has ended meanwhile, the record need not stay.
+    nobody = {**UNRESERVED, needs.Jobs(): jobs(replace(names, states=frozenset({"CANCELLED"})))}
+    ended = decide(asked(1), seen(TWO, view, answers=nobody), Memory(), NOW)
+    assert (deleted(ended), of(actions.Drain, ended)) == ([], [actions.Drain(SCALE_IN.format(1), ("slinky-1",))])
+
+
+def test_a_pod_waits_while_it_is_unknown_which_reservations_name_its_node() -> None:
+    for answer, word in ((needs.Pending(), "being read"), (needs.Failed("HTTP 500"), "can't be read: HTTP 500")):
+        answers = {needs.Jobs(): jobs(), needs.Reservations(): answer}
+        decision = decide(asked(1), seen(TWO, DRAINED, answers=answers), Memory(), NOW)
+        assert deleted(decision) == []
+        assert word in decision.conditions[0].message
+        assert decision.look_again is not None
+
+
+def test_a_future_reservation_that_names_a_node_keeps_its_record_like_a_job() -> None:
+    course = Reservation("course", "slinky-1", start_time=int(NOW) + 86_400)
+    answers = {needs.Jobs(): jobs(), needs.Reservations(): needs.Known((course,))}
+    [drain] = of(actions.Drain, decide(asked(1), seen(TWO, DRAINED, answers=answers), Memory(), NOW))
+    assert drain.reason == SCALE_IN.format(1) + "; kept for reservation course"
 
 
 def test_a_suspended_job_keeps_its_pod() -> None:
     suspended = Job(1, states=frozenset({"SUSPENDED"}), nodes="slinky-1")
-    decision = decide(asked(1), seen(TWO, DRAINED, answers={needs.Jobs(): jobs(suspended)}), Memory(), NOW)
+    decision = decide(
+        asked(1), seen(TWO, DRAINED, answers={**UNRESERVED, needs.Jobs(): jobs(suspended)}), Memory(), NOW
+    )
     assert deleted(decision) == []
     assert "suspended" in decision.conditions[0].message
 
 
 def test_jobs_that_can_not_be_read_keep_the_pod_and_the_cause_is_reported() -> None:
     for answer, word in ((needs.Pending(), "being read"), (needs.Failed("HTTP 500"), "can't be read: HTTP 500")):
-        decision = decide(asked(1), seen(TWO, DRAINED, answers={needs.Jobs(): answer}), Memory(), NOW)
+        decision = decide(asked(1), seen(TWO, DRAINED, answers={**UNRESERVED, needs.Jobs(): answer}), Memory(), NOW)
         assert deleted(decision) == []
         assert word in decision.conditions[0].message
         assert decision.look_again is not None
@@ -156,7 +191,7 @@ def test_whose_jobs_end_first_is_read_before_a_busy_pod_is_condemned() -> None:
 
 def test_old_node_records_are_read_again_before_a_pod_is_deleted_because_of_them() -> None:
     old = replace(DRAINED, age=LIVE_SECONDS + 1)
-    observed = seen(TWO, old, answers={needs.Jobs(): jobs()})
+    observed = seen(TWO, old, answers={**UNRESERVED, needs.Jobs(): jobs()})
     decision = decide(asked(1), observed, Memory(), NOW)
     assert decision.needs == (needs.NodeRecords(CLOCK),)
     slow = replace(observed, answers={**observed.answers, needs.NodeRecords(CLOCK): needs.Pending()})
@@ -207,8 +242,8 @@ def test_a_node_is_resumed_only_on_records_that_were_read_since_the_pass_began()
 def test_old_node_records_are_read_again_before_one_without_a_pod_is_deleted() -> None:
     left = Memory(orphaned_since={"slinky-5": NOW - ORPHANED_SECONDS})
     old = seen([worker(0)], replace(slurm(node(0, "IDLE"), orphan(5)), age=LIVE_SECONDS + 1), orphans=(orphan(5),))
-    decision = decide(asked(1), old, left, NOW)
-    assert decision.needs == (needs.NodeRecords(CLOCK),)
+    known = replace(old, answers={**UNRESERVED, needs.Jobs(): jobs()})
+    assert decide(asked(1), known, left, NOW).needs == (needs.NodeRecords(CLOCK),)
     assert not of(actions.DeleteRecords, answered(asked(1), old, needs.Failed("HTTP 500"), left))
     live = replace(old, slurm=replace(old.slurm, age=0.0))
     assert of(actions.DeleteRecords, answered(asked(1), live, needs.Known(False), left))
@@ -367,11 +402,42 @@ def test_after_the_clock_was_set_back_a_record_without_a_pod_waits_no_longer() -
 def test_a_node_record_is_deleted_only_if_no_pod_of_its_name_is_hidden_from_the_watch() -> None:
     observed = seen([], slurm(orphan(0)), orphans=(orphan(0),))
     memory = Memory(orphaned_since={"slinky-0": NOW - ORPHANED_SECONDS})
-    assert decide(asked(0), observed, memory, NOW).needs == (needs.IsHidden("slinky-0"),)
+    assert decide(asked(0), observed, memory, NOW).needs == needs.NAMES
+    known = replace(observed, answers={**UNRESERVED, needs.Jobs(): jobs()})
+    assert decide(asked(0), known, memory, NOW).needs == (needs.IsHidden("slinky-0"),)
     assert answered(asked(0), observed, needs.Known(False), memory).actions == (actions.DeleteRecords(("slinky-0",)),)
     for answer in (needs.Known(True), needs.Failed("HTTP 500")):
         decision = answered(asked(0), observed, answer, memory)
         assert (decision.actions, decision.look_again) == ((), 1.0)
+
+
+def test_a_record_without_a_pod_that_a_job_names_stays_down_with_a_reason_and_a_condition_that_name_the_job() -> None:
+    down = replace(orphan(0), states=frozenset({"DOWN"}), reason="slurm-node: slurmd has stopped")
+    memory = Memory(orphaned_since={"slinky-0": NOW - ORPHANED_SECONDS})
+    listed = jobs(Job(17, states=frozenset({"PENDING"}), required_nodes="slinky-0"))
+    observed = seen([], slurm(down), orphans=(down,))
+    first = answered(asked(0), observed, needs.Known(False), memory, listed=listed)
+    reason = "slurm-operator: its pod was deleted; kept for job 17"
+    assert first.actions == (actions.SetDown(reason, ("slinky-0",)),)
+    [condition] = [it for it in first.conditions if it.type == "RecordsReleased"]
+    assert (condition.status, condition.reason) == ("False", "Named")
+    assert "slinky-0 (job 17)" in condition.message
+    kept = replace(down, reason=reason)
+    again = answered(asked(0), seen([], slurm(kept), orphans=(kept,)), needs.Known(False), memory, listed=listed)
+    assert (again.actions, again.look_again) == ((), KEPT_SECONDS)
+    nobody = answered(asked(0), seen([], slurm(kept), orphans=(kept,)), needs.Known(False), memory)
+    assert nobody.actions == (actions.DeleteRecords(("slinky-0",)),)
+    assert "RecordsReleased" not in {it.type for it in nobody.conditions}
+
+
+def test_a_nodeset_that_is_deleted_leaves_the_records_that_jobs_name() -> None:
+    reason = "slurm-operator: its pod was deleted; kept for job 17"
+    kept = replace(orphan(0), states=frozenset({"DOWN"}), reason=reason)
+    memory = Memory(orphaned_since={"slinky-0": NOW - ORPHANED_SECONDS})
+    listed = jobs(Job(17, states=frozenset({"PENDING"}), required_nodes="slinky-0"))
+    observed = seen([], slurm(kept), orphans=(kept,))
+    decision = answered(asked(1, DELETED), observed, needs.Known(False), memory, listed=listed)
+    assert decision.actions == (actions.ReleaseNodeSet(),)
 
 
 def test_the_pod_that_a_comment_of_schedmds_operator_names_must_not_be_hidden_from_the_watch_either() -> None:
@@ -402,7 +468,7 @@ def test_without_a_template_pods_are_drained_but_none_is_created() -> None:
 def test_until_its_own_writes_are_seen_no_pod_is_created_or_deleted_but_nodes_are_drained() -> None:
     view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)), node(2, "IDLE"))
     pods = [worker(0), worker(1, cordon="operator"), worker(2, cordon="operator")]
-    observed = seen(pods, view, settled=False, answers={needs.Jobs(): jobs()})
+    observed = seen(pods, view, settled=False, answers={**UNRESERVED, needs.Jobs(): jobs()})
     decision = decide(asked(1), observed, Memory(), NOW)
     assert [type(it) for it in decision.actions] == [actions.Drain]
     assert decide(asked(5), seen([], slurm(), settled=False), Memory(), NOW).actions == ()

@@ -122,7 +122,7 @@ def test_a_suspended_job_keeps_its_pod() -> None:
 def test_a_job_whose_nodes_can_not_be_read_may_be_on_any_node() -> None:
     view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
     jobs = (Job(1, states=frozenset({"SUSPENDED"}), nodes="slinky-[2-1]"),)
-    result = decide(1, [worker(0), worker(1, cordon="operator")], with_jobs(view, Known(JobList(jobs, 0.0))))
+    result = decide(1, [worker(0), worker(1, cordon="operator")], with_jobs(view, Known(JobList(jobs, 0.0)), None))
     assert names(result) == []
     assert "the jobs can't be read: GET jobs/: nodes of job 1: range '2-1'" in result.waiting[0].step
 

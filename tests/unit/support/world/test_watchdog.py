@@ -4,13 +4,14 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from sidecars.contract import reasons
 from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, Client, reflector
-from sidecars.node import machine
+from sidecars.node import edge, machine
 from sidecars.operator.nodeset import effects
 from sidecars.operator.nodeset import reconcile as nodeset
 from sidecars.operator.nodeset.memory import Memories
@@ -522,6 +523,18 @@ def test_it_sees_an_operator_that_takes_a_draining_node_for_a_drained_one(monkey
     monkeypatch.setattr(states, "is_drained", states.is_drain)
     monkeypatch.setattr(drain, "nodes_with_jobs", lambda _: frozenset())
     with pytest.raises(Broken, match=r"I1: pod slinky-\d is deleted while its Slurm node"):
+        run(play(script))
+
+
+@pytest.mark.parametrize(("looks", "steps"), [(drain, (Scale(0),)), (edge, (DeletePod(0), DeletePod(1)))])
+def test_it_sees_a_record_deleted_that_a_pending_job_names(
+    monkeypatch: pytest.MonkeyPatch, looks: ModuleType, steps: tuple[Scale | DeletePod, ...]
+) -> None:
+    submitted = ((0.0, Submit(2, 20)), (2.0, Submit(2, 20, "named")))
+    script = Script(7, "OnDelete", (*submitted, *((1.0, step) for step in steps), (60.0, Scale(2))))
+    run(play(script))
+    monkeypatch.setattr(looks, "named_nodes", lambda *_: {})
+    with pytest.raises(Broken, match=r"I1: the record of slinky-\d is deleted, which job \d+ names"):
         run(play(script))
 
 

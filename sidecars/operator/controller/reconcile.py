@@ -2,7 +2,7 @@
 
 from sidecars.custom_resources import CONTROLLERS, IN_USE
 from sidecars.kube import STATEFUL_SETS, Manifest
-from sidecars.operator.controller import effects, monitoring, observe
+from sidecars.operator.controller import effects, leftovers, monitoring, observe
 from sidecars.operator.controller.memory import Memory
 from sidecars.operator.controller.observe import Observed
 from sidecars.operator.keys import distribution, generation
@@ -52,6 +52,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         conditions, failure = [*gates, slurm_key, *monitored], without_keys or unshared or unmonitored
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
+    await leftovers.prune(runtime, key)
     effects.emit_events(runtime, manifest, conditions)
     for reported in (runtime.autoscaled.get(("Controller", key)), runtime.accounts.get(key), runtime.users.get(key)):
         conditions += [] if reported is None else [reported]

@@ -9,10 +9,10 @@ from sidecars.contract import reasons
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import RecordsReleased
 from sidecars.slurm import states
-from sidecars.slurm.owners import must_be_drained, own_words, reason_to_write, why_retained
+from sidecars.slurm.owners import must_be_drained, own_words, pod_of, reason_to_write, why_retained
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from sidecars.slurm.records import Node
 
@@ -84,6 +84,21 @@ def orphaned_records(
             delete.append(node.name)
     by_reason = {reason: tuple(names) for reason, names in down.items()}
     return RecordPlan(tuple(delete), by_reason, kept, min(wait, default=None))
+
+
+def is_left(node: Node, exists: Callable[[str, str, str], bool]) -> bool:
+    """Whether a record is one of ours whose pod and NodeSet are gone.
+
+    `exists`: whether one of them may exist, given the namespace of both, the NodeSet's uid and the pod's. The
+    node is DOWN with a reason of ours about the end of its pod: in a Slurm cluster that workers of several Kubernetes
+    clusters share, that may be said of a record of another one, whose operator would delete it as well.
+    """
+    if not states.is_down(node.states) or not reasons.is_for_the_end(node.reason) or why_retained(node):
+        return False
+    facts = pod_of(node)
+    if facts is None or not facts.nodeset_uid or "CLOUD" in node.states or states.is_busy(node.states):
+        return False
+    return not exists(facts.namespace, facts.nodeset_uid, facts.pod_uid)
 
 
 def condition(kept: Mapping[str, str]) -> Condition | None:

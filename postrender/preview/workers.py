@@ -22,6 +22,7 @@ from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, Work
 from sidecars.policy.nodeset.revisions import Stored, choose
 from sidecars.policy.placement import KubeNode, Rules
 from sidecars.slurm.errors import Malformed
+from sidecars.slurm.naming import named_nodes
 from sidecars.slurm.records import Job
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.facts import Facts
@@ -161,6 +162,8 @@ def _answer(need: Need, seen: Seen) -> Answer:
     match need:
         case needs.Jobs() if not seen.slurm.problem:
             return needs.Known(needs.JobList(tuple(seen.slurm.jobs), 0.0))
+        case needs.Reservations() if not seen.slurm.problem:
+            return needs.Known(())
         case needs.Deadlines() if not seen.slurm.problem:
             return needs.Known(True)
     return needs.Pending("a preview doesn't ask")
@@ -182,6 +185,7 @@ def _notes(nodeset: NodeSet, wanted: DesiredPods, seen: Seen, found: Sequence[Wo
     outdated = [it for it in found if it.action == "replace"]
     if seen.slurm.problem and any(it.action != "create" for it in found):
         yield f"Slurm's state is unknown ({seen.slurm.problem}): no worker is deleted until it is known"
+    yield from _kept([it.slurm_node for it in found if it.action == "delete"], seen.slurm.jobs)
     if outdated and not any(it.first for it in outdated):
         kind = nodeset.spec.update_strategy.type
         if kind == "OnDelete":
@@ -190,6 +194,18 @@ def _notes(nodeset: NodeSet, wanted: DesiredPods, seen: Seen, found: Sequence[Wo
             yield f"updateStrategy ScheduledUpdate: workers are replaced in reservation {wanted.reservation}"
     elif outdated:
         yield f"at most {wanted.max_unavailable} of {wanted.replicas} workers are replaced at a time"
+
+
+def _kept(deleted: Iterable[str], jobs: Iterable[Job]) -> Iterable[str]:
+    """What becomes of the jobs that name nodes of deleted workers."""
+    try:
+        named = named_nodes(jobs, ())
+    except Malformed as error:
+        yield f"which nodes jobs name is unknown: {error}"
+        return
+    for node in sorted(set(deleted) & named.keys()):
+        waits = "it stays DOWN, and the job waits until a worker has this name again"
+        yield f"{named[node]} names Slurm node {node}: {waits}"
 
 
 def jobs_on(slurm_node: str, jobs: Iterable[Job], by: float | None) -> tuple[JobEnd, ...]:

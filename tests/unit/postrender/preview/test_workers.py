@@ -6,6 +6,7 @@ from postrender.expand import objects
 from postrender.preview.report import Preview, preview
 from postrender.preview.state import SlurmState, State
 from postrender.preview.workers import JobEnd, Workers, jobs_on
+from sidecars.slurm.records import Job
 from sidecars.workloads.assembly import find
 from sidecars.workloads.resources import Manifest
 from tests.unit.postrender.expand import streams
@@ -70,6 +71,22 @@ def test_a_busy_worker_that_goes_shows_its_job_and_its_end() -> None:
     ends = JobEnd(1, "ada", clusters.NOW + 3600, None)
     assert jobs == {"slinky-1": (ends,), "slinky-0": (ends, JobEnd(2, "ada", None, None))}
     assert all(it.action == "delete" and it.drained for it in found.workers)
+
+
+def test_a_job_that_names_a_node_whose_worker_goes_is_said_to_wait() -> None:
+    waits = Job(17, states=frozenset({"PENDING"}), required_nodes="slinky-1")
+    idle = [clusters.node(0, "IDLE"), clusters.node(1, "IDLE", "DRAIN")]
+    [note] = only(changed(SlurmState(idle, [waits]), replicas=1)).notes
+    assert note.startswith("job 17 names Slurm node slinky-1: it stays DOWN, and the job waits")
+    # The next worker of the name takes the record over.
+    replaced = only(changed(SlurmState(idle, [waits]), slurmd={"image": "slurmd:new"}))
+    assert not any("names Slurm node" in it for it in replaced.notes)
+
+
+def test_a_node_list_that_can_not_be_read_is_reported() -> None:
+    broken = Job(17, states=frozenset({"PENDING"}), required_nodes="slinky-[1")
+    found = only(changed(SlurmState([clusters.node(0, "IDLE"), clusters.node(1, "IDLE")], [broken]), replicas=1))
+    assert any("which nodes jobs name is unknown" in it and "job 17" in it for it in found.notes)
 
 
 def test_an_update_names_the_jobs_of_later_workers_too() -> None:

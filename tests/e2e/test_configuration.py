@@ -18,7 +18,7 @@ from tests.support.real.configuration import (
     until_saved,
     until_set,
 )
-from tests.support.real.harness import Slurm, condition, seconds, until, until_equal
+from tests.support.real.harness import NODESET, Slurm, condition, seconds, until, until_equal
 from tests.support.real.kills import stop_operator
 
 
@@ -45,6 +45,39 @@ def test_changes_run_in_seconds_and_no_call_fails_meanwhile(slurm: Slurm) -> Non
     assert restarts(slurm) == life
     # What it takes is the benchmark's to measure; here it is told from a kubelet that takes a minute by itself.
     assert min(took) < 20
+
+
+def test_a_pending_job_that_names_a_node_survives_its_worker_whatever_slurmctld_reads_meanwhile(slurm: Slurm) -> None:
+    pod = "slurm-worker-slinky-1"
+    waits = slurm.submit("#!/bin/sh\ntrue\n", "--nodelist=slinky-1", "--begin=now+1hour")
+    # Replaced: its record is taken over.
+    uid = slurm.pods()[pod]["metadata"]["uid"]
+    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", pod, "--wait=false")
+    until("another pod", lambda: pod in (pods := slurm.pods()) and pods[pod]["metadata"]["uid"] != uid)
+    slurm.until_idle(2)
+    change_timeout(slurm, 151)
+    assert slurm.job(waits)["JobState"] == "PENDING"
+
+    # Scaled in: the record stays and says why.
+    slurm.scale(1)
+    until_equal("its worker to be gone", lambda: set(slurm.pods()), {"slurm-worker-slinky-0"})
+    change_timeout(slurm, 152)
+    assert slurm.job(waits)["JobState"] == "PENDING"
+    shown = slurm.login("scontrol", "-o", "show", "node", "slinky-1")
+    assert "DOWN" in shown
+    assert f"kept for job {waits}" in shown
+
+    def released() -> str:
+        nodeset = slurm.kubernetes.get("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
+        return str(condition(nodeset, "RecordsReleased").get("message", ""))
+
+    until("the NodeSet to name the job", lambda: f"slinky-1 (job {waits})" in released())
+    slurm.scale(2)
+    slurm.until_idle(2)
+    slurm.login("scontrol", "update", f"jobid={waits}", "StartTime=now")
+    until_equal("the job to run there", lambda: slurm.states(waits), ["COMPLETED"])
+    assert slurm.job(waits)["NodeList"] == "slinky-1"
+    until_equal("no record to be kept", released, "")
 
 
 def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) -> None:

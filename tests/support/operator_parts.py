@@ -101,7 +101,7 @@ class Requests:
         return self.custom[resource.kind, name]
 
     async def json_patch(
-        self, resource: Resource, namespace: str | None, name: str, operations: Any, type: Any, *, field_manager: str
+        self, resource: Resource, namespace: str | None, name: str, operations: Any, type: Any, **options: str
     ) -> Manifest:
         await self._make("json patch", resource.kind, name, operations)
         return self._answer(namespace, name)

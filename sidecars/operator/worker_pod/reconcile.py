@@ -33,14 +33,16 @@ Defer = Callable[[Key, Key], bool]
 async def reconcile(runtime: Runtime, defer: Defer, key: Key) -> float | None:
     """One pass. While Slurm's state is unknown the pod continues to show the last that was known."""
     pod = runtime.caches.pods.store.get(*key)
-    if pod is None or not pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
-        # What a terminating pod shows is of no use to anyone, and the write would delay its deletion.
+    if pod is None or not pod.spec.node_name:
         return None
     nodeset = nodeset_of(runtime, pod)
     if nodeset is None:
         return None
     try:
         cluster = cluster_of(runtime, pod)
+        if pod.metadata.deletion_timestamp is not None and not _may_be_busy(cluster, pod):
+            # What such a pod shows is of no use to anyone, and the write would delay its deletion.
+            return None
         if cluster is None or cluster.view().problem is not None:
             # register waits for the stamp, whether Slurm answers or not.
             await topology.stamp(runtime, pod, nodeset)
@@ -54,6 +56,12 @@ async def reconcile(runtime: Runtime, defer: Defer, key: Key) -> float | None:
     except NotFound:
         log.debug("pod %s/%s is gone already", *key)
         return None
+
+
+def _may_be_busy(cluster: Cluster | None, pod: records.Pod) -> bool:
+    """Whether the pod waits for jobs: who looks at it has to see that, and until when."""
+    node = None if cluster is None or cluster.view().problem is not None else cluster.view().nodes.get(slurm_node(pod))
+    return node is not None and states.is_busy(node.states)
 
 
 def shown_by(nodeset: Manifest) -> tuple[object, ...]:

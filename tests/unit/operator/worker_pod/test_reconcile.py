@@ -3,11 +3,14 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.kube import records
-from sidecars.operator.worker_pod.reconcile import condition_operations
+from sidecars.operator.worker_pod.reconcile import condition_operations, reconcile
+from sidecars.workloads.names import POD_DEADLINE, POD_PROTECT
+from tests.support.operator_parts import NAMESPACE, Parts, SlurmConnection
 
 NOW = 1_700_000_000.0
 
@@ -70,3 +73,24 @@ def test_a_pod_without_any_condition_gets_a_list_unless_it_changed_meanwhile() -
     operations = condition_operations(pod([]), {"SlurmNodeStateIdle": ""}, NOW)
     assert {"op": "test", "path": "/metadata/resourceVersion", "value": "7"} in operations
     assert [it["type"] for it in patched([], operations)] == ["SlurmNodeStateIdle"]
+
+
+@pytest.mark.looptime
+async def test_a_terminating_pod_shows_its_jobs_and_when_they_end_and_without_jobs_nothing_is_written() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
+    pods = [parts.pod(name, terminating=True) for name in ("busy", "idle")]
+    for it in pods:
+        slurm.model.node_register(it.spec.hostname)
+    job = slurm.model.job_start(["busy"], time_limit=10)
+    slurm.model.update_node("busy", "DRAIN", "slurm-node: the pod is terminating")
+    await parts.connect()
+    for it in pods:
+        await reconcile(parts.runtime, lambda *_: False, (NAMESPACE, it.metadata.name))
+    [(_, _, name)] = [made for made in parts.requests.made if made[:2] == ("patch", "Pod")]
+    [patch] = parts.requests.of("patch", "Pod")
+    assert name == "busy"
+    assert patch["metadata"]["labels"] == {POD_PROTECT: "true"}
+    assert patch["metadata"]["annotations"] == {POD_DEADLINE: "2023-11-14T22:23:20Z"}
+    assert slurm.model.jobs[job].start_time + 600 == 1_700_000_600

@@ -11,7 +11,7 @@ from sidecars.policy.explain import node as of_node
 from sidecars.policy.explain import nodeset, nodesets, objects, resources
 from sidecars.policy.explain.records import Answer, Finding, Level, ranked
 from sidecars.slurm import states
-from sidecars.slurm.owners import owner_of
+from sidecars.slurm.owners import owner_of, pod_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -232,6 +232,25 @@ def _power_saving(seen: Seen) -> list[Finding]:
     return found
 
 
+def _of_no_nodeset(seen: Seen) -> list[Finding]:
+    """Nodes that Slurm's power saving may start although nothing creates a pod for them any more."""
+    if seen.kube.nodesets is None:
+        return []
+    nodesets = {objects.text(it, "metadata", "uid") for it in seen.kube.nodesets}
+    found = []
+    for it in seen.slurm.nodes or ():
+        facts = pod_of(it) if "CLOUD" in it.states else None
+        if facts is None or facts.namespace != seen.namespace or facts.nodeset_uid in nodesets:
+            continue
+        text = (
+            "Its NodeSet is gone. Slurm may give it to a job, which would then wait for a worker that nothing creates."
+        )
+        command = seen.command(f"scontrol delete nodename={it.name}")
+        remedy = "Cancel or requeue the job that waits for it, if there is one. Then delete the node record."
+        found.append(Finding("NodeOfNoNodeSet", Level.BLOCKS, f"node {it.name}", text, remedy, (command,)))
+    return found
+
+
 def _is_set(text: str) -> bool:
     number = text.split()[0] if text.split() else ""
     return number.isdecimal() and int(number) < 1_000_000_000
@@ -361,6 +380,7 @@ CHECKS: tuple[Callable[[Seen], list[Finding]], ...] = (
     _external,
     _suspending,
     _power_saving,
+    _of_no_nodeset,
     _configuration,
     _gpus,
     _queue,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sidecars.contract import bridge
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.policy.explain import doctor as subject
 from sidecars.policy.explain.records import Level, Missing, Qos, Seen, Waiting
 from tests.unit.policy.explain.building import (
@@ -106,6 +107,21 @@ CASES = [
         "a cordoned Kubernetes node with a worker, and one without",
         of(kube_nodes=(kube_node("kube-cpu-0", cordoned=True), kube_node("other", cordoned=True))),
         {("Cordoned", "Kubernetes node kube-cpu-0")},
+    ),
+    Case(
+        "powered-down nodes of a NodeSet, of none, and of another namespace",
+        of(
+            {
+                "nodes": (
+                    node("cpu-0"),
+                    node("cpu-1"),
+                    node("cpu-2", "IDLE", "CLOUD", "POWERED_DOWN"),
+                    node("burst-0", "IDLE", "CLOUD", "POWERED_DOWN", extra=encode(PodFacts("", "p", "slurm", "gone"))),
+                    node("far-0", "IDLE", "CLOUD", "POWERED_DOWN", extra=encode(PodFacts("", "p", "other", "gone"))),
+                )
+            }
+        ),
+        {("NodeOfNoNodeSet", "node burst-0")},
     ),
     Case(
         "two nodes with the same foreign reason are one finding",

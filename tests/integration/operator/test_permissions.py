@@ -22,6 +22,8 @@ from sidecars.kube import (
     AlreadyExists,
     Client,
     Forbidden,
+    Invalid,
+    Manifest,
     NotFound,
     Resource,
     load_credentials,
@@ -50,6 +52,20 @@ RBAC = {
         ("RoleBinding", "rolebindings"),
     )
 }
+POLICIES = {
+    kind: Resource("admissionregistration.k8s.io", "v1", kind, plural, namespaced=False)
+    for kind, plural in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+    )
+}
+
+
+def rendered(*namespaces: str) -> list[Manifest]:
+    """What the chart has for these namespaces."""
+    words: list[str | Path] = [tool("helm"), "template", "slurm-operator", CHART, "--namespace=slinky"]
+    text = run([*words, f"--set=operator.namespaces={{{','.join(namespaces)}}},operator.leaderElection=false"])
+    return [manifest for manifest in yaml.safe_load_all(text) if manifest is not None]
 
 
 async def grant(client: Client, *namespaces: str, only: str | None = None) -> None:
@@ -57,14 +73,12 @@ async def grant(client: Client, *namespaces: str, only: str | None = None) -> No
 
     `only`: just the Role in this namespace, as `helm upgrade` creates what is missing.
     """
-    words: list[str | Path] = [tool("helm"), "template", "slurm-operator", CHART, "--namespace=slinky"]
-    rendered = run([*words, f"--set=operator.namespaces={{{','.join(namespaces)}}},operator.leaderElection=false"])
     places = {only} if only is not None else {None, "slinky", namespaces[0]}
     if only is None:
         with contextlib.suppress(AlreadyExists):
             await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slinky"}})
-    for manifest in yaml.safe_load_all(rendered):
-        if manifest is None or manifest["kind"] not in RBAC or manifest["metadata"].get("namespace") not in places:
+    for manifest in rendered(*namespaces):
+        if manifest["kind"] not in RBAC or manifest["metadata"].get("namespace") not in places:
             continue
         resource, metadata = RBAC[manifest["kind"]], manifest["metadata"]
         # Those of the whole cluster are there from another test, for other namespaces.
@@ -85,6 +99,19 @@ async def until_granted(client: Client, name: str) -> None:
         return True
 
     await until("the operator's rights to be in force", granted)
+
+
+@contextlib.asynccontextmanager
+async def policed(client: Client, *namespaces: str) -> AsyncIterator[None]:
+    """The chart's policies for these namespaces exist."""
+    found = [it for it in rendered(*namespaces) if it["kind"] in POLICIES]
+    for manifest in found:
+        await client.create(POLICIES[manifest["kind"]], manifest)
+    try:
+        yield
+    finally:
+        for manifest in found:
+            await client.delete(POLICIES[manifest["kind"]], None, manifest["metadata"]["name"])
 
 
 @contextlib.asynccontextmanager
@@ -141,6 +168,39 @@ async def test_the_operator_works_with_a_role_in_its_namespace_and_reaches_no_ot
             await restricted.get(NAMESPACES, None, "default")
         # Nor does the end of the chart's release wait for a namespace that does not exist.
         await release(restricted, "slinky", "slurm-operator", [name, "missing"])
+
+
+async def test_the_operator_can_not_change_the_slurm_clusters_of_other_namespaces(plane: ControlPlane) -> None:
+    async with (
+        Client.connect(load_credentials(plane.kubeconfig)) as admin,
+        Client.connect(load_credentials(plane.client("operator", ACCOUNT))) as restricted,
+        namespace(admin, "mine") as mine,
+        namespace(admin, "theirs") as theirs,
+        policed(admin, mine),
+    ):
+        await grant(admin, mine)
+        await until_granted(restricted, mine)
+        spec = {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "slurmd:theirs"}}
+        for place in (mine, theirs):
+            nodeset = custom("NodeSet", "gpu", spec)
+            await admin.create(NODESETS, {**nodeset, "metadata": {**nodeset["metadata"], "namespace": place}})
+
+        evil = {"spec": {"slurmd": {"image": "slurmd:evil"}}}
+
+        async def in_force() -> bool:
+            """The API server takes a new policy with a delay."""
+            try:
+                await restricted.merge_patch(NODESETS, theirs, "gpu", evil)
+            except (Forbidden, Invalid):
+                return True
+            return False
+
+        await until("the policy to be in force", in_force)
+        await restricted.merge_patch(NODESETS, mine, "gpu", evil)
+        finalizers, status = {"metadata": {"finalizers": ["a.b/c"]}}, {"status": {"replicas": 7}}
+        for patch, subresource in ((evil, ""), (finalizers, ""), (status, "status")):
+            with pytest.raises((Forbidden, Invalid), match=r"operator\.namespaces"):
+                await restricted.merge_patch(NODESETS, theirs, "gpu", patch, subresource=subresource)
 
 
 async def test_a_namespace_without_a_role_is_reported_and_no_other_waits_for_it(

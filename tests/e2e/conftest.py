@@ -31,6 +31,7 @@ WATCHED = (
     "guided",
     "hybrid",
     "jailed",
+    "operated",
     "parallel",
     "peopled",
     "restored",

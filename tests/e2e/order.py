@@ -22,6 +22,7 @@ LANES: Mapping[int, tuple[str, ...]] = {
         "test_configuration",
         "test_bridge_chart",
         "test_hybrid",
+        "test_operations",
         "test_bad_configurations",
     ),
     2: (

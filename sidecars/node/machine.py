@@ -222,7 +222,7 @@ def _drain_answer(this: Step, steps: int | None) -> None:
             this.state.last_success = this.now
             this.state.faults = 0
             if this.state.record is None:
-                # Of a pod with work the operator hasn't read the jobs yet: somebody else deletes it.
+                # Of a pod with work the operator hasn't read the jobs yet: another program deletes it.
                 this.state.unnamed = states.is_vacant(node.states) and is_for_deletion(node.reason)
             this.state.record = node
             if steps == 0 and states.is_vacant(node.states):

@@ -233,7 +233,7 @@ def _power_saving(seen: Seen) -> list[Finding]:
 
 
 def _of_no_nodeset(seen: Seen) -> list[Finding]:
-    """Nodes that Slurm's power saving may start although nothing creates a pod for them any more."""
+    """Nodes that Slurm's power saving may start although nothing creates their pods."""
     if seen.kube.nodesets is None:
         return []
     nodesets = {objects.text(it, "metadata", "uid") for it in seen.kube.nodesets}
@@ -246,7 +246,7 @@ def _of_no_nodeset(seen: Seen) -> list[Finding]:
             "Its NodeSet is gone. Slurm may give it to a job, which would then wait for a worker that nothing creates."
         )
         command = seen.command(f"scontrol delete nodename={it.name}")
-        remedy = "Cancel or requeue the job that waits for it, if there is one. Then delete the node record."
+        remedy = "Cancel or requeue the job that waits for it, if any. Then delete the node record."
         found.append(Finding("NodeOfNoNodeSet", Level.BLOCKS, f"node {it.name}", text, remedy, (command,)))
     return found
 

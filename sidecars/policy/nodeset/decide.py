@@ -183,7 +183,7 @@ class _Step:
         return replace(plan, delete=(*plan.delete, *more)) if more else plan
 
     def _with_marks(self, plan: PodPlan) -> PodPlan:
-        """The plan in which a pod is deleted once its node's reason says whether a job or a reservation names it."""
+        """The plan in which a pod is deleted once its node's reason shows whether a job or a reservation names it."""
         drained = [(it, self.slurm.nodes[it.pod.slurm_node]) for it in plan.delete if it.drained]
         # The record of a node under power saving stays anyway, and a drain would keep Slurm from starting it.
         leaving = [(it, node) for it, node in drained if "CLOUD" not in node.states]

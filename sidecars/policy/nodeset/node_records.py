@@ -55,7 +55,7 @@ def orphaned_records(
     a foreign state or reason, or a reservation, is set DOWN and left to the administrator. If it isn't only reserved,
     it is drained too, so that no later pod of its name returns it to service.
     A busy one is set DOWN, which ends its jobs in Slurm, and deleted once it is free.
-    One that a job or a reservation names is set DOWN, too, with a reason that says so.
+    One that a job or a reservation names is set DOWN, too, with a reason that names it.
     """
     delete: list[str] = []
     kept: dict[str, str] = {}
@@ -91,7 +91,7 @@ def is_left(node: Node, exists: Callable[[str, str, str], bool]) -> bool:
 
     `exists`: whether one of them may exist, given the namespace of both, the NodeSet's uid and the pod's. The
     node is DOWN with a reason of ours about the end of its pod: in a Slurm cluster that workers of several Kubernetes
-    clusters share, that may be said of a record of another one, whose operator would delete it as well.
+    clusters share, a record of another one may look so, whose operator would delete it as well.
     """
     if not states.is_down(node.states) or not reasons.is_for_the_end(node.reason) or why_retained(node):
         return False

@@ -34,6 +34,7 @@ from sidecars.node.records import (
 from sidecars.slurm.records import Node
 
 UID = "uid-1"
+SCALE_IN = "slurm-operator: Pod (slurm/w-0) is pending termination for scale-in"
 STEP = 0.5
 
 

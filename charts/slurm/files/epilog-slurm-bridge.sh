@@ -13,8 +13,8 @@ set -u
 PATH=${PATH:-/usr/bin:/bin}:/usr/local/bin:/usr/bin:/bin
 file=/etc/podinfo/annotations
 
-# slurmctld is asked about few jobs. The bridge submits guards with this path of the output, and releases no pod by a job
-# that starts with another one. A job's user can change it only while the job is pending: later if it was queued again.
+# slurmctld is asked about few jobs: those with the output that the bridge gives to guards, and those that were queued
+# again, because their user can have changed it meanwhile. The bridge releases no pod by a guard that starts without it.
 test "${SLURM_JOB_STDOUT:-}" = /dev/./null || test "${SLURM_JOB_RESTART_COUNT:-}" != 0 || exit 0
 job=$SLURM_JOB_ID
 

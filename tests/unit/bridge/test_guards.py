@@ -111,7 +111,9 @@ async def test_the_epilog_of_a_guard_that_was_queued_again_is_answered_whatever_
     world.kube.put(PODS, bounded())
     async with world.bridge():
         job = await bound(world)
-        world.slurm.job_restart(job.job_id, output="/home/ada/x")
+    world.slurm.job_restart(job.job_id, output="/home/ada/x")
+    # All that this bridge knows of the job is its record of now.
+    async with world.bridge():
         await world.until("the pod to be deleted", lambda: ("team", "p") not in world.kube.objects(PODS))
         await world.until("the word that the pod is gone", lambda: gone(world) == str(job.job_id))
         # As the Epilog does when it has waited for ten minutes.

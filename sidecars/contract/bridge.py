@@ -61,6 +61,11 @@ GONE: Final = "scheduler.slinky.slurm.net/guards-gone"
 as `12,15`. The Epilog of such a job ends when it reads the job's id there (a file of the downward API).
 """
 
+ADMIN_COMMENT: Final = '{"slurmBridge":'
+"""Begins the admin comment of a placeholder, which the bridge writes before a pod runs by it, and no user can change. A
+batch job that has it is a guard: its Epilogs wait until their nodes have none of its pods.
+"""
+
 DRAIN_PREFIX: Final = "slurm-bridge: "
 """Begins the reasons of the drains that the bridge sets and lifts."""
 

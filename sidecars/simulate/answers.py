@@ -7,7 +7,6 @@ import msgspec
 
 from sidecars.contract import ports
 from sidecars.simulate.records import Json, Reply, SimJob, SimLicense, SimNode, SimPartition, SimReservation
-from sidecars.slurm.external import GUARD_OUTPUT
 from sidecars.slurm.hostlists import compress
 
 BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
@@ -211,7 +210,7 @@ def _external(job: SimJob) -> Json:
     ]
     return {
         "flags": [] if job.guard else ["EXTERNAL_JOB"],
-        "standard_output": GUARD_OUTPUT if job.guard else "",
+        "standard_output": job.output,
         "priority": number(0 if job.blocked else 100),
         "state_reason": job.block_reason if job.blocked else "Resources" if "PENDING" in job.states else "None",
         "cpus_per_task": number(job.cpus),

@@ -71,6 +71,12 @@ class ExternalJobs(PowerSaving):
         """Whether a job can be requeued: an external one never can."""
         return not self.jobs[job_id].external
 
+    def job_restart(self, job_id: int, *, output: str, completing: bool = True) -> None:
+        """The user of a guard that runs has it queued again, with this output. `completing`: as for `job_end`."""
+        job = self.jobs[job_id]
+        job.states, job.output = {"PENDING", *(("COMPLETING",) if completing else ())}, output
+        self._touch_job(job)
+
     def job_shrink(self, job_id: int, nodes: int) -> bool:
         """A running job gives up its last nodes, without a change of its states. Whether it has so many."""
         job = self.jobs[job_id]
@@ -132,6 +138,7 @@ class ExternalJobs(PowerSaving):
         job.user = self.names.get(user, user)
         job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
         job.external, job.guard = _external(wanted), _guard(wanted)
+        job.output = wanted.get("standard_output", "")
         job.blocked, job.tasks, job.requeue = bool(wanted.get("hold")), tasks, False
         job.comment, job.exclusive = wanted.get("comment", ""), bool({"none", "user"} & set(wanted.get("shared", ())))
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
@@ -183,7 +190,9 @@ class ExternalJobs(PowerSaving):
             return refusal(500, UNKNOWN_JOB)
         if not job.states & {"PENDING", "RUNNING", "SUSPENDED"}:
             return refusal(500, JOB_ENDED)
-        self.job_end(job.job_id, state="CANCELLED", completing=job.guard and "RUNNING" in job.states)
+        # A guard that was queued again is PENDING and COMPLETING.
+        completing = job.guard and bool(job.states & {"RUNNING", "COMPLETING"})
+        self.job_end(job.job_id, state="CANCELLED", completing=completing)
         return ok({})
 
 

@@ -137,7 +137,9 @@ class SimJob:
     allocation: dict[str, int] = field(default_factory=dict)
     """CPUs of an external job or a guard by node."""
     guard: bool = False
-    """Whether it is a batch job that waits, with GUARD_OUTPUT. Otherwise as an external job."""
+    """Whether it is a batch job that waits. Otherwise as an external job."""
+    output: str = ""
+    """Of a guard."""
     gres: dict[str, str] = field(default_factory=dict)
     """What an external job has of the GRES of each node, as Slurm writes it."""
     het_id: int = 0

@@ -27,7 +27,9 @@ class JobDetail(QueuedJob):
     array_task: int | None = None
     """Its index in the array; None for the record of tasks that wait together."""
     guard: bool = False
-    """Whether it is a guard of the Slurm Bridge, whose Epilog waits for pods."""
+    """Whether it is a guard of the Slurm Bridge, whose Epilog waits for pods. While it is pending, it may be a job of a
+    user that has the output of a guard.
+    """
     comment: str = ""
     """Of a guard, that which its user can't change, if it has one; "" for any other job."""
 

@@ -15,10 +15,10 @@ STATES_ENDED = frozenset(
 on each of its nodes until the Epilog there has ended; until all have, it is COMPLETING as well."""
 
 GUARD_OUTPUT = "/dev/./null"
-"""The output of a guard, by which it is one.
+"""The output of a guard. The path is that of /dev/null, as nobody else writes it.
 
-The Epilog needs something that is in its environment (SLURM_JOB_STDOUT), and that the job's user can't change while the
-job runs. The comment and the name can be changed. The path is that of /dev/null, as nobody else writes it.
+It is in the environment of the Epilog (SLURM_JOB_STDOUT), which asks Slurm about jobs with it alone whether they are
+guards. Any user can submit a job with it. A job's user can change it while the job is pending.
 """
 
 
@@ -53,12 +53,12 @@ class ExternalJob:
     states: frozenset[str] = frozenset()
     external: bool = False
     guard: bool = False
-    """Whether it has GUARD_OUTPUT: its Epilog waits, whoever has submitted it."""
+    """Whether it has GUARD_OUTPUT, as any user's job may have."""
     user_name: str = ""
     user_id: int = 0
     comment: str = ""
     admin_comment: str = ""
-    """Only operators of Slurm can change it."""
+    """Only administrators of Slurm can write and change it."""
     blocked: bool = False
     """Whether it is a held job."""
     reason: str = ""
@@ -86,8 +86,6 @@ class ExternalJob:
     """Whether it has whole nodes. Slurm reports the same of one that shares them with jobs of its user."""
     excluded_nodes: tuple[str, ...] = ()
     """The Slurm nodes that it is not to get."""
-    array: bool = False
-    """Whether it is a task of a job array, or those of its tasks that wait together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ GresTypes=gpu
 PartitionName=pods Nodes=ALL State=UP
 """
 GPUS = "nvidia.com/gpu"
+GAMES = 5
+"""A user who is no tenant of the bridge, and has no rights in Slurm. The tenants' is MAIL."""
+MAIL = 8
+COMMENT = bridge.encode(bridge.Comment("team", "u"))
+"""As the bridge writes it."""
 
 
 @pytest.fixture
@@ -363,4 +368,80 @@ async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Tar
             return found == {f"{last + 1}_0": {"COMPLETED"}, f"{last}_1": {"COMPLETED"}}
 
         await until("the Epilogs of both tasks to end", ended)
+        assert not {"COMPLETING", "DRAIN"} & (await slurm.node("w0")).states
+
+
+async def command(daemons: Daemons, *words: str, user: int) -> str:
+    """Run a command of Slurm as this user on the node w0; what it prints."""
+    done = await asyncio.to_thread(daemons.run, "w0", *words, user=user, check=True)
+    return done.stdout.strip()
+
+
+async def restarted(daemons: Daemons, job: str, *, user: int) -> None:
+    """Have a job that runs queued again by its user, with another output."""
+    await command(daemons, "scontrol", "requeue", job, user=user)
+    await command(daemons, "scontrol", "update", f"jobid={job}", "StdOut=/home/games/x", user=user)
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["with a bridge", "without one"])
+async def test_the_jobs_of_a_user_that_look_like_guards_keep_no_node_from_others(
+    daemons: Daemons, slurm: Target, cluster: Cluster, runs: bool
+) -> None:
+    world, [first, second] = cluster
+    async with first.slurmd(), second.slurmd(), world.bridge() if runs else contextlib.nullcontext():
+        await registered(slurm, "w0", "w1")
+        # All that a user can write of a guard. Its Epilog has the output of before when the job is queued again.
+        like = ("sbatch", "--parsable", "--requeue", "--partition=all", "-o", GUARD_OUTPUT, "--comment", COMMENT)
+        job = await command(daemons, *like, "-N2", "-n2", "--wrap=sleep 600", user=GAMES)
+
+        async def started() -> bool:
+            return "RUNNING" in await states(slurm, int(job))
+
+        await until("the job to run", started)
+        await restarted(daemons, job, user=GAMES)
+        await command(daemons, "scancel", job, user=GAMES)
+        others = [await native(slurm, 4), await native(slurm, 4)]
+        for other in others:
+
+            async def starts(other: int = other) -> bool:
+                return "RUNNING" in await states(slurm, other)
+
+            await until("a job of another user with all cores of a node to run", starts)
+        for name in ("w0", "w1"):
+            assert not {"COMPLETING", "DRAIN"} & (await slurm.node(name)).states
+
+
+async def test_a_guard_that_its_user_has_queued_again_with_another_output_retains_its_node_until_its_pod_is_gone(
+    daemons: Daemons, slurm: Target, cluster: Cluster
+) -> None:
+    world, [first, _] = cluster
+    async with first.slurmd(), world.bridge():
+        await registered(slurm, "w0")
+        await world.admin.create(PODS, bounded(world, "p", "3"))
+
+        async def bound() -> bool:
+            return await world.place("p") == first.kube_node
+
+        await until("the pod to be bound", bound)
+        job_id = await job_of(world, "p")
+        await command(daemons, "scontrol", "update", f"jobid={job_id}", "Requeue=1", user=MAIL)
+        await restarted(daemons, str(job_id), user=MAIL)
+
+        async def terminating() -> bool:
+            return "deletionTimestamp" in ((await world.pod("p")) or {"metadata": {}})["metadata"]
+
+        await until("the pod to be deleted", terminating)
+        waits, before = await native(slurm, 4), await cycles(slurm)
+
+        async def scheduled() -> bool:
+            return await cycles(slurm) > before + 2
+
+        await until("Slurm to look at its queue", scheduled)
+        record = await slurm.call(protocol.get_external_job(job_id))
+        assert {"PENDING", "COMPLETING"} <= record.states
+        has = record.guard, bridge.decode(record.admin_comment) is not None, [it.node for it in record.allocations]
+        assert has == (False, True, ["w0"])
+        assert "PENDING" in await states(slurm, waits)
+        await world.admin.delete(PODS, world.namespace, "p", grace_period_seconds=0)
+        await until_job(slurm, waits, "w0")
         assert not {"COMPLETING", "DRAIN"} & (await slurm.node("w0")).states

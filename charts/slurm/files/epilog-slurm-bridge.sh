@@ -3,18 +3,38 @@
 # ended, so the Epilog of a guard, the batch job that has what a pod uses, waits until the pod is gone from this node.
 # Other jobs don't wait.
 #
-# The bridge writes the job's id in an annotation of the worker pod, which the kubelet shows in this file. Silence means
-# that the pod may still run: nothing but the id ends the script. After ten minutes it drains the node, for its reason.
+# A guard is a job with the admin comment of the bridge, without which no pod runs by it. Only an administrator of Slurm
+# can write one, and no user can change it.
+#
+# The bridge writes the id of a guard in an annotation of the worker pod, which the kubelet shows in this file. Silence
+# means that the pod may still run: nothing but the id ends the script. After ten minutes it drains the node, for its
+# reason.
 set -u
 PATH=${PATH:-/usr/bin:/bin}:/usr/local/bin:/usr/bin:/bin
 file=/etc/podinfo/annotations
 
-# A user can change the comment and the name of a job while it runs, but not this path, by which a job is a guard.
-test "${SLURM_JOB_STDOUT:-}" = /dev/./null || exit 0
-job=${SLURM_JOB_ID:-}
+# slurmctld is asked about few jobs: those with the output that the bridge gives to guards, and those that were queued
+# again, because their user can have changed it meanwhile. The bridge releases no pod by a guard that starts without it.
+test "${SLURM_JOB_STDOUT:-}" = /dev/./null || test "${SLURM_JOB_RESTART_COUNT:-}" != 0 || exit 0
+job=$SLURM_JOB_ID
+
+# 0: it is a guard. 1: it is none, or Slurm has forgotten it, and gives nothing of it to others. 2: Slurm doesn't answer.
+ask() {
+  # The id of this run of the job (SLUID) means no other task of a job array.
+  answer=$(timeout -k 1 60 squeue --noheader --states=all --jobs="${SLURM_JOB_SLUID:-$job}" \
+    --Format=admin_comment:15 2>&1)
+  case $?,$answer in
+    0,'{"slurmBridge":'*) return 0 ;;
+    *"Invalid job id"*) return 1 ;;
+    # A job without an admin comment has "(null)".
+    0, | *"Invalid job format"*) return 2 ;;
+    0,*) return 1 ;;
+  esac
+  return 2
+}
 
 gone() {
-  test -n "$job" && test -r "$file" || return 1
+  test -r "$file" || return 1
   while read -r line; do
     case $line in
       scheduler.slinky.slurm.net/guards-gone=*)
@@ -36,6 +56,12 @@ drain() {
   timeout -k 1 10 scontrol update NodeName="$SLURMD_NODENAME" State=DRAIN \
     Reason="slurm-bridge: the bridge has not confirmed that the pod of job $job is gone" >/dev/null 2>&1
 }
+
+# While slurmctld doesn't answer, it gives nothing to others either.
+until ask; do
+  test $? -eq 2 || exit 0
+  sleep 1
+done
 
 waited=0
 until gone; do

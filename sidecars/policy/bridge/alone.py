@@ -69,6 +69,11 @@ def fault_of(job: Job, pairs: Iterable[tuple[Pod, str]], view: View) -> str:
 
     `pairs`: the pods, each with its node.
     """
+    if job.guard and not job.retains:
+        return (
+            f"its user has changed the output of job {job.job_id}, so that its nodes would not wait for its pods: "
+            "cancel it, and the Slurm Bridge submits another one"
+        )
     for it in job.components:
         if it.own.shared:
             return (

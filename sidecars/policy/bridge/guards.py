@@ -168,15 +168,21 @@ def problem_of(
 
 _BOUNDED = ("cpu", "memory")
 
+_BY_CLASS = "deviceclass.resource.kubernetes.io"
+"""The domain of the extended resource that each DeviceClass has."""
+
 
 def _extended(pod: Pod) -> list[str]:
-    """The extended resources that the pod requests: names with a domain that isn't Kubernetes' own."""
+    """The extended resources that the pod requests: names with a domain that isn't Kubernetes' own, and those by which
+    a DRA driver gives devices.
+    """
     names = {
         name
         for it in (*pod.spec.containers, *pod.spec.init_containers)
         for name in (*it.resources.requests, *it.resources.limits)
     }
-    return sorted(name for name in names if "/" in name and not name.partition("/")[0].endswith("kubernetes.io"))
+    domains = {name: name.partition("/")[0] for name in names if "/" in name}
+    return sorted(name for name, it in domains.items() if it == _BY_CLASS or not it.endswith("kubernetes.io"))
 
 
 def _unbounded(container: Container) -> str:
@@ -294,7 +300,7 @@ def _drain(
         # Whoever has given another reason ends this drain. slurmctld's own words are replaced, because it ends none.
         foreign = owners.owner_of(record) is Owner.FOREIGN and not ours
         yield Drain(record.name, "" if foreign else text)
-    elif left is None and ours and not any(completing):
+    elif left is None and ours and not any(completing) and "COMPLETING" not in record.states:
         # A worker that ends sets its own node DOWN.
         if states.is_down(record.states) and "NOT_RESPONDING" not in record.states and not ending:
             yield Resume(record.name)

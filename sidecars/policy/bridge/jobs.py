@@ -147,8 +147,7 @@ class JobBook:
     def _matters(self, job_id: int, states: frozenset[str]) -> bool:
         found = self._records.get(job_id)
         if found is None:
-            # The user of a pending job can have changed its output since, by which the Epilog knows a guard: without an
-            # answer of the bridge, it would drain the node.
+            # An earlier bridge can have written an admin comment since, so that its Epilog waits for an answer.
             return "COMPLETING" in states
         return not (states & STATES_ENDED and found[0].states & STATES_ENDED)
 
@@ -158,11 +157,15 @@ class JobBook:
         self._outdated.discard(job_id)
         comment = comment_of(record) if record is not None else None
         former = self._records.get(job_id)
-        if record is not None and former is not None and _has_begun(former, record):
-            comment = former[1]
+        if record is not None and former is not None:
+            if _has_begun(former, record):
+                comment = former[1]
+            elif comment is None and "COMPLETING" in record.states:
+                # Its Epilogs may have known it before, and wait for an answer.
+                comment = former[1]
         if record is not None and comment is not None:
-            ended = record.states & STATES_ENDED
-            if former is not None and former[1] == comment and ended and not record.allocations:
+            over = record.states & (STATES_ENDED | {"COMPLETING"})
+            if former is not None and former[1] == comment and over and not record.allocations:
                 # What an ended job had is needed until its pods are gone.
                 record = dataclasses.replace(record, allocations=former[0].allocations)
             self._records[job_id] = record, comment

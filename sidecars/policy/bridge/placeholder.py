@@ -80,19 +80,19 @@ def _request(part: Part, most: int, comment: str, excluded: tuple[str, ...], *, 
 def comment_of(record: ExternalJob) -> Comment | None:
     """The comment of a placeholder; None for any other job. The admin comment counts where both have one.
 
-    The Epilog of a guard waits whatever its comment is, so one of nobody is known, too.
+    A job for whose pods Epilogs wait is one, whatever its user has changed since.
     """
-    if not record.external and not record.guard:
-        return None
-    found = bridge.decode(record.admin_comment) or bridge.decode(record.comment)
-    if record.guard:
-        # The bridge submits no array.
-        return NOBODY if found is None or record.array else found
+    found = bridge.decode(record.admin_comment)
+    if not record.external and record.admin_comment.startswith(bridge.ADMIN_COMMENT):
+        return found or NOBODY
+    found = found or bridge.decode(record.comment)
+    if not record.external:
+        return found if record.guard else None
     return found or bridge.decode_by_user(record.comment)
 
 
 NOBODY = Comment("", "", pods=0)
-"""The comment of a guard that has none of the bridge's."""
+"""The comment of a guard whose admin comment can't be read."""
 
 
 def job_of(
@@ -117,7 +117,7 @@ def job_of(
     admin = record.admin_comment
     confirmed = bool(admin) and (admin == record.comment or bridge.decode(admin) is not None)
     its = {shape for key, shape in shapes.get(record.job_id, ()) if concerns(comment, key)}
-    names = guard_nodes if record.guard else kube_nodes
+    names = kube_nodes if record.external else guard_nodes
     slots = [
         (names.get(it.node, f"of Slurm node {it.node}"), slots_of(it, its, record, by_user=comment.by_user))
         for it in record.allocations
@@ -132,7 +132,8 @@ def job_of(
         user=record.user_name,
         comment=comment,
         slots=tuple(slots),
-        guard=record.guard,
+        guard=not record.external,
+        retains=record.external or record.guard,
         completing="COMPLETING" in states,
         devices=tuple(_devices(record, kube_nodes, devices)),
         reason=record.reason,

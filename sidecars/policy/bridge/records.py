@@ -119,6 +119,8 @@ class Job:
     guard: bool = False
     completing: bool = False
     """Whether the Epilog of a node may still run. Until it has ended, a guard retains what it had on the node."""
+    retains: bool = True
+    """Whether its Epilogs will wait for its pods, if it is a guard. Its user may have changed by what they know it."""
     devices: tuple[tuple[str, str, tuple[Device, ...]], ...] = ()
     """The devices that Slurm has given to it, by Kubernetes node and GRES. Slurm may count others."""
     reason: str = ""

@@ -1,5 +1,6 @@
 """The requests of `explain`. `scontrol --json` prints the same answers, so that `decode` reads them too."""
 
+from sidecars.contract import bridge
 from sidecars.slurm.details import JobDetail, PartitionDetail
 from sidecars.slurm.external import GUARD_OUTPUT
 from sidecars.slurm.protocol.fields import Fields
@@ -21,7 +22,7 @@ def get_partition_details() -> Request[tuple[PartitionDetail, ...]]:
 
 def _job(job: Fields) -> JobDetail:
     states = job.states("job_state")
-    guard = job.text("standard_output") == GUARD_OUTPUT
+    guard = _is_guard(job, states)
     return job_of(
         JobDetail,
         job,
@@ -40,6 +41,15 @@ def _job(job: Fields) -> JobDetail:
         guard=guard,
         comment=(job.text("admin_comment") or job.text("comment")) if guard else "",
     )
+
+
+def _is_guard(job: Fields, states: frozenset[str]) -> bool:
+    """By what only the bridge can write, or, of a job that has not begun, by what it submits."""
+    if "EXTERNAL_JOB" in job.states("flags"):
+        return False
+    if job.text("admin_comment").startswith(bridge.ADMIN_COMMENT):
+        return True
+    return states == {"PENDING"} and job.text("standard_output") == GUARD_OUTPUT
 
 
 def _partition(partition: Fields) -> PartitionDetail:

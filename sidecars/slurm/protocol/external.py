@@ -2,9 +2,8 @@
 
 Observed with Slurm 26.05:
 - `GET jobs/state/` has the ids as texts. It is much cheaper than `GET jobs/`, and has nothing but the states.
-- A task of a job array is in that list as `8_3`: 8 is the id of its own record, and not that of the array, once the
-  task has begun or was changed alone. All other tasks have one record together, with the id of the array, which the
-  last of them retains. `GET job/8` has the records of all tasks if 8 is the id of the array, else that of one.
+- A task of a job array is in that list as `8_3`, also while it waits. `GET job/8` has the records of all tasks if 8 is
+  the id of the array.
 - The components of a heterogeneous job have the ids N, N+1, …; the list of states names them by id and place,
   `7+0` and `8+1`. `GET job/N` has the records of all components, `GET job/N+1` that of one.
 - A heterogeneous job starts when no component is a held job; each is started alone. The end of the first component ends
@@ -13,7 +12,9 @@ Observed with Slurm 26.05:
 - The CPUs, the memory and the GRES that a job has on its nodes remain in its record after its end.
 - A user's own token submits a held job, but can't set its admin comment. One update with SlurmUser's token sets the
   admin comment and lets the held job start.
-- The user of a running job can't change the path of its output (422), but its comment and its name.
+- The user of a running job can't change the path of its output (422), but its comment and its name. He can have a batch
+  job queued again: while its Epilogs run, it is PENDING and COMPLETING, retains its admin comment and what it had in
+  its record, and its output can be changed.
 - A running job can give up nodes (`scontrol update NumNodes=`) without a change of its states, but not change its CPUs
   or tasks. It is never requeued. To make it a held job changes nothing of it.
 - A suspended job keeps what it had in its record, and others get its cores. It continues beside them when it is
@@ -39,8 +40,8 @@ from sidecars.slurm.protocol.request import Request, nothing
 _GUARD = "#!/bin/sh\nexec sleep infinity\n"
 """The script of a guard. It ends at the first signal."""
 
-_OWN_ID = re.compile(r"([0-9]+)($|[+_])")
-"""The id of the record in `7`, in `7+0` of a component, and in `8_3` of a task of an array."""
+_OWN_ID = re.compile(r"([0-9]+)(?:$|\+)")
+"""The id of the record in `7`, and in `7+0` of a component."""
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,():]+)?(?:\(CNT:(\d+)|:(\d+)\(IDX:)")
 """The GPUs in a detail such as `gpu(CNT:2)` or `gpu:h100:2(IDX:0,3)`."""
@@ -50,10 +51,9 @@ _DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:(\d+)\)|:(\d+)\(IDX:([0
 
 
 def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
-    """The states of all jobs by id; of tasks of job arrays only while they are COMPLETING.
+    """The states of all jobs by id, without the tasks of job arrays.
 
-    The bridge submits no array, but the Epilog of a task may wait for its answer. A record of a task can't always be
-    had without those of all others.
+    The bridge submits no array. A record of a task can't always be had without those of all others.
     """
     return Request("GET", "jobs/state/", read=_states)
 
@@ -107,7 +107,7 @@ def _states(answer: Fields) -> Mapping[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
     for job in answer.items("jobs"):
         number, states = _OWN_ID.match(job.text("job_id", required=True)), job.states("state")
-        if number is not None and (number[2] != "_" or "COMPLETING" in states):
+        if number is not None:
             found[int(number[1])] = states
     return found
 
@@ -146,7 +146,6 @@ def _job(job: Fields) -> ExternalJob:
         shared="AVAILABLE" in nodes.words("select_type"),
         whole=nodes.flag("whole", optional=True),
         excluded_nodes=_names(job.text("excluded_nodes")),
-        array=job.number("array_job_id") != 0,
     )
 
 

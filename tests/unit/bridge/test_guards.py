@@ -13,6 +13,8 @@ from sidecars.policy.bridge import manifests
 from sidecars.policy.bridge.nodes import FEATURE
 from sidecars.policy.bridge.records import View
 from sidecars.simulate.records import Fault, SimJob
+from sidecars.slurm import protocol
+from sidecars.slurm.external import ExternalRequest
 from sidecars.slurm.records import Node
 from tests.support.bridge import live, node, pod
 from tests.unit.bridge.world import World
@@ -100,6 +102,61 @@ async def test_the_epilog_is_answered_when_the_pod_is_gone_and_the_answer_is_wit
         world.slurm.job_end(job.job_id, state="TIMEOUT")
         await world.until("its withdrawal", lambda: gone(world) == "")
     assert world.slurm.nodes["w0"].flags.isdisjoint({"DRAIN"})
+
+
+async def test_the_epilog_of_a_guard_that_was_queued_again_is_answered_whatever_its_user_has_changed(
+    world: World,
+) -> None:
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        job = await bound(world)
+    world.slurm.job_restart(job.job_id, output="/home/ada/x")
+    # All that this bridge knows of the job is its record of now.
+    async with world.bridge():
+        await world.until("the pod to be deleted", lambda: ("team", "p") not in world.kube.objects(PODS))
+        await world.until("the word that the pod is gone", lambda: gone(world) == str(job.job_id))
+        # As the Epilog does when it has waited for ten minutes.
+        assert world.slurm.update_node("w0", "DRAIN", f"{bridge.DRAIN_PREFIX}the bridge has not confirmed")
+        await passes(world)
+        assert "DRAIN" in world.slurm.nodes["w0"].flags, "the Epilog has not ended"
+        assert gone(world) == str(job.job_id)
+        world.slurm.job_end(job.job_id, state="CANCELLED")
+        await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
+        await world.until("the withdrawal", lambda: gone(world) == "")
+
+
+async def test_no_pod_is_released_by_a_guard_whose_user_has_changed_its_output_while_it_was_pending(
+    world: World,
+) -> None:
+    worker(world)
+    world.kube.put(PODS, bounded())
+    async with world.bridge():
+        job = await world.job()
+        job.output = "/home/ada/x"
+        world.slurm.job_run(job.job_id, {"w0": 1})
+        words = f"its user has changed the output of job {job.job_id}"
+        await world.until("the reason", lambda: words in world.condition().get("message", ""))
+        assert not world.released()
+
+
+async def test_a_job_of_a_user_that_looks_like_a_guard_has_nothing_written_on_its_node(world: World) -> None:
+    """Its Epilogs don't wait: no user can write an admin comment."""
+    worker(world)
+    async with world.bridge():
+        request = ExternalRequest("x", "slurm-bridge", "", guard=True)
+        body = protocol.submit_external(request).body
+        assert body is not None
+        world.slurm.submit_job(body, "eve")
+        [job] = live(world.slurm)
+        world.slurm.job_run(job.job_id, {"w0": 1})
+        await passes(world)
+        world.slurm.job_restart(job.job_id, output="/home/ada/x")
+        await passes(world)
+        world.slurm.job_restart(job.job_id, output="/home/ada/x", completing=False)
+        await passes(world)
+    assert gone(world) is None
+    assert "DRAIN" not in world.slurm.nodes["w0"].flags
 
 
 async def test_a_partition_with_nodes_of_both_kinds_gets_no_job(world: World) -> None:

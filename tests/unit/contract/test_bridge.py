@@ -18,6 +18,11 @@ def test_a_comment_is_read_back() -> None:
     assert bridge.decode(bridge.encode(comment)) == comment
 
 
+def test_the_epilog_knows_the_bridges_comments_by_their_beginning() -> None:
+    for parts in ((), (("abc", 1), ("def", 2))):
+        assert bridge.encode(bridge.Comment("team", "g", "abc", 4, parts)).startswith(bridge.ADMIN_COMMENT)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -209,14 +209,20 @@ def test_the_pods_for_which_the_node_of_a_guard_waits_are_read(fake: FakeKubectl
     left = {"kind": "Pod", "metadata": {"name": "train-0", "namespace": "physics"}}
     path = f"pods?labelSelector={urllib.parse.quote(bridge.JOB_LABEL, safe='')}%3D12"
     fake.lists(f"/api/v1/namespaces/physics/{path}", "Pod", left)
-    for job, want in ((guard, (left,)), (guard | {"job_state": ["RUNNING"]}, None), ({}, None)):
+    for job, want in (
+        (guard, (left,)),
+        (guard | {"job_state": ["RUNNING"]}, None),
+        (guard | {"admin_comment": "", "comment": comment}, None),
+        (guard | {"flags": ["EXTERNAL_JOB"]}, None),
+        ({}, None),
+    ):
         answer = {"jobs": [pending_job(job_id=12, **job)], "errors": []}
         fake.executed["slurm-controller-0"] = (0, output(job=answer), "")
         assert read(fake).kube.guarded == want
     fake.lists(f"/api/v1/{path}", "Pod", left)
-    answer = {"jobs": [pending_job(job_id=12, **guard | {"admin_comment": "x"})], "errors": []}
+    answer = {"jobs": [pending_job(job_id=12, **guard | {"admin_comment": f"{bridge.ADMIN_COMMENT}x"})], "errors": []}
     fake.executed["slurm-controller-0"] = (0, output(job=answer), "")
-    assert read(fake).kube.guarded == (left,), "its user has changed the comment"
+    assert read(fake).kube.guarded == (left,), "its namespace isn't known"
     fake.paths[f"/api/v1/{path}"] = forbidden("list", "pods")
     seen = read(fake)
     assert (seen.kube.guarded, seen.missing) == (None, ()), "the answer has the command that lists them"

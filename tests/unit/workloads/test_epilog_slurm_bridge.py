@@ -16,11 +16,18 @@ from sidecars.slurm.external import GUARD_OUTPUT
 
 SCRIPT = Path(__file__).parents[3] / "charts/slurm/files/epilog-slurm-bridge.sh"
 DEADLINE = 30.0
+MARK = bridge.ADMIN_COMMENT
 
 SCONTROL = """\
 #!/bin/sh
 echo "$@" >>"$0.calls"
 test "$1" = update || cat "$0.node"
+"""
+SQUEUE = """\
+#!/bin/sh
+printf '%s %s\n' "$3" "$4" >>"$0.calls"
+cat "$0.answer"
+exit "$(cat "$0.status")"
 """
 SLEEP = """\
 #!/bin/sh
@@ -32,7 +39,7 @@ while test "$(wc -l <"$0.calls")" -ge "$(cat "$0.allowed")"; do /bin/sleep 0.005
 
 @dataclass
 class Epilog:
-    """The script with its file of annotations in a folder, where scontrol and sleep are doubles."""
+    """The script with its file of annotations in a folder, where scontrol, squeue and sleep are doubles."""
 
     folder: Path
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -45,10 +52,11 @@ class Epilog:
         assert text.count(" % 600)") == 1
         text = text.replace("/etc/podinfo/annotations", str(self.file)).replace(" % 600)", " % 60)")
         (self.folder / "epilog").write_text(text)
-        for name, content in (("scontrol", SCONTROL), ("sleep", SLEEP)):
+        for name, content in (("scontrol", SCONTROL), ("squeue", SQUEUE), ("sleep", SLEEP)):
             (self.folder / name).write_text(content)
             (self.folder / name).chmod(0o755)
         self.node("State=IDLE+COMPLETING")
+        self.answer(MARK)
         self.allow(0)
 
     def allow(self, looks: int) -> None:
@@ -63,6 +71,13 @@ class Epilog:
     def node(self, state: str) -> None:
         (self.folder / "scontrol.node").write_text(f"NodeName=w0 Arch=x {state} Weight=1\n")
 
+    def answer(self, text: str, status: int = 0) -> None:
+        """Slurm's about the admin comment of the job."""
+        for name, content in (("answer", f"{text}\n"), ("status", f"{status}\n")):
+            draft = self.folder / "draft"
+            draft.write_text(content)
+            draft.rename(self.folder / f"squeue.{name}")
+
     def show(self, **ids: str) -> None:
         """As the kubelet writes the annotations of the pod."""
         draft = self.folder / "draft"
@@ -71,12 +86,16 @@ class Epilog:
         assert annotations.read(draft.read_text(), bridge.GUARD) == "1"
         draft.rename(self.file)
 
-    def start(self, *, output: str = GUARD_OUTPUT, job: str = "7") -> subprocess.Popen[bytes]:
+    def start(
+        self, *, output: str = GUARD_OUTPUT, restarts: str | None = "0", run: str = "sABC"
+    ) -> subprocess.Popen[bytes]:
         environment = {
             "PATH": f"{self.folder}:{os.environ['PATH']}",
-            "SLURM_JOB_ID": job,
+            "SLURM_JOB_ID": "7",
             "SLURM_JOB_STDOUT": output,
             "SLURMD_NODENAME": "w0",
+            **({"SLURM_JOB_SLUID": run} if run else {}),
+            **({"SLURM_JOB_RESTART_COUNT": restarts} if restarts is not None else {}),
         }
         found = subprocess.Popen(["sh", str(self.folder / "epilog")], env=environment, start_new_session=True)
         self.running.append(found)
@@ -103,7 +122,14 @@ class Epilog:
         return len(calls.read_text().splitlines()) if calls.exists() else 0
 
     def scontrol(self) -> list[str]:
-        calls = self.folder / "scontrol.calls"
+        return self._calls("scontrol")
+
+    def asked(self) -> list[str]:
+        """What Slurm was asked."""
+        return self._calls("squeue")
+
+    def _calls(self, name: str) -> list[str]:
+        calls = self.folder / f"{name}.calls"
         return calls.read_text().splitlines() if calls.exists() else []
 
 
@@ -122,6 +148,63 @@ def epilog(tmp_path: Path) -> Iterator[Epilog]:
 def test_the_epilog_of_other_jobs_ends_at_once(epilog: Epilog, output: str) -> None:
     assert epilog.ends(epilog.start(output=output)) == 0
     assert epilog.looks() == 0
+    assert not epilog.asked()
+
+
+OTHERS = {
+    "none": ("(null)         ", 0),
+    "of another program": ("archived 2026-0", 0),
+    "of another program that quotes": (f" {MARK}", 0),
+    "forgotten": ("slurm_load_jobs error: Invalid job id specified", 1),
+}
+
+
+@pytest.mark.parametrize("answer", OTHERS.values(), ids=OTHERS)
+def test_a_job_without_the_admin_comment_of_the_bridge_is_no_guard_whatever_its_output(
+    epilog: Epilog, answer: tuple[str, int]
+) -> None:
+    """Any user can submit one with the output of a guard, whether a bridge runs or not."""
+    epilog.answer(*answer)
+    assert epilog.ends(epilog.start()) == 0
+    assert epilog.looks() == 0
+    assert not epilog.scontrol()
+
+
+def test_slurm_is_asked_about_this_run_of_the_job_alone(epilog: Epilog) -> None:
+    epilog.answer("(null)")
+    assert epilog.ends(epilog.start()) == 0
+    assert epilog.ends(epilog.start(run="")) == 0
+    assert epilog.asked() == [f"--jobs={job} --Format=admin_comment:{len(MARK)}" for job in ("sABC", "7")]
+
+
+@pytest.mark.parametrize("restarts", ["1", None])
+def test_a_job_that_was_queued_again_may_be_a_guard_whatever_its_output(epilog: Epilog, restarts: str | None) -> None:
+    """Its user can have changed the output meanwhile. Slurm may start the Epilog again, with that."""
+    waiting = epilog.start(output="/home/ada/x", restarts=restarts)
+    epilog.waits(waiting)
+    epilog.show(gone="7")
+    assert epilog.ends(waiting) == 0
+
+
+UNKNOWN = {
+    "slurmctld is away": ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1),
+    "no job is shown": ("", 0),
+    "the field has another name": ("squeue: error: Invalid job format specification: admin_comment", 0),
+}
+
+
+@pytest.mark.parametrize("answer", UNKNOWN.values(), ids=UNKNOWN)
+def test_while_slurm_does_not_answer_the_epilog_waits_and_drains_nothing(
+    epilog: Epilog, answer: tuple[str, int]
+) -> None:
+    """slurmctld gives nothing to others then."""
+    epilog.show(gone="7")
+    epilog.answer(*answer)
+    waiting = epilog.start()
+    epilog.waits(waiting, 121)
+    epilog.answer("(null)")
+    assert epilog.ends(waiting) == 0
+    assert not epilog.scontrol()
 
 
 def test_the_epilog_of_a_guard_ends_when_the_bridge_has_written_its_id(epilog: Epilog) -> None:
@@ -148,10 +231,9 @@ def test_without_the_file_the_epilog_waits(epilog: Epilog) -> None:
     assert epilog.ends(waiting) == 0
 
 
-@pytest.mark.parametrize("job", ["7", ""])
-def test_an_empty_list_ends_no_epilog(epilog: Epilog, job: str) -> None:
+def test_an_empty_list_ends_no_epilog(epilog: Epilog) -> None:
     epilog.show(gone="")
-    epilog.waits(epilog.start(job=job))
+    epilog.waits(epilog.start())
 
 
 def test_after_a_while_the_node_is_drained_and_the_epilog_still_waits(epilog: Epilog) -> None:

@@ -19,7 +19,7 @@ from sidecars.policy.bridge import guards
 from sidecars.policy.bridge.guards import GUARD, Gone, Worker
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
-from sidecars.policy.bridge.records import Phase, View
+from sidecars.policy.bridge.records import Action, Phase, Release, View
 from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import ExternalJob
 from sidecars.slurm.records import Node
@@ -59,6 +59,10 @@ class GuardWorld(World):
     """The guards that were suspended at some time."""
     unguarded: set[str] = field(default_factory=set)
     """The pods whose guard was suspended, or has started for nothing, while they had a node."""
+    changed: set[int] = field(default_factory=set)
+    """The guards whose user has changed their output."""
+    restarted: set[int] = field(default_factory=set)
+    """The guards that were queued again: Slurm is asked about them, whatever their output is."""
     met: set[str] = field(default_factory=set)
     """What has happened to pods beside Slurm's own jobs."""
 
@@ -67,6 +71,15 @@ class GuardWorld(World):
     def claimed(self, shape: Shape) -> int:
         """No claims: pods with them are refused."""
         return 0
+
+    def change_output(self, job: SimJob) -> None:
+        """Of a guard that is pending, as its user can, who may have one that runs queued again before."""
+        if job.phase in (Phase.RUNNING, Phase.STARTING):
+            self._begin_epilogs(job)
+            job.phase = Phase.PENDING
+            self.restarted.add(job.job_id)
+        if job.phase is Phase.PENDING:
+            self.changed.add(job.job_id)
 
     # --- Slurm
 
@@ -88,8 +101,15 @@ class GuardWorld(World):
     def end(self, job: SimJob) -> None:
         """Its Epilogs begin."""
         if job.phase in (Phase.RUNNING, Phase.STARTING, Phase.STOPPED):
-            self.completing[job.job_id] = set(job.slots) - self.lost.keys()
+            self._begin_epilogs(job)
         super().end(job)
+
+    def _begin_epilogs(self, job: SimJob) -> None:
+        """They wait for the bridge, if it is a guard by its output, or has been queued again."""
+        self.completing[job.job_id] = set(job.slots) - self.lost.keys() if self._retains(job.job_id) else set()
+
+    def _retains(self, job_id: int) -> bool:
+        return job_id not in self.changed or job_id in self.restarted
 
     def used(self, node: str) -> int:
         """As for any node. A drained one, and one without its slurmd, has no place."""
@@ -117,10 +137,13 @@ class GuardWorld(World):
     def schedule(self) -> None:
         """As without guards, and Slurm's own jobs, too."""
         for job_id, nodes in list(self.completing.items()):
+            job = self.jobs[job_id]
             if nodes:
-                self.jobs[job_id].ended = self.step
-            else:
-                del self.completing[job_id]
+                job.ended, job.later = self.step, self.step + 1
+                continue
+            del self.completing[job_id]
+            if job.phase is Phase.PENDING:
+                job.slots, job.indices = {}, {}
         super().schedule()
         for node in self.nodes:
             cpus, memory = self.rng.randrange(1, CPUS + 1), self.rng.choice((1, 2, MEMORY))
@@ -180,12 +203,18 @@ class GuardWorld(World):
 
     def record(self, job: SimJob) -> ExternalJob:
         """That of a batch job."""
-        return dataclasses.replace(super().record(job), external=False, guard=True)
+        return dataclasses.replace(super().record(job), external=False, guard=job.job_id not in self.changed)
 
     def view(self) -> View:
         """Each partition has nodes with a slurmd."""
         gres = {node: {"gpu": GPUS} for node in self.nodes}
         return dataclasses.replace(super().view(), kinds={"p": GUARD}, gres=gres)
+
+    def apply(self, action: Action) -> None:
+        """As without guards. Of what a pod uses, an Epilog will take care."""
+        if isinstance(action, Release):
+            assert self._retains(action.job), f"{action}, and no Epilog will wait for the pod"
+        super().apply(action)
 
     def may_delete(self, job: SimJob) -> bool:
         """As without guards, or when the guard was queued again."""

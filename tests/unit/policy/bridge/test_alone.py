@@ -87,6 +87,13 @@ def test_no_pod_is_released_by_a_job_whose_cores_slurm_gives_to_others(guard: bo
     assert "Slurm gives the cores of job 7 to other jobs, too" in words(job, pod)
 
 
+def test_no_pod_is_released_by_a_guard_whose_epilogs_would_not_wait_for_it() -> None:
+    """Its user has changed its output while it was pending."""
+    pod = dataclasses.replace(POD, job=7)
+    changed = dataclasses.replace(RUNNING, guard=True, retains=False)
+    assert "its user has changed the output of job 7" in words(changed, pod)
+
+
 def test_an_external_job_has_its_gpus_beside_others() -> None:
     job = dataclasses.replace(GUARD, guard=False, own=Own(gres=(("a", (("gpu", 2),)),)))
     assert act(WAITS, jobs=(job,)) == (Release(WAITS, 7, "a", 1000),)

@@ -127,6 +127,13 @@ def test_a_pod_that_waits_is_deleted_while_its_guard_that_was_queued_again_is_co
     assert act(LABELLED, jobs=(queued,), kinds=GUARD) == (DeletePod(LABELLED, "Slurm job 7 was queued again", ""),)
 
 
+def test_the_epilog_of_a_guard_that_was_queued_again_is_told_as_well() -> None:
+    queued = dataclasses.replace(COMPLETING, phase=Phase.PENDING, retains=False)
+    there = dataclasses.replace(BOUND, node="a")
+    assert tell(there, jobs=(queued,)) == ()
+    assert tell(jobs=(queued,)) == (Gone(worker(), "7"),)
+
+
 def test_the_epilog_is_told_when_no_pod_of_the_job_is_left_on_its_node() -> None:
     there = dataclasses.replace(BOUND, node="a")
     elsewhere = dataclasses.replace(BOUND, node="b")
@@ -242,6 +249,9 @@ def test_the_drain_ends_with_the_pod_and_that_of_others_remains() -> None:
     assert tell(record=failing) == (), "an administrator has set FAIL, and UNDRAIN would end it"
     told = tell(BOUND, jobs=(COMPLETING,), record=drained("slurm-bridge: not confirmed"))
     assert told == (), "an Epilog still waits"
+    completing = dataclasses.replace(drained("slurm-bridge: x"), states=frozenset({"IDLE", "DRAIN", "COMPLETING"}))
+    assert tell(record=completing) == (), "an Epilog still waits, whatever is known of its job"
+    assert tell(record=completing, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
 
 
 def test_a_node_that_is_down_with_the_bridges_reason_is_in_service_again_when_its_slurmd_answers() -> None:
@@ -327,11 +337,13 @@ def test_only_a_pod_with_the_whole_node_may_have_devices_of_a_plugin() -> None:
     assert "request the whole node" in problem_of(pod, exclusive=False, gres="gres/gpu:1")
 
 
-def test_a_pod_with_devices_that_slurm_does_not_count_needs_whole_nodes() -> None:
-    pod = spec(resources={"limits": {**BOUNDS, "fpga.example/card": "1", "ephemeral-storage": "1Gi"}})
-    assert "fpga.example/card is no GRES of Slurm" in problem_of(pod, exclusive=False)
+@pytest.mark.parametrize("name", ["fpga.example/card", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
+def test_a_pod_with_devices_that_slurm_does_not_count_needs_whole_nodes(name: str) -> None:
+    """Also of a DRA driver, by the extended resource of a DeviceClass."""
+    pod = spec(resources={"limits": {**BOUNDS, name: "1", "ephemeral-storage": "1Gi"}})
+    assert f"{name} is no GRES of Slurm" in problem_of(pod, exclusive=False)
     assert problem_of(pod, exclusive=True) == ""
-    assert problem_of(pod, exclusive=False, extended=["fpga.example/card"]) == "", "its GRES counts"
+    assert problem_of(pod, exclusive=False, extended=[name]) == "", "its GRES counts"
 
 
 @pytest.mark.parametrize("exclusive", [True, False])

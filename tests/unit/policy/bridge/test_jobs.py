@@ -343,15 +343,39 @@ def test_a_component_that_its_user_has_submitted_is_a_job_of_its_own_without_the
     assert (found[2].phase, found[2].whole, found[2].comment.group) == (Phase.RUNNING, 1, "group/g")
 
 
+GUARD = dataclasses.replace(RUNS, external=False, guard=True)
+QUEUED_AGAIN = PENDING | {"COMPLETING"}
+
+
 def test_a_job_that_has_become_a_guard_after_it_was_read_is_known_when_its_epilog_waits() -> None:
     found = book(OTHER)
     completing = frozenset({"COMPLETED", "COMPLETING"})
     found.states({2: completing}, 1)
     assert found.to_read() == [2]
-    found.details(2, dataclasses.replace(OTHER, states=completing, guard=True, allocations=(Allocation("w0", 2),)))
+    its = (Allocation("w0", 2),)
+    found.details(2, dataclasses.replace(OTHER, states=completing, admin_comment=TEXT, allocations=its))
     [job] = found.jobs({}, {}, {"w0": "a"}).values()
     assert (job.guard, job.completing, job.slots) == (True, True, (("a", 2),))
     assert found.to_read() == []
+
+
+def test_a_guard_is_one_until_its_epilogs_have_ended_whatever_its_record_is_meanwhile() -> None:
+    """Its user has it queued again, and changes its output: the Epilog still has the former one, and waits."""
+    found = book(dataclasses.replace(GUARD, allocations=(Allocation("w0", 2),)))
+    changed = dataclasses.replace(GUARD, states=QUEUED_AGAIN, guard=False, comment="", allocations=())
+    for record in (changed, dataclasses.replace(changed, admin_comment="overwritten by an administrator")):
+        found.states({1: QUEUED_AGAIN}, 1)
+        found.details(1, record)
+        [job] = found.jobs({}, {}, {"w0": "a"}).values()
+        assert (job.guard, job.completing, [node for node, _ in job.slots]) == (True, True, ["a"])
+    found.states({1: PENDING}, 2)
+    found.details(1, dataclasses.replace(record, states=PENDING))
+    assert found.jobs({}, {}) == {}
+
+
+def test_no_job_of_a_user_is_a_guard_while_its_epilogs_run_by_its_output_and_its_comment() -> None:
+    like = dataclasses.replace(GUARD, admin_comment="", comment="", states=QUEUED_AGAIN)
+    assert book(like).jobs({}, {}) == {}
 
 
 def test_a_job_of_others_is_not_read_again_when_it_runs_or_has_ended() -> None:

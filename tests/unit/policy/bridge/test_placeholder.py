@@ -7,7 +7,7 @@ import pytest
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.devices import Device
-from sidecars.policy.bridge.placeholder import comment_of, job_of, requests_of, together
+from sidecars.policy.bridge.placeholder import NOBODY, comment_of, job_of, requests_of, together
 from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import Allocation, ExternalJob, Gres
@@ -53,13 +53,21 @@ def test_a_job_of_others_has_no_comment_of_ours() -> None:
     assert comment_of(dataclasses.replace(HELD, comment="mine")) is None
 
 
-def test_a_guard_is_known_whatever_its_comment_is() -> None:
+def test_a_job_with_the_output_of_a_guard_is_one_by_a_comment_of_the_bridge_alone() -> None:
     guard = dataclasses.replace(HELD, external=False, guard=True)
     assert comment_of(guard) == COMMENT
-    unknown = comment_of(dataclasses.replace(guard, comment="mine"))
-    assert unknown is not None
-    assert (unknown.namespace, unknown.pods) == ("", 0)
-    assert comment_of(dataclasses.replace(guard, array=True)) == unknown
+    for words in ("", "mine", f"{bridge.BY_USER}team/g"):
+        assert comment_of(dataclasses.replace(guard, comment=words)) is None
+
+
+def test_a_job_for_which_epilogs_wait_is_a_guard_whatever_its_user_has_changed() -> None:
+    changed = dataclasses.replace(STARTED, external=False, guard=False, comment="mine")
+    assert comment_of(changed) == COMMENT
+    assert job(changed, "PENDING", "COMPLETING").guard
+    assert not job(changed, "RUNNING").retains
+    assert job(dataclasses.replace(changed, guard=True), "RUNNING").retains
+    damaged = dataclasses.replace(changed, admin_comment=f"{bridge.ADMIN_COMMENT}…")
+    assert comment_of(damaged) == comment_of(dataclasses.replace(damaged, comment=HELD.comment)) == NOBODY
 
 
 def test_a_job_has_no_place_on_a_node_of_the_other_kind() -> None:

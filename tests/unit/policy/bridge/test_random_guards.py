@@ -3,28 +3,30 @@
 But groups of unequal pods and claims, which are refused there.
 """
 
+import dataclasses
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecars.policy.bridge import decide, grants, guards
+from sidecars.policy.bridge import alone, decide, guards, jobs, placeholder
 from sidecars.policy.bridge.nodes import Drain
-from sidecars.policy.bridge.records import Phase, View
+from sidecars.policy.bridge.records import Job, Phase, View
 from tests.unit.policy.bridge.guard_model import GuardWorld
 from tests.unit.policy.bridge.model import CPUS, MEMORY
 from tests.unit.policy.bridge.model_claims import GPUS
 from tests.unit.policy.bridge.test_random import STEPS, settled
 
-SUSPEND = 8
+SUSPEND, CHANGE = 8, 10
 
 
 def disturb(world: GuardWorld, what: int | None = None) -> None:
     """One thing that users, Slurm or hardware do, a random one by default."""
     rng = world.rng
     jobs = [job for job in world.jobs.values() if job.phase is not Phase.ENDED]
-    match rng.randrange(10) if what is None else what:
+    match rng.randrange(11) if what is None else what:
         case 0 | 1:
             size = rng.choice((1, 1, 2, 3))
             gpus = rng.choice((0, 0, 0, 1, GPUS))
@@ -62,6 +64,8 @@ def disturb(world: GuardWorld, what: int | None = None) -> None:
             job = rng.choice(jobs)
             if job.phase is Phase.RUNNING:
                 world.roll_back(job)
+        case 10 if jobs and rng.random() < 0.3:  # CHANGE
+            world.change_output(rng.choice(jobs))
 
 
 def run(seed: int, often: int | None = None) -> GuardWorld:
@@ -74,7 +78,7 @@ def run(seed: int, often: int | None = None) -> GuardWorld:
         world.go_on(kill=0.15)
     world.busy = False
     for job in list(world.jobs.values()):
-        if job.phase is Phase.STOPPED:
+        if job.phase is Phase.STOPPED or job.job_id in world.changed:
             world.end(job)
     for it in world.pods.values():
         it.unbindable = False
@@ -129,7 +133,7 @@ def test_the_model_finds_a_bridge_that_drains_no_node_whose_slurmd_was_lost(monk
 def test_the_model_finds_a_bridge_that_releases_pods_with_devices_beside_slurms_own_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(grants, "fault_of", lambda *_: "")
+    monkeypatch.setattr(alone, "_of_devices", lambda *_: "")
     with pytest.raises(AssertionError, match="devices of pods"):
         find()
 
@@ -146,3 +150,26 @@ def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_guards_share_their
     monkeypatch.setattr(decide, "_blockers", ignores)
     with pytest.raises(AssertionError, match="are in use by"):
         find(SUSPEND)
+
+
+@pytest.mark.timeout(120)
+def test_the_model_finds_a_bridge_that_knows_guards_by_what_their_users_can_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    comment_of = placeholder.comment_of
+    monkeypatch.setattr(f"{jobs.__name__}.comment_of", lambda record: comment_of(record) if record.guard else None)
+    assert any(any(run(seed, CHANGE).completing.values()) for seed in range(300))
+
+
+@pytest.mark.timeout(120)
+def test_the_model_finds_a_bridge_that_releases_pods_for_which_no_epilog_will_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job_of = placeholder.job_of
+
+    def retains(*of: Any, **more: Any) -> Job:
+        return dataclasses.replace(job_of(*of, **more), retains=True)
+
+    monkeypatch.setattr(f"{jobs.__name__}.job_of", retains)
+    with pytest.raises(AssertionError, match="no Epilog will wait"):
+        find(CHANGE)

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from postrender.preview.volumes import Volumes
 from sidecars.contract.status import Status, encode
 from sidecars.custom_resources import CONTROLLERS
 from sidecars.kube import (
@@ -26,6 +27,7 @@ from sidecars.kube import (
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.simulate import SlurmModel, serve
 from tests.cluster.control_plane import ControlPlane
+from tests.integration.operator.test_preview import previewed, stream
 from tests.support.apiserver import RUNNING, WatchedNamespace, control_plane, namespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
@@ -153,6 +155,15 @@ async def world(plane: ControlPlane, storage_class: str) -> AsyncIterator[World]
                 await kubelet
 
 
+async def previewed_volumes(world: World, plane: ControlPlane, storage: str) -> Sequence[Volumes]:
+    """What the preview says of this size."""
+    after = await stream(world)
+    for it in after:
+        if it["kind"] == "Controller":
+            it["spec"]["persistence"]["resources"] = {"requests": {"storage": storage}}
+    return (await asyncio.to_thread(previewed, world, plane.kubeconfig, after)).volumes
+
+
 @contextlib.asynccontextmanager
 async def running(world: World) -> AsyncIterator[None]:
     """An operator, once all is Ready."""
@@ -161,9 +172,14 @@ async def running(world: World) -> AsyncIterator[None]:
         yield
 
 
-async def test_a_larger_volume_grows_the_claim_and_slurmctlds_pod_keeps_running(world: World) -> None:
+async def test_a_larger_volume_grows_the_claim_and_slurmctlds_pod_keeps_running(
+    world: World, plane: ControlPlane
+) -> None:
     async with running(world):
         before, pod = await world.live(STATEFUL_SETS, STATEFUL_SET), await world.live(PODS, POD)
+        [volume] = await previewed_volumes(world, plane, "8Gi")
+        assert volume.outcome == "it is created again without its pods, which keep running"
+        assert volume.details == (f"claim {CLAIM} grows from 4Gi to 8Gi",)
         await world.change("8Gi", extraConf="KillWait=7\n")
         after = await world.until_grown("8Gi", before["metadata"]["uid"])
         assert after["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -208,9 +224,12 @@ async def test_what_an_operator_that_was_killed_has_begun_the_next_one_completes
     ],
 )
 async def test_what_a_volume_can_not_do_is_named_and_all_else_is_applied_and_reported(
-    world: World, storage: str, named: str
+    world: World, plane: ControlPlane, storage: str, named: str
 ) -> None:
     async with running(world):
+        [volume] = await previewed_volumes(world, plane, storage)
+        assert volume.outcome == "it stays"
+        assert f"spec.persistence.resources.requests.storage: {named}" in volume.details[0]
         before = await world.live(STATEFUL_SETS, STATEFUL_SET)
         limits = {"limits": {"memory": "2Gi"}}
         await world.change(storage, slurmctld={"image": "slurmctld:test", "resources": limits})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-from sidecars.kube import PODS, Manifest, NotFound
+from sidecars.kube import PODS, Manifest, NotFound, ServerError
 from sidecars.operator.controller import observe
 from sidecars.operator.controller.failover import Pods
 from sidecars.operator.controller.memory import Memory
@@ -72,9 +72,9 @@ async def publish(runtime: Runtime, manifest: Manifest, controller: Controller, 
 
 async def apply_slurmctld(
     runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed
-) -> tuple[Block | None, NotUsableError | None]:
+) -> tuple[Block | None, NotUsableError | ServerError | None]:
     """Apply its Services and its StatefulSet. Why it keeps its image, and why not all is applied; nothing else waits
-    for them.
+    for them, also if a webhook of the API server fails.
     """
     blocked = None
     try:
@@ -83,7 +83,7 @@ async def apply_slurmctld(
         blocked = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
         # One that keeps its image might not be created while it is blocked.
         await workload.apply_all(runtime, manifest, "Controller", lambda: rendered, recreates=blocked is None)
-    except NotUsableError as error:
+    except (NotUsableError, ServerError) as error:
         return blocked, error
     return blocked, None
 

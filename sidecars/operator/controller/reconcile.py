@@ -44,6 +44,7 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     await effects.connect(runtime, key, manifest)
     await add_finalizer(runtime, CONTROLLERS, manifest, IN_USE)
     conditions: list[Condition] = []
+    failure: Exception | None
     unknown: tuple[str, ...] = ()
     try:
         ready, failure = await _bring(runtime, memory, key, manifest, controller, conditions)
@@ -70,7 +71,7 @@ async def _bring(
     manifest: Manifest,
     controller: Controller,
     conditions: list[Condition],
-) -> tuple[Condition, NotUsableError | None]:
+) -> tuple[Condition, Exception | None]:
     """Publish, apply, follow. The condition `Ready`, and a failure for which nothing waits.
 
     The other conditions are added to `conditions` as soon as they are known. Raises NotUsableError.
@@ -86,7 +87,7 @@ async def _bring(
 
 async def _configure(
     runtime: Runtime, memory: Memory, key: Key, manifest: Manifest, controller: Controller
-) -> tuple[Condition, list[Condition], NotUsableError | None]:
+) -> tuple[Condition, list[Condition], Exception | None]:
     """Publish, apply, follow. The condition `Ready`, those of the gate, and why an object could not be applied: what
     doesn't need it continues.
 
@@ -110,7 +111,9 @@ async def _configure(
         await effects.publish(runtime, manifest, controller, seen)
     ready, gates = await _follow(runtime, memory, manifest, controller, seen, blocked, lacks)
     failure = unapplied or unshared
-    return (ready if failure is None else workload.refused(runtime, manifest, failure)), gates, failure
+    if isinstance(failure, NotUsableError):
+        ready = workload.refused(runtime, manifest, failure)
+    return ready, gates, failure
 
 
 async def _follow(

@@ -168,9 +168,9 @@ def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | Resour
     return condition
 
 
-def raise_retried(error: NotUsableError | None) -> None:
+def raise_retried(error: Exception | None) -> None:
     """Raise an error that the queue must retry. Call it after the status was written."""
-    if error is not None and error.retried:
+    if error is not None and (not isinstance(error, NotUsableError) or error.retried):
         raise error
 
 

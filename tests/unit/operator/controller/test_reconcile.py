@@ -11,7 +11,7 @@ import pytest
 
 from sidecars.contract.manifest import decode
 from sidecars.contract.status import Rejection, Stage, Status, encode
-from sidecars.kube import STATEFUL_SETS, Conflict, Forbidden, Invalid, Manifest, records
+from sidecars.kube import STATEFUL_SETS, Conflict, Forbidden, Invalid, Manifest, ServerError, records
 from sidecars.operator.controller.reconcile import reconcile
 from sidecars.operator.runtime.apply import NameTakenError
 from sidecars.operator.runtime.errors import RefusedError
@@ -381,6 +381,24 @@ async def test_a_refused_statefulset_hides_no_other_condition_and_stops_no_confi
         with pytest.raises(RefusedError):
             await run(parts)
     assert parts.condition("Controller", gate.ACCEPTED)["status"] == "False"
+    await parts.operator.controllers.aclose()
+
+
+async def test_a_fault_of_the_api_server_with_the_statefulset_delays_no_configuration() -> None:
+    sidecar = Sidecar()
+    parts = await settled(sidecar)
+    fault = ServerError(500, "InternalError", "failed calling webhook")
+    parts.requests.refusals["apply StatefulSet"] = fault
+    parts.controller(extraConf="KillWait=7\n", slurmctld={"image": "slurmctld:26.05.1"})
+    for _ in range(3):
+        with pytest.raises(ServerError):
+            await run(parts)
+        parts.follow_applied()
+        sidecar.running = published(parts)
+        await asyncio.sleep(1)
+    assert "KillWait=7" in config(parts, "slurm-config-accepted")["slurm.conf"]
+    for kind in ("Ready", gate.ACCEPTED, gate.RUNNING, "SlurmKey"):
+        assert parts.condition("Controller", kind)["status"] == "True"
     await parts.operator.controllers.aclose()
 
 

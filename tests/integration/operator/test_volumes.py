@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from sidecars.kube import (
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.simulate import SlurmModel, serve
 from tests.cluster.control_plane import ControlPlane
+from tests.integration.operator.test_permissions import ACCOUNT, grant, until_granted
 from tests.integration.operator.test_preview import previewed, stream
 from tests.support.apiserver import RUNNING, WatchedNamespace, control_plane, namespace, until
 
@@ -165,17 +167,21 @@ async def previewed_volumes(world: World, plane: ControlPlane, storage: str) -> 
 
 
 @contextlib.asynccontextmanager
-async def running(world: World) -> AsyncIterator[None]:
-    """An operator, once all is Ready."""
-    async with world.operator(around=RealWorld(fetch_status=world.fetch_status)):
-        await world.until_reported("Ready")
-        yield
+async def running(world: World, plane: ControlPlane) -> AsyncIterator[None]:
+    """An operator with the rights that the chart grants it for this namespace, once all is Ready."""
+    async with Client.connect(load_credentials(plane.client("operator", ACCOUNT))) as client:
+        await grant(world.client, world.namespace)
+        await until_granted(client, world.namespace)
+        restricted = dataclasses.replace(world, client=client)
+        async with restricted.operator(around=RealWorld(fetch_status=world.fetch_status)):
+            await world.until_reported("Ready")
+            yield
 
 
 async def test_a_larger_volume_grows_the_claim_and_slurmctlds_pod_keeps_running(
     world: World, plane: ControlPlane
 ) -> None:
-    async with running(world):
+    async with running(world, plane):
         before, pod = await world.live(STATEFUL_SETS, STATEFUL_SET), await world.live(PODS, POD)
         [volume] = await previewed_volumes(world, plane, "8Gi")
         assert volume.outcome == "it is created again without its pods, which keep running"
@@ -195,8 +201,10 @@ async def test_a_larger_volume_grows_the_claim_and_slurmctlds_pod_keeps_running(
 
 
 @pytest.mark.parametrize("ends", ["after the claim", "after the deletion"])
-async def test_what_an_operator_that_was_killed_has_begun_the_next_one_completes(world: World, ends: str) -> None:
-    async with running(world):
+async def test_what_an_operator_that_was_killed_has_begun_the_next_one_completes(
+    world: World, plane: ControlPlane, ends: str
+) -> None:
+    async with running(world, plane):
         before, pod = await world.live(STATEFUL_SETS, STATEFUL_SET), await world.live(PODS, POD)
     await world.change("8Gi")
     if ends == "after the claim":
@@ -204,10 +212,9 @@ async def test_what_an_operator_that_was_killed_has_begun_the_next_one_completes
         await world.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, world.namespace, CLAIM, grown)
     else:
         await world.client.delete(STATEFUL_SETS, world.namespace, STATEFUL_SET, propagation_policy="Orphan")
-    async with world.operator(around=RealWorld(fetch_status=world.fetch_status)):
+    async with running(world, plane):
         after = await world.until_grown("8Gi", before["metadata"]["uid"])
         assert after["metadata"]["uid"] == pod["metadata"]["uid"]
-        await world.until_reported("Ready")
         claim = await world.live(PERSISTENT_VOLUME_CLAIMS, CLAIM)
         assert claim["spec"]["resources"]["requests"]["storage"] == "8Gi"
 
@@ -222,11 +229,12 @@ async def test_what_an_operator_that_was_killed_has_begun_the_next_one_completes
         ),
         ("grows", "2Gi", "4Gi → 2Gi is not applied: a volume can't shrink. Set it to 4Gi or more"),
     ],
+    ids=["no expansion", "smaller"],
 )
 async def test_what_a_volume_can_not_do_is_named_and_all_else_is_applied_and_reported(
     world: World, plane: ControlPlane, storage: str, named: str
 ) -> None:
-    async with running(world):
+    async with running(world, plane):
         [volume] = await previewed_volumes(world, plane, storage)
         assert volume.outcome == "it stays"
         assert f"spec.persistence.resources.requests.storage: {named}" in volume.details[0]

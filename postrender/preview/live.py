@@ -71,6 +71,11 @@ def read(
             if not controller["spec"].get("external"):
                 slurm[space, name] = _slurm(space, name, run)
     kube_nodes = _items(run(_get("nodes"), "")) if spaces else []
+    claims = [
+        it
+        for space in spaces
+        for it in _items(run(_get("persistentvolumeclaims", *_in(space), "-l", f"{names.APP_NAME}=slurmctld"), ""))
+    ]
     state = State(
         now=time.time() if now is None else now,
         live=True,
@@ -78,6 +83,8 @@ def read(
         pods=pods,
         revisions=revisions,
         kube_nodes=kube_nodes,
+        claims=claims,
+        storage_classes=_storage_classes(run) if claims or any(it.get("kind") == _CLAIM for it in before) else None,
         slurm=slurm,
     )
     return _distinct(before), state
@@ -115,6 +122,18 @@ def _referenced(resources: Iterable[Manifest], namespace: str, run: Kubectl) -> 
     wanted = sorted({it for manifest in resources for it in references.of(manifest) if it.namespace == namespace})
     words = [f"{it.kind.lower()}/{it.name}" for it in wanted]
     return _items(run(_get(*words, *_in(namespace), *_OWNED), "")) if words else []
+
+
+_CLAIM = "PersistentVolumeClaim"
+
+
+def _storage_classes(run: Kubectl) -> dict[str, bool] | None:
+    """Whether claims can grow. None without the right to read StorageClasses, which few users of a namespace have."""
+    try:
+        found = _items(run(_get("storageclasses"), ""))
+    except PostrenderError:
+        return None
+    return {it["metadata"]["name"]: bool(it.get("allowVolumeExpansion")) for it in found}
 
 
 def _distinct(items: Iterable[Manifest]) -> list[Manifest]:

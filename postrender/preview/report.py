@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from postrender.expand import objects
 from postrender.expand.cluster import Cluster, clusters, is_custom, with_namespace
 from postrender.expand.objects import Configuration, usable
-from postrender.preview import differences, workers
+from postrender.preview import differences, volumes, workers
 from postrender.preview.differences import Change, identity
 from postrender.preview.ownership import retained
 from postrender.preview.state import SlurmState, State, assumed
+from postrender.preview.volumes import Volumes
 from postrender.preview.workers import Seen, Workers
 from sidecars.policy.nodeset.revisions import Stored
 from sidecars.policy.upgrades import Daemon, plan
@@ -71,6 +72,7 @@ class Preview:
     upgrades: tuple[Upgrade, ...] = ()
     """Only those of several steps, and those in which a daemon keeps its image."""
     pods: tuple[Pods, ...] = ()
+    volumes: tuple[Volumes, ...] = ()
     workers: tuple[Workers, ...] = ()
 
 
@@ -105,9 +107,11 @@ def preview(
         concerned += _nodesets(was, becomes, state)
     pods = [it for pair in rendered for it in _pods(*pair)]
     pods += _pods(applied_before, applied_after, live=state.live)
+    sized = [it for pair in rendered for it in volumes.of_workloads(*pair, state)]
+    sized += volumes.of_objects(before, after, state, namespace)
     found = differences.changes(before, after, namespace, live=state.live)
     workers_of = tuple(it for it in concerned if it.workers)
-    return Preview(tuple(found), tuple(configured), tuple(upgrades), tuple(pods), workers_of)
+    return Preview(tuple(found), tuple(configured), tuple(upgrades), tuple(pods), tuple(sized), workers_of)
 
 
 def _referenced(manifests: Iterable[Manifest], namespace: str) -> list[str]:

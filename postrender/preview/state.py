@@ -49,6 +49,10 @@ class State:
     revisions: Sequence[Manifest] = ()
     """ControllerRevisions."""
     kube_nodes: Sequence[Manifest] = ()
+    claims: Sequence[Manifest] = ()
+    """PersistentVolumeClaims of slurmctld."""
+    storage_classes: Mapping[str, bool] | None = None
+    """By name, whether a StorageClass allows that claims grow; None if that is unknown."""
     slurm: Mapping[Key, SlurmState] = field(default_factory=dict)
 
     def of_slurm(self, controller: Key) -> SlurmState:

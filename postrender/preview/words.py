@@ -23,7 +23,7 @@ _PODS = {"restart": "pods are replaced", "create": "pods are created", "delete":
 
 
 def as_json(preview: Preview) -> str:
-    """One JSON object: changes, configured, upgrades, pods, workers. Times are seconds since the epoch."""
+    """One JSON object: changes, configured, upgrades, pods, volumes, workers. Times are seconds since the epoch."""
     return json.dumps(asdict(preview), indent=2) + "\n"
 
 
@@ -74,6 +74,8 @@ def _quoted(preview: Preview) -> Iterator[tuple[str, list[str]]]:
         yield "Order of the upgrade", [line for it in preview.upgrades for line in _upgrade(it)]
     if preview.pods:
         yield "Pods of daemons", list(_pods(preview))
+    if preview.volumes:
+        yield "Volumes", list(_volumes(preview))
     if preview.workers:
         yield "Workers", [line for it in preview.workers for line in _workers(it)]
 
@@ -102,6 +104,12 @@ def _pods(preview: Preview) -> Iterator[str]:
         named = f" ({_listed(it.pods)})" if it.pods else ""
         yield f"  {it.kind} {_name(it.namespace, it.name)}: {_PODS[it.action]}{named}"
         yield from (f"      {why}" for why in it.why)
+
+
+def _volumes(preview: Preview) -> Iterator[str]:
+    for it in preview.volumes:
+        yield f"  {it.kind} {_name(it.namespace, it.name)}: {it.outcome}"
+        yield from (f"      {detail}" for detail in it.details)
 
 
 def _workers(of: Workers) -> Iterator[str]:

@@ -30,11 +30,13 @@ __all__ = [
     "PartialObjectMetadata",
     "PersistentVolumeClaim",
     "PersistentVolumeClaimSpec",
+    "PersistentVolumeClaimStatus",
     "Pod",
     "PodSpec",
     "PodStatus",
     "Secret",
     "Taint",
+    "VolumeResources",
 ]
 
 
@@ -242,10 +244,24 @@ class ConfigMap(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     immutable: bool = False
 
 
+class VolumeResources(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """spec.resources of a claim."""
+
+    requests: Mapping[str, str] = {}
+
+
 class PersistentVolumeClaimSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """spec of a claim."""
 
     access_modes: tuple[str, ...] = ()
+    resources: VolumeResources = VolumeResources()
+
+
+class PersistentVolumeClaimStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """status of a claim."""
+
+    phase: str = ""
+    capacity: Mapping[str, str] = {}
 
 
 class PersistentVolumeClaim(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -253,3 +269,4 @@ class PersistentVolumeClaim(msgspec.Struct, frozen=True, rename="camel", omit_de
 
     metadata: ObjectMeta
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()

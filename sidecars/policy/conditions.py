@@ -4,7 +4,7 @@ Every kind has a condition `Ready` that sums up: `kubectl get` prints its reason
 progress and the remedy.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -33,16 +33,22 @@ class Condition:
 
 
 def merge(
-    present: Iterable[Mapping[str, Any]], wanted: Iterable[Condition], generation: int, now: float
+    present: Iterable[Mapping[str, Any]],
+    wanted: Collection[Condition],
+    generation: int,
+    now: float,
+    unknown: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """The new conditions list: `wanted` over `present`, sorted by type.
 
-    A condition whose status stays keeps its lastTransitionTime. Other types are dropped: the
-    operator owns the whole list of the kinds it reconciles.
+    A condition whose status stays keeps its lastTransitionTime. Those of the types `unknown`, of which nothing new is
+    known, stay as they are, with the generation that they are of. Other types are dropped: the operator owns the whole
+    list of the kinds it reconciles.
     """
     before = {str(condition.get("type")): condition for condition in present}
-    merged = []
-    for condition in sorted(wanted, key=lambda condition: condition.type):
+    found = {condition.type for condition in wanted}
+    merged = [dict(it) for kind, it in before.items() if kind in unknown and kind not in found]
+    for condition in wanted:
         old = before.get(condition.type)
         since = old.get("lastTransitionTime") if old is not None and old.get("status") == condition.status else None
         merged.append(
@@ -55,7 +61,7 @@ def merge(
                 "lastTransitionTime": since or timestamp(now),
             }
         )
-    return merged
+    return sorted(merged, key=lambda condition: str(condition["type"]))
 
 
 def find(resource: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -1,5 +1,7 @@
 """The condition `Ready` of a custom resource, from the rollout of its StatefulSet or Deployment."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sidecars.policy.conditions import Condition
@@ -25,3 +27,11 @@ def readiness(kind: str, namespace: str, name: str, live: dict[str, Any] | None)
         message = f"{ready} of {wanted} pods of {kind} {name} are ready; see `kubectl -n {namespace} get pods`"
         return Condition("Ready", "False", Ready.PODS_NOT_READY, message)
     return Condition("Ready", "True", Ready.READY, f"{ready} of {wanted} pods are ready")
+
+
+def with_kept(ready: Condition, kept: Sequence[str]) -> Condition:
+    """The condition with what is not applied (`immutable.Plan.kept`). Its status is still that of the pods."""
+    if not kept:
+        return ready
+    reason = Ready.CHANGE_NOT_APPLIED if ready.status == "True" else ready.reason
+    return replace(ready, reason=reason, message="; ".join((ready.message, *kept)))

@@ -106,6 +106,11 @@ class Requests:
         await self._make("json patch", resource.kind, name, operations)
         return self._answer(namespace, name)
 
+    def forget(self) -> None:
+        """Requests until now don't count."""
+        self.made.clear()
+        self.bodies.clear()
+
     def of(self, verb: str, kind: str) -> list[Any]:
         """The bodies of such requests, in order."""
         return [body for made, body in zip(self.made, self.bodies, strict=True) if made[:2] == (verb, kind)]
@@ -272,10 +277,12 @@ class Parts:
         self.runtime.caches.pods.store.put(pod)
         return pod
 
-    def slurmctld_pod(self, number: int = 0, *, started: float | None = EPOCH, active_since: str = "") -> None:
+    def slurmctld_pod(
+        self, number: int = 0, *, started: float | None = EPOCH, active_since: str = "", ours: bool = True
+    ) -> None:
         """A pod of slurmctld, whose `reconfigure` runs. `started`: when its slurmctld did; None: it doesn't run.
 
-        `active_since`: since when it is labelled as the primary.
+        `active_since`: since when it is labelled as the primary. `ours`: whether this operator has created it.
         """
         name = f"slurm-controller-{number}"
         metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": f"c-{number}", **self._version()}
@@ -283,9 +290,10 @@ class Parts:
         metadata["labels"] = labels | ({failover.ACTIVE: "true"} if active_since else {})
         metadata["annotations"] = {failover.ACTIVE_SINCE: active_since} if active_since else {}
         sidecar = {"name": "reconfigure", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+        sidecars = [sidecar, *([{"name": "check"}] if ours else [])]
         state = {"waiting": {}} if started is None else {"running": {"startedAt": timestamp(started)}}
         slurmctld = {"name": "slurmctld", "state": state}
-        status = {"podIP": "10.0.0.1", "initContainerStatuses": [sidecar], "containerStatuses": [slurmctld]}
+        status = {"podIP": "10.0.0.1", "initContainerStatuses": sidecars, "containerStatuses": [slurmctld]}
         pod: Manifest = {"metadata": metadata, "spec": {}, "status": status}
         self.requests.stored["Pod", name] = pod
         self.runtime.caches.slurmctld_pods.store.put(msgspec.convert(pod, records.Pod))

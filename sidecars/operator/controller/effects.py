@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-from sidecars.kube import PODS, Manifest, NotFound
+from sidecars.kube import PODS, Manifest, NotFound, ServerError
 from sidecars.operator.controller import observe
 from sidecars.operator.controller.failover import Pods
 from sidecars.operator.controller.memory import Memory
@@ -19,11 +19,13 @@ from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
+from sidecars.operator.upgrade import order
 from sidecars.policy import failover, gate
 from sidecars.policy.conditions import Condition, timestamp
 from sidecars.policy.gate import Published
 from sidecars.policy.reasons import EventReason
-from sidecars.workloads import config_maps, names, references
+from sidecars.policy.upgrades import Block
+from sidecars.workloads import config_maps, names, nodeset, references
 from sidecars.workloads import controller as render
 from sidecars.workloads.resources import Controller
 
@@ -68,18 +70,35 @@ async def publish(runtime: Runtime, manifest: Manifest, controller: Controller, 
     await workload.apply_all(runtime, manifest, "Controller", rendered)
 
 
-async def try_each(runtime: Runtime, manifest: Manifest, groups: Sequence[Sequence[Manifest]]) -> NotUsableError | None:
-    """Apply groups of objects that don't need each other. The first failure is returned, and stops its group only."""
+async def apply_slurmctld(
+    runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed
+) -> tuple[Block | None, NotUsableError | ServerError | None]:
+    """Apply its Services and its StatefulSet. Why it keeps its image, and why not all is applied; nothing else waits
+    for them, also if a webhook of the API server fails.
+    """
+    blocked = None
+    try:
+        with workload.usable():
+            rendered = render.workload(controller, seen.config_set, seen.facts)
+        blocked = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
+        # One that keeps its image might not be created while it is blocked.
+        await workload.apply_all(runtime, manifest, "Controller", lambda: rendered, recreates=blocked is None)
+    except (NotUsableError, ServerError) as error:
+        return blocked, error
+    return blocked, None
 
-    async def apply(group: Sequence[Manifest]) -> NotUsableError | None:
-        try:
-            await workload.apply_all(runtime, manifest, "Controller", lambda: group)
-        except NotUsableError as error:
-            return error
-        return None
 
-    failures = [await apply(group) for group in groups]
-    return next((failure for failure in failures if failure is not None), None)
+async def apply_shared(
+    runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed
+) -> NotUsableError | None:
+    """Apply what all NodeSets share. Why not all is applied; nothing else waits for it."""
+    try:
+        await workload.apply_all(
+            runtime, manifest, "Controller", lambda: nodeset.shared_objects(controller, seen.nodesets, seen.facts)
+        )
+    except NotUsableError as error:
+        return error
+    return None
 
 
 async def accept(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller) -> None:

@@ -9,15 +9,15 @@ from sidecars.operator.keys import distribution, generation
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer_unless_used
+from sidecars.operator.runtime.kept import AGAIN_SECONDS
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order, takeover
-from sidecars.policy import gate
+from sidecars.policy import failover, gate, keys
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
 from sidecars.policy.upgrades import Block
-from sidecars.workloads import controller as render
-from sidecars.workloads import names, nodeset
+from sidecars.workloads import names
 from sidecars.workloads.resources import Controller, ResourceError
 
 
@@ -44,26 +44,52 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     await effects.connect(runtime, key, manifest)
     await add_finalizer(runtime, CONTROLLERS, manifest, IN_USE)
     conditions: list[Condition] = []
-    failure: NotUsableError | None = None
+    failure: Exception | None
+    unknown: tuple[str, ...] = ()
     try:
-        slurm_key, without_keys = await _keys(runtime, memory, manifest, controller)
-        ready, gates, unshared = await _configure(runtime, memory, key, manifest, controller)
-        monitored, unmonitored = await monitoring.apply(runtime, manifest, controller)
-        conditions, failure = [*gates, slurm_key, *monitored], without_keys or unshared or unmonitored
+        ready, failure = await _bring(runtime, memory, key, manifest, controller, conditions)
     except NotUsableError as error:
         failure, ready = error, workload.refused(runtime, manifest, error)
+        # What this pass hasn't come to is as it was.
+        unknown = _GATES if conditions else (*_GATES, keys.TYPE, monitoring.TYPE)
     await leftovers.prune(runtime, key)
     effects.emit_events(runtime, manifest, conditions)
     for reported in (runtime.autoscaled.get(("Controller", key)), runtime.accounts.get(key), runtime.users.get(key)):
         conditions += [] if reported is None else [reported]
-    await runtime.status.report(CONTROLLERS, manifest, [ready, *conditions, observe.slurm_reachable(runtime, key)])
+    reachable = observe.slurm_reachable(runtime, key)
+    await runtime.status.report(CONTROLLERS, manifest, [ready, *conditions, reachable], unknown=unknown)
     workload.raise_retried(failure)
+
+
+_GATES = (gate.ACCEPTED, gate.RUNNING, failover.START_GATED)
+
+
+async def _bring(
+    runtime: Runtime,
+    memory: Memory,
+    key: Key,
+    manifest: Manifest,
+    controller: Controller,
+    conditions: list[Condition],
+) -> tuple[Condition, Exception | None]:
+    """Publish, apply, follow. The condition `Ready`, and a failure for which nothing waits.
+
+    The other conditions are added to `conditions` as soon as they are known. Raises NotUsableError.
+    """
+    slurm_key, without_keys = await _keys(runtime, memory, manifest, controller)
+    conditions.append(slurm_key)
+    monitored, unmonitored = await monitoring.apply(runtime, manifest, controller)
+    conditions += monitored
+    ready, gates, unapplied = await _configure(runtime, memory, key, manifest, controller)
+    conditions += gates
+    return ready, without_keys or unapplied or unmonitored
 
 
 async def _configure(
     runtime: Runtime, memory: Memory, key: Key, manifest: Manifest, controller: Controller
-) -> tuple[Condition, list[Condition], NotUsableError | None]:
-    """Publish, apply, follow. The condition `Ready`, those of the gate, and why NodeSets lack what they share.
+) -> tuple[Condition, list[Condition], Exception | None]:
+    """Publish, apply, follow. The condition `Ready`, those of the gate, and why an object could not be applied: what
+    doesn't need it continues.
 
     Raises NotUsableError.
     """
@@ -76,19 +102,18 @@ async def _configure(
     elif not seen.faults:
         # A configuration with a fault is not published; everything else continues.
         await effects.publish(runtime, manifest, controller, seen)
-    with workload.usable():
-        rendered = render.workload(controller, seen.config_set, seen.facts)
-        shared = nodeset.shared_objects(controller, seen.nodesets, seen.facts)
-    blocked = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
-    unapplied = await effects.try_each(runtime, manifest, [rendered])
-    unshared = await effects.try_each(runtime, manifest, [[each] for each in shared])
-    if unapplied is not None:
+    blocked, unapplied = await effects.apply_slurmctld(runtime, manifest, controller, seen)
+    unshared = await effects.apply_shared(runtime, manifest, controller, seen)
+    if taking_over and unapplied is not None:
         raise unapplied
     if taking_over and blocked is None:
         # Not earlier: the former slurmctld reads it too.
         await effects.publish(runtime, manifest, controller, seen)
     ready, gates = await _follow(runtime, memory, manifest, controller, seen, blocked, lacks)
-    return (ready if unshared is None else workload.refused(runtime, manifest, unshared)), gates, unshared
+    failure = unapplied or unshared
+    if isinstance(failure, NotUsableError):
+        ready = workload.refused(runtime, manifest, failure)
+    return ready, gates, failure
 
 
 async def _follow(
@@ -119,6 +144,8 @@ async def _follow(
             runtime.queues.controllers.add_after(key, seconds)
         return gate.ready(blocked.condition, gates), gates
     ready = workload.readiness(runtime, STATEFUL_SETS, key[0], names.controller(key[1]))
+    if runtime.kept.of(STATEFUL_SETS.kind, key[0], names.controller(key[1])):
+        runtime.queues.controllers.add_after(key, AGAIN_SECONDS)
     ready = lacks if lacks is not None and ready.status != "True" else ready
     return gate.ready(ready, gates), gates
 

@@ -19,6 +19,7 @@ from sidecars.operator.runtime.waking import (
     key_of,
 )
 from sidecars.policy import gate
+from sidecars.workloads import names
 
 
 def wire(runtime: Runtime) -> None:
@@ -50,7 +51,7 @@ def wire(runtime: Runtime) -> None:
     def claims(event: Event[records.PersistentVolumeClaim]) -> None:
         metadata = event.object.metadata
         for item in caches.controllers.store.values():
-            if _existing_claim(item) == (metadata.namespace, metadata.name):
+            if _existing_claim(item) == (metadata.namespace, metadata.name) or _is_state(event.object, item):
                 queue.add(key_of(item))
 
     def slurmctld_pods(event: Event[records.Pod]) -> None:
@@ -107,6 +108,11 @@ def _partitions_changed(event: Event[Manifest]) -> bool:
 
 def _partitions(nodeset: Manifest) -> object:
     return (nodeset.get("status") or {}).get("partitions")
+
+
+def _is_state(claim: records.PersistentVolumeClaim, controller: Manifest) -> bool:
+    """Whether slurmctld's StatefulSet created the claim, with the labels by which it selects its pods."""
+    return claim.metadata.labels.get(names.APP_NAME) == "slurmctld" and instance(claim) == key_of(controller)
 
 
 def _existing_claim(controller: Manifest) -> Key:

@@ -6,11 +6,12 @@ exists is adopted only if it belongs to the same custom resource, or has our lab
 An object that SchedMD's operator has created for the same custom resource is taken over: its fields become ours first,
 so that those which we don't set are removed. A StatefulSet or Deployment of which a field differs that can't be changed
 is deleted without its pods and claims, and created again. One that SchedMD's operator then changes back is left to it
-for some time (`contest`).
+for some time (`contest`). Of one that is ours already, `workload` decides when it is created again.
 
 Not for pods: those are created by POST.
 """
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -36,6 +37,7 @@ from sidecars.kube import (
 from sidecars.operator.runtime import managed_fields
 from sidecars.operator.runtime.contest import Contests
 from sidecars.operator.runtime.errors import NotUsableError
+from sidecars.policy import immutable
 from sidecars.policy.reasons import Ready
 from sidecars.workloads.assembly import containers_of
 
@@ -62,17 +64,6 @@ APPLIED = {
     )
 }
 """The kinds that the operator applies."""
-
-IMMUTABLE: dict[str, dict[str, Any]] = {
-    STATEFUL_SETS.kind: {
-        "serviceName": "",
-        "selector": {},
-        "podManagementPolicy": "OrderedReady",
-        "volumeClaimTemplates": [],
-    },
-    DEPLOYMENTS.kind: {"selector": {}},
-}
-"""Fields of `spec` that the API server never changes, and their defaults, of the kinds that can be created again."""
 
 
 def covers(live: object, wanted: object) -> bool:
@@ -177,28 +168,6 @@ def is_settled(live: Manifest) -> bool:
     )
 
 
-def immutable_differences(live: Manifest, wanted: Manifest) -> list[str]:
-    """The fields of `spec` that differ and can't be changed; none of a kind that is never created again."""
-    return [
-        field
-        for field, default in IMMUTABLE.get(wanted["kind"], {}).items()
-        if _comparable(live["spec"].get(field, default)) != _comparable(wanted["spec"].get(field, default))
-    ]
-
-
-def _comparable(value: Any) -> Any:
-    """Claim templates without what the API server adds to them; any other value as it is."""
-    if not isinstance(value, list):
-        return value
-    return [
-        (
-            {key: it for key, it in template["metadata"].items() if key != "creationTimestamp"},
-            {"volumeMode": "Filesystem", **template.get("spec", {})},
-        )
-        for template in value
-    ]
-
-
 def is_ours(live: Manifest, wanted: Manifest) -> bool:
     """Whether an object may be changed to `wanted`: they share an owner, or it has our label and no controller.
 
@@ -294,7 +263,7 @@ class Applier:
             if not is_settled(live):
                 # With this finalizer its pods and claims stay, whoever deletes it.
                 orphaning = "orphan" in (metadata.get("finalizers") or ())
-                raise ReplacedError(live, wanted, immutable_differences(live, wanted) if orphaning else ())
+                raise ReplacedError(live, wanted, immutable.differences(live, wanted) if orphaning else ())
             return False
         if not is_settled(live):
             return await self._take_over(resource, wanted, live)
@@ -325,18 +294,37 @@ class Applier:
         key, former = (resource.kind, *place), managed_fields.has_former(live)
         if former and (key in self._settled or self._deleted.get(key, uid) != uid):
             self._contests.check(key, wanted)
-        differing = immutable_differences(live, wanted)
+        differing = immutable.differences(live, wanted)
         if differing:
-            # Slurm's daemon would be without a controller if the next one were refused.
-            await self._client.apply(resource, _trial(wanted), field_manager=FIELD_MANAGER, dry_run=True)
-            self._deleted[key] = uid
-            log.info("%s %s/%s is replaced for its %s", resource.kind, *place, " and ".join(differing))
-            await self._client.delete(resource, *place, uid=uid, resource_version=version, propagation_policy="Orphan")
+            await self._delete(resource, wanted, live, differing)
             raise ReplacedError(live, wanted, differing)
         if former:
             await self._hand_over(resource, metadata, version, managed_fields.handed_over(live, FIELD_MANAGER))
             log.info("%s %s/%s is taken over", resource.kind, *place)
         return await self._write(resource, wanted, uid=uid)
+
+    async def recreate(self, manifest: Manifest) -> None:
+        """Delete an object of ours without its pods and claims, for fields that can't be changed. Its deletion wakes
+        its owner, whose next pass creates it again, also if the operator ends before. Raises ApiError.
+        """
+        resource, wanted = APPLIED[manifest["kind"]], stamped(manifest)
+        metadata = wanted["metadata"]
+        live = await self._current(resource, metadata["namespace"], metadata["name"])
+        if live is None or not is_ours(live, wanted) or live["metadata"].get("deletionTimestamp"):
+            return
+        if differing := immutable.differences(live, wanted):
+            # Another client may have changed it meanwhile: the next pass looks again.
+            with contextlib.suppress(Conflict, NotFound):
+                await self._delete(resource, wanted, live, differing)
+
+    async def _delete(self, resource: Resource, wanted: Manifest, live: Manifest, differing: Sequence[str]) -> None:
+        metadata = live["metadata"]
+        place, uid, version = (metadata["namespace"], metadata["name"]), metadata["uid"], metadata["resourceVersion"]
+        # Slurm's daemon would be without a controller if the next one were refused.
+        await self._client.apply(resource, _trial(wanted), field_manager=FIELD_MANAGER, dry_run=True)
+        self._deleted[resource.kind, *place] = uid
+        log.info("%s %s/%s is replaced for its %s", resource.kind, *place, " and ".join(differing))
+        await self._client.delete(resource, *place, uid=uid, resource_version=version, propagation_policy="Orphan")
 
     async def _hand_over(
         self, resource: Resource, metadata: Manifest, version: str, owners: Sequence[Mapping[str, Any]]

@@ -10,6 +10,7 @@ from sidecars.operator.runtime.apply import Applier
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.clusters import Clusters
 from sidecars.operator.runtime.contents import Contents
+from sidecars.operator.runtime.kept import Kept
 from sidecars.operator.runtime.lookup import Lookup
 from sidecars.operator.runtime.own_writes import OwnWrites
 from sidecars.operator.runtime.queues import Key, Queues
@@ -55,6 +56,9 @@ class Runtime:
     users_awaited: dict[Key, float] = field(default_factory=dict)
     """By Controller whose Secret with users exists without its key: since when its accounts wait for them, by `now`."""
 
+    kept: Kept = field(default_factory=Kept)
+    """Changes of workloads that are not applied."""
+
     switches: Switches = field(default_factory=Switches)
     """Where the switches of topologies are."""
 
@@ -73,3 +77,4 @@ class Runtime:
         if event.new is None:
             key = identity(event.object).key
             self.applier.forget(kind, key.namespace, key.name)
+            self.kept.forget(kind, key.namespace, key.name)

@@ -1,6 +1,6 @@
 """Writes the status of custom resources."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sidecars.kube import Client, Manifest, Resource
@@ -18,14 +18,22 @@ class StatusWriter:
         self._now = now
 
     async def report(
-        self, resource: Resource, manifest: Manifest, wanted: Iterable[Condition], more: Mapping[str, Any] | None = None
+        self,
+        resource: Resource,
+        manifest: Manifest,
+        wanted: Collection[Condition],
+        more: Mapping[str, Any] | None = None,
+        unknown: Collection[str] = (),
     ) -> None:
-        """Write the status if it differs: these conditions, and the fields of `more`. Raises ApiError."""
+        """Write the status if it differs: these conditions, and the fields of `more`. Raises ApiError.
+
+        `unknown`: types of conditions that stay as they are if `wanted` lacks them.
+        """
         metadata, present = manifest["metadata"], self._own_writes.newest(manifest).get("status") or {}
         status = {
             **(more or {}),
             "conditions": conditions.merge(
-                present.get("conditions") or [], wanted, metadata.get("generation", 0), self._now()
+                present.get("conditions") or [], wanted, metadata.get("generation", 0), self._now(), unknown
             ),
         }
         if any(present.get(name) != value for name, value in status.items()):

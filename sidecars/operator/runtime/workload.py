@@ -4,18 +4,33 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sidecars.kube import DEPLOYMENTS, PODS, STATEFUL_SETS, ApiError, Manifest, NotFound, Resource, records
-from sidecars.operator.runtime.apply import APPLIED, with_former_image
+from sidecars.kube import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    STATEFUL_SETS,
+    ApiError,
+    Manifest,
+    NotFound,
+    Resource,
+    records,
+)
+from sidecars.operator.runtime.apply import APPLIED, is_ours, is_settled, with_former_image
 from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import rollout
+from sidecars.policy import immutable, rollout, upgrades
 from sidecars.policy.conditions import Condition
 from sidecars.policy.conditions import find as condition_of
+from sidecars.policy.immutable import Claim, Plan, Resize
 from sidecars.policy.reasons import EventReason, Ready
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import GROUP, ResourceError
 
 log = logging.getLogger(__name__)
+
+_WORKLOADS = {STATEFUL_SETS.kind, DEPLOYMENTS.kind}
 
 _WITH_EVERY_START = {
     Ready.WAITING_FOR_ACCOUNTING,
@@ -37,24 +52,109 @@ def usable() -> Iterator[None]:
         raise NotUsableError(Ready.INVALID, str(error)) from error
 
 
-async def apply_all(runtime: Runtime, owner: Manifest, kind: str, render: Callable[[], Sequence[Manifest]]) -> None:
-    """Render and apply. Raises NotUsableError, with what to do, when the resource can't be rendered or is refused."""
+async def apply_all(
+    runtime: Runtime, owner: Manifest, kind: str, render: Callable[[], Sequence[Manifest]], *, recreates: bool = True
+) -> None:
+    """Render and apply. `recreates`: whether a StatefulSet may be created again, without its pods, for a field that
+    can't be changed.
+
+    Raises NotUsableError, with what to do, when the resource can't be rendered or is refused. The first refusal is
+    raised when everything else was applied, except for pods of which a Secret or ConfigMap was refused.
+    """
     with usable():
         manifests = render()
+    failures: list[NotUsableError] = []
+    read: set[str] = set()
     for each in manifests:
-        manifest = _with_former_sidecars(runtime, each)
-        restart = _restart(runtime, manifest)
+        if each["kind"] in _WORKLOADS and read & {SECRETS.kind, CONFIG_MAPS.kind}:
+            continue
         try:
-            changed = await runtime.applier.apply(manifest)
-        except ApiError as error:
-            if error.status not in {400, 403, 422}:
-                raise
-            name = manifest["metadata"]["name"]
-            raise RefusedError(manifest["kind"], name, error) from error
+            if await _apply(runtime, owner, each, recreates=recreates):
+                log.info("%s %s: applied %s %s", kind, _name(owner), each["kind"], each["metadata"]["name"])
+        except NotUsableError as error:
+            failures.append(error)
+            read.add(each["kind"])
+    if failures:
+        raise failures[0]
+
+
+async def _apply(runtime: Runtime, owner: Manifest, wanted: Manifest, *, recreates: bool) -> bool:
+    """Whether a request was needed. Raises NotUsableError and ApiError."""
+    manifest = _with_former_sidecars(runtime, wanted)
+    restart = _restart(runtime, manifest)
+    name = manifest["metadata"]["name"]
+    try:
+        plan = await _plan(runtime, owner, manifest)
+        changed = await runtime.applier.apply(manifest if plan is None else plan.manifest)
         if changed and restart:
             runtime.events.emit(owner, "Normal", EventReason.RESTARTING, "Sync", restart)
-        if changed:
-            log.info("%s %s: applied %s %s", kind, _name(owner), manifest["kind"], manifest["metadata"]["name"])
+        if plan is not None and plan.recreate and recreates and not changed and _rolled_out(runtime, manifest):
+            await runtime.applier.recreate(manifest)
+    except ApiError as error:
+        if error.status not in {400, 403, 422}:
+            raise
+        raise RefusedError(manifest["kind"], name, error) from error
+    return changed
+
+
+async def _plan(runtime: Runtime, owner: Manifest, manifest: Manifest) -> Plan | None:
+    """What can be applied of a changed workload, after its claims were resized. None for one that doesn't exist, isn't
+    ours alone, or is no workload.
+    """
+    kind, live = manifest["kind"], _live(runtime, manifest)
+    if live is None or not is_ours(live, manifest) or not is_settled(live):
+        return None
+    namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    claims = {it: claim for it in immutable.claim_names(manifest) if (claim := _claim(runtime, namespace, it))}
+    plan = immutable.plan(live, manifest, claims, {})
+    if plan.resize:
+        refusals = runtime.kept.refusals(namespace, plan.resize, runtime.now())
+        for resize in plan.resize:
+            if resize.claim not in refusals and (answer := await _resize(runtime, owner, namespace, resize)):
+                runtime.kept.refuse(namespace, resize, answer, runtime.now())
+                refusals[resize.claim] = answer
+        plan = immutable.plan(live, manifest, claims, refusals)
+    before = runtime.kept.of(kind, namespace, name)
+    runtime.kept.remember((kind, namespace, name), plan.kept)
+    reported = condition_of(owner, "Ready").get("message") or ""
+    for text in plan.kept:
+        if text not in before and text not in reported:
+            runtime.events.emit(owner, "Warning", EventReason.CHANGE_NOT_APPLIED, "Sync", text)
+    return plan
+
+
+async def _resize(runtime: Runtime, owner: Manifest, namespace: str, resize: Resize) -> str:
+    """Why the API server refuses it; empty if it doesn't. Raises ApiError for a fault."""
+    patch = {"spec": {"resources": {"requests": {"storage": resize.after}}}}
+    try:
+        await runtime.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, namespace, resize.claim, patch)
+    except NotFound:
+        return ""
+    except ApiError as error:
+        if error.status not in {400, 403, 422}:
+            raise
+        return error.message or str(error)
+    log.info("%s", resize)
+    runtime.events.emit(owner, "Normal", EventReason.VOLUME_RESIZED, "Sync", str(resize))
+    return ""
+
+
+def _claim(runtime: Runtime, namespace: str, name: str) -> Claim | None:
+    found = runtime.caches.other_claims.store.get(namespace, name)
+    if found is None or not found.spec.resources.requests.get("storage"):
+        return None
+    return Claim(
+        name,
+        found.spec.resources.requests["storage"],
+        found.status.capacity.get("storage", ""),
+        found.status.phase == "Bound",
+    )
+
+
+def _rolled_out(runtime: Runtime, manifest: Manifest) -> bool:
+    live = _live(runtime, manifest) or manifest
+    generation, wanted = live["metadata"].get("generation", 0), live["spec"].get("replicas", 1)
+    return upgrades.rolled_out(live.get("status") or {}, generation, wanted)
 
 
 def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | ResourceError) -> Condition:
@@ -68,9 +168,9 @@ def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | Resour
     return condition
 
 
-def raise_retried(error: NotUsableError | None) -> None:
+def raise_retried(error: Exception | None) -> None:
     """Raise an error that the queue must retry. Call it after the status was written."""
-    if error is not None and error.retried:
+    if error is not None and (not isinstance(error, NotUsableError) or error.retried):
         raise error
 
 
@@ -85,7 +185,8 @@ async def find(runtime: Runtime, resource: Resource, namespace: str, name: str) 
 
 def readiness(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Condition:
     """The condition `Ready` of a StatefulSet or Deployment that has been applied."""
-    return rollout.readiness(resource.kind, namespace, name, runtime.caches.live(resource, namespace, name))
+    found = rollout.readiness(resource.kind, namespace, name, runtime.caches.live(resource, namespace, name))
+    return rollout.with_kept(found, runtime.kept.of(resource.kind, namespace, name))
 
 
 async def counts(runtime: Runtime, resource: Resource, owner: Manifest, name: str) -> dict[str, int]:
@@ -110,19 +211,22 @@ async def annotate(runtime: Runtime, pods: Iterable[records.Pod], annotation: st
 
 
 def _with_former_sidecars(runtime: Runtime, manifest: Manifest) -> Manifest:
-    if manifest["kind"] not in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}:
+    if manifest["kind"] not in _WORKLOADS:
         return manifest
+    return with_former_image(manifest, _live(runtime, manifest), runtime.site.sidecars_image)
+
+
+def _live(runtime: Runtime, manifest: Manifest) -> Manifest | None:
+    """A workload as last seen; None if it doesn't exist, or is none."""
+    if manifest["kind"] not in _WORKLOADS:
+        return None
     metadata = manifest["metadata"]
-    live = runtime.caches.live(APPLIED[manifest["kind"]], metadata["namespace"], metadata["name"])
-    return with_former_image(manifest, live, runtime.site.sidecars_image)
+    return runtime.caches.live(APPLIED[manifest["kind"]], metadata["namespace"], metadata["name"])
 
 
 def _restart(runtime: Runtime, manifest: Manifest) -> str:
     """Why applying this StatefulSet or Deployment replaces its pods, as far as what they read changed; else empty."""
-    if manifest["kind"] not in {STATEFUL_SETS.kind, DEPLOYMENTS.kind}:
-        return ""
-    metadata = manifest["metadata"]
-    live = runtime.caches.live(APPLIED[manifest["kind"]], metadata["namespace"], metadata["name"])
+    live = _live(runtime, manifest)
     if live is None:
         return ""
     before = live["spec"]["template"]["metadata"].get("annotations") or {}
@@ -133,7 +237,11 @@ def _restart(runtime: Runtime, manifest: Manifest) -> str:
         for key, value in after.items()
         if key.startswith(GROUP) and key.endswith(suffix) and before.get(key, value) != value
     )
-    return f"{manifest['kind']} {metadata['name']} restarts: its {' and '.join(changed)} changed" if changed else ""
+    return (
+        f"{manifest['kind']} {live['metadata']['name']} restarts: its {' and '.join(changed)} changed"
+        if changed
+        else ""
+    )
 
 
 def _name(manifest: Manifest) -> str:

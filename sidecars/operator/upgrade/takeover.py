@@ -32,7 +32,8 @@ async def replaces_slurmctld(runtime: Runtime, controller: Controller) -> bool:
     if await is_pending(runtime, STATEFUL_SETS, *place):
         return True
     pods = runtime.caches.slurmctld_pods.store.by("controller", (controller.namespace, controller.name))
-    return bool(pods) and runtime.caches.live(STATEFUL_SETS, *place) is None
+    # Those of this operator are without a StatefulSet while that is being created again.
+    return any(map(_is_former_slurmctld, pods)) and runtime.caches.live(STATEFUL_SETS, *place) is None
 
 
 async def block(runtime: Runtime, controller: Controller, resource: Resource, name: str) -> Block | None:
@@ -73,6 +74,11 @@ def check_slurmctld(runtime: Runtime, controller: Controller, faults: Sequence[s
 def is_former(pod: records.Pod) -> bool:
     """Whether SchedMD's operator created the worker pod: this one annotates its pods with a hash of slurm.key."""
     return names.SLURM_KEY_HASH not in pod.metadata.annotations
+
+
+def _is_former_slurmctld(pod: records.Pod) -> bool:
+    """Whether SchedMD's operator may have created the pod: only this one's has dry runs in a container of their own."""
+    return "check" not in {it.name for it in pod.status.init_container_statuses}
 
 
 def _is_applied(live: Manifest) -> bool:

@@ -17,6 +17,8 @@ SHOWN = 5
 """Pods of one NodeSet whose trouble is shown."""
 _ENDS = frozenset({Ready.STARTING, Ready.UPDATING, Ready.DRAINING, Ready.SCALING_IN, Ready.REMOVING, Ready.SIGNING})
 """Reasons of a resource that isn't ready and becomes so without a remedy."""
+_REFUSED = frozenset({Ready.CONFIGURATION_REFUSED, Ready.CHANGE_NOT_APPLIED})
+"""Reasons of a resource that is ready and needs a remedy."""
 _WORDS = {kind.__name__: tuple(kind) for kind in CONDITION_TYPES}
 """The reasons of each condition type."""
 _STOP = frozenset({"Ready", "ConfigurationAccepted", "ConfigurationRunning", "SlurmReachable", "StartGated"})
@@ -41,14 +43,20 @@ def trouble(resource: Object) -> list[Finding]:
     for it in objects.items(resource, "status", "conditions"):
         kind, status, reason = (objects.text(it, key) for key in ("type", "status", "reason"))
         message = objects.text(it, "message")
-        if status != "False" and not (kind == "Ready" and reason == Ready.CONFIGURATION_REFUSED):
+        if status != "False" and not (kind == "Ready" and reason in _REFUSED):
             continue
         known = next((word for word in _WORDS.get(kind, ()) if word.value == reason), None)
         if kind not in _WORDS or (known is not None and known.remedy == NOTHING):
             continue
         waits = known in _ENDS or (known is not None and known.remedy.startswith(WAIT.rstrip(".")))
         cause = message or (plain(known.cause) if known is not None else f"{kind} is {status}.")
-        level = Level.WAITS if waits else Level.BLOCKS if kind in _STOP else Level.WARNS
+        level = (
+            Level.WAITS
+            if waits
+            else Level.BLOCKS
+            if kind in _STOP and reason != Ready.CHANGE_NOT_APPLIED
+            else Level.WARNS
+        )
         remedy = plain(known.remedy) if known is not None else "See its conditions: kubectl describe."
         event = "the operator continues" if waits else ""
         found.append(Finding(reason or kind, level, about(resource), cause, remedy, event=event))

@@ -24,6 +24,17 @@ class EventReason(Explained):
         NOTHING,
     )
 
+    CHANGE_NOT_APPLIED = (
+        "ChangeNotApplied",
+        "A changed field stays as it is, because it can't be changed after the creation.",
+        "The note names the field, both values and the remedy ([Volumes](../volumes.md)).",
+    )
+    VOLUME_RESIZED = (
+        "VolumeResized",
+        "A claim requests another size, as the custom resource does. Its volume follows when the storage has done it.",
+        NOTHING,
+    )
+
     # Controller
 
     CONFIGURATION_ACCEPTED = "ConfigurationAccepted", "A configuration passed slurmctld's dry run.", NOTHING

@@ -77,6 +77,15 @@ class Ready(Reason):
         ),
         "False",
     )
+    CHANGE_NOT_APPLIED = (
+        "ChangeNotApplied",
+        (
+            "A field was changed that can't be changed after the creation, such as the size of a volume whose "
+            "StorageClass doesn't expand it. It stays, and everything else is applied. The status is that of the pods."
+        ),
+        "The message names the field, both values and the remedy ([Volumes](../volumes.md)).",
+        "True or False",
+    )
     FAILED = (
         "Failed",
         "A request to the API server failed. The message quotes the answer.",

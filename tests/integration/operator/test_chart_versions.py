@@ -13,6 +13,7 @@ from sidecars.kube import (
     CONTROLLER_REVISIONS,
     DEPLOYMENTS,
     EVENTS,
+    PERSISTENT_VOLUME_CLAIMS,
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
@@ -46,7 +47,10 @@ WORKLOADS = {
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 RESOURCES = {
     **KINDS,
-    **{resource.kind: resource for resource in (CONFIG_MAPS, SECRETS, SERVICES, STATEFUL_SETS, NETWORK_POLICIES)},
+    **{
+        resource.kind: resource
+        for resource in (CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES, STATEFUL_SETS, NETWORK_POLICIES)
+    },
 }
 
 

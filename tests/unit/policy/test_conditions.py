@@ -26,6 +26,13 @@ def test_conditions_come_sorted_and_what_is_not_wanted_any_more_goes() -> None:
     assert [condition["type"] for condition in after] == ["Accepted", "Ready"]
 
 
+def test_what_is_unknown_stays_as_it_is_unless_something_is_known_of_it() -> None:
+    old = Condition("Old", "True", Ready.READY)
+    before = merge([], [old, READY], 1, NOW)
+    after = merge(before, [READY], 2, NOW + 60, unknown=("Old", "Never", "Ready"))
+    assert [(it["type"], it["observedGeneration"]) for it in after] == [("Old", 1), ("Ready", 2)]
+
+
 def test_times_are_read_and_written_as_kubernetes_does() -> None:
     assert seconds(timestamp(NOW)) == NOW
     assert seconds(None) is None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.rollout import readiness
+from sidecars.policy.rollout import readiness, with_kept
 
 READY: dict[str, Any] = {
     "metadata": {"generation": 2},
@@ -40,3 +40,15 @@ def test_what_does_not_exist_yet_is_starting() -> None:
 
 def test_what_no_controller_of_kubernetes_has_looked_at_is_not_ready() -> None:
     assert readiness("StatefulSet", "ns", "s", {"metadata": {"generation": 1}, "spec": {}}).status == "False"
+
+
+@pytest.mark.parametrize(
+    ("ready", "reason"), [(2, ("True", "ChangeNotApplied")), (1, ("False", "PodsNotReady"))], ids=["ready", "not ready"]
+)
+def test_what_is_not_applied_is_shown_beside_the_state_of_the_pods(ready: int, reason: tuple[str, str]) -> None:
+    live = {**READY, "status": READY["status"] | {"readyReplicas": ready}}
+    found = with_kept(readiness("StatefulSet", "ns", "s", live), ["one stays", "another stays"])
+    assert (found.status, found.reason) == reason
+    assert found.message.startswith(f"{ready} of 2 pods")
+    assert found.message.endswith("; one stays; another stays")
+    assert with_kept(found, []) is found

@@ -1,9 +1,10 @@
 """Which change wakes which Controller."""
 
+import msgspec
 import pytest
 
 from sidecars.custom_resources import CONTROLLERS
-from sidecars.kube import STATEFUL_SETS
+from sidecars.kube import STATEFUL_SETS, records
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
 from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts
@@ -35,6 +36,17 @@ async def test_a_controller_is_looked_at_when_its_spec_changes_and_not_for_the_s
     assert (await parts.woken())["controllers"] == {CONTROLLER}
     parts.custom("Controller", "slurm", manifest["spec"], patch["status"], generation=2, resourceVersion="2001")
     assert (await parts.woken())["controllers"] == {CONTROLLER}
+
+
+async def test_a_controller_is_looked_at_when_the_claim_of_its_state_changes() -> None:
+    parts = await settled()
+    for name, daemon in (("statesave-slurm-controller-0", "slurmctld"), ("data", "mariadb")):
+        labels = {"app.kubernetes.io/name": daemon, "app.kubernetes.io/instance": "slurm"}
+        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "resourceVersion": "1", "labels": labels}
+        claim = msgspec.convert({"metadata": metadata}, records.PersistentVolumeClaim)
+        parts.runtime.caches.other_claims.store.put(claim)
+        woken = await parts.woken()
+        assert woken == ({"controllers": {CONTROLLER}} if daemon == "slurmctld" else {})
 
 
 async def test_changes_around_a_controller_are_looked_at_together_after_a_moment() -> None:

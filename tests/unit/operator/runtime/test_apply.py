@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sidecars.kube import Conflict, Forbidden, Manifest
+from sidecars.kube import Conflict, Forbidden, Invalid, Manifest
 from sidecars.operator.runtime.apply import (
     APPLIED_HASH,
     MANAGED_BY,
@@ -367,6 +367,49 @@ async def test_a_statefulset_of_ours_is_never_replaced() -> None:
     parts.runtime.caches.stateful_sets.store.put(live(stamped(stateful_set(serviceName="other"))))
     assert await parts.runtime.applier.apply(stateful_set())
     assert [verb for verb, *_ in parts.requests.made] == ["apply"]
+
+
+@pytest.mark.looptime
+async def test_a_statefulset_of_ours_is_deleted_without_its_pods_only_when_that_is_asked_for() -> None:
+    parts = Parts()
+    parts.requests.stored["StatefulSet", "login"] = live(stamped(stateful_set(serviceName="other")))
+    await parts.runtime.applier.recreate(stateful_set())
+    assert [verb for verb, *_ in parts.requests.made] == ["get", "try", "delete"]
+    assert parts.requests.of("delete", "StatefulSet") == [
+        {"uid": "u", "resource_version": "7", "propagation_policy": "Orphan"}
+    ]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        live(stamped(stateful_set(serviceName="other")), deletionTimestamp="2026-01-01T00:00:00Z"),
+        live({**stateful_set(serviceName="other"), "metadata": service(owner="another")["metadata"]}),
+        live(stamped(stateful_set())),
+    ],
+    ids=["gone", "terminating", "of another owner", "as it is to be"],
+)
+async def test_a_statefulset_that_needs_no_deletion_or_belongs_to_another_owner_stays(found: Manifest | None) -> None:
+    parts = Parts()
+    if found is not None:
+        parts.requests.stored["StatefulSet", "login"] = found
+    await parts.runtime.applier.recreate(stateful_set())
+    assert [verb for verb, *_ in parts.requests.made] == ["get"]
+
+
+@pytest.mark.looptime
+async def test_a_statefulset_that_another_client_changes_meanwhile_is_looked_at_again_by_the_next_pass() -> None:
+    parts = Parts()
+    parts.requests.stored["StatefulSet", "login"] = live(stamped(stateful_set(serviceName="other")))
+    parts.requests.refusals["delete StatefulSet"] = Conflict(409, "Conflict", "the object has been modified")
+    await parts.runtime.applier.recreate(stateful_set())
+    # One that the API server would not create is not deleted, and that is reported.
+    parts.requests.refusals["try StatefulSet"] = Invalid(422, "Invalid", "a policy")
+    with pytest.raises(Invalid):
+        await parts.runtime.applier.recreate(stateful_set())
+    assert len(parts.requests.of("delete", "StatefulSet")) == 1
 
 
 def shared(**metadata: Any) -> Manifest:

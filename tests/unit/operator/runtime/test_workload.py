@@ -37,13 +37,28 @@ async def test_what_can_t_be_rendered_is_a_reason_and_a_text_that_names_the_plac
     assert caught.value.reason == reason
 
 
-async def test_objects_are_applied_in_order_and_one_that_is_refused_stops_those_behind_it() -> None:
+async def test_objects_are_applied_in_order_and_one_that_is_refused_is_raised_when_all_others_were_applied() -> None:
     parts = Parts()
     parts.requests.refusals["apply Service"] = Forbidden(403, "Forbidden", "not you")
-    with pytest.raises(NotUsableError, match="refuses Service s") as caught:
-        await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: [service(), service("t")])
+    objects = [service(), service("t"), workload_of("StatefulSet")]
+    with pytest.raises(NotUsableError, match="refuses Service s:") as caught:
+        await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: objects)
     assert caught.value.reason == "Refused"
-    assert [name for _, _, name in parts.requests.made] == ["s"]
+    assert [name for _, _, name in parts.requests.made] == ["s", "t", "w"]
+
+
+@pytest.mark.parametrize("read", ["Secret", "ConfigMap"])
+async def test_pods_are_not_replaced_for_a_secret_or_a_configmap_that_was_refused(read: str) -> None:
+    parts = Parts()
+    parts.requests.refusals[f"apply {read}"] = Forbidden(403, "Forbidden", "not you")
+    objects = [{**service("r"), "kind": read}, workload_of("StatefulSet"), workload_of("Deployment"), service()]
+    with pytest.raises(NotUsableError, match=f"refuses {read} r:"):
+        await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: objects)
+    assert [name for _, _, name in parts.requests.made] == ["r", "s"]
+
+
+def workload_of(kind: str) -> Manifest:
+    return {**service("w"), "kind": kind, "apiVersion": "apps/v1", "spec": {"template": {"spec": {"containers": []}}}}
 
 
 async def test_a_fault_of_the_api_server_is_not_taken_for_a_refusal() -> None:

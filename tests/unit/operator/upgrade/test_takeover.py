@@ -35,7 +35,7 @@ def theirs(parts: Parts, resource: Resource, name: str, owner: tuple[str, str], 
 
 def slurmctld(parts: Parts, **spec: Any) -> None:
     theirs(parts, STATEFUL_SETS, "slurm-controller", ("Controller", "slurm"), serviceName="slurm-controller", **spec)
-    parts.slurmctld_pod()
+    parts.slurmctld_pod(ours=False)
 
 
 def cluster() -> Parts:
@@ -113,7 +113,7 @@ async def one_pass_with_existing(parts: Parts) -> None:
 
 async def test_the_configuration_is_published_after_the_statefulset_that_replaces_a_deleted_one() -> None:
     parts = cluster()
-    parts.slurmctld_pod()
+    parts.slurmctld_pod(ours=False)
     await one_pass(parts)
     kinds = [name.partition(" ")[0] for name in applied(parts)]
     assert kinds.index("StatefulSet") < kinds.index("ConfigMap")

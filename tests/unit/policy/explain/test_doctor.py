@@ -77,6 +77,11 @@ CASES = [
         {("Rejected", "Controller slurm/slurm")},
     ),
     Case(
+        "a volume can't grow",
+        of(controllers=(controller(condition("Ready", "True", "ChangeNotApplied", "4Gi → 8Gi")),)),
+        {("ChangeNotApplied", "Controller slurm/slurm")},
+    ),
+    Case(
         "slurmrestd is not reachable",
         of(controllers=(controller(condition("SlurmReachable", "False", "NoAnswer", "connection refused")),)),
         {("NoAnswer", "Controller slurm/slurm")},

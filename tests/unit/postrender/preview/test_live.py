@@ -22,6 +22,7 @@ class Cluster:
     def __init__(self, *objects: Manifest) -> None:
         self.objects = list(objects)
         self.asked: list[list[str]] = []
+        self.forbidden: set[str] = set()
         self.slurm: dict[str, Any] = {
             "scontrol": {"nodes": [{"name": "slinky-0", "state": ["IDLE"]}], "last_update": {"number": 1, "set": True}},
             "squeue": {"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "nodes": "slinky-0"}], "last_update": 1},
@@ -34,7 +35,10 @@ class Cluster:
             if found is None:
                 raise PostrenderError("kubectl exec: slurmctld doesn't answer")
             return json.dumps(found)
-        kinds = {it.partition(".")[0].rstrip("s") for it in words[1].split(",")}
+        plurals = [it.partition(".")[0] for it in words[1].split(",")]
+        kinds = {it.removesuffix(end) for it in plurals for end in ("s", "es")}
+        if kinds & self.forbidden:
+            raise PostrenderError(f"kubectl get: {words[1]} is forbidden")
         if words[1] == "-f":
             wanted = {(it["kind"], it["metadata"]["name"]) for it in json.loads(stdin)["items"]}
             items = [it for it in self.objects if (it["kind"], it["metadata"]["name"]) in wanted]
@@ -152,3 +156,26 @@ def test_a_kubectl_without_an_answer_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(subprocess, "run", late)
     with pytest.raises(PostrenderError, match="kubectl get nodes: no answer within 60 s"):
         live.kubectl(["get", "nodes"])
+
+
+def test_claims_and_whether_they_can_grow_are_read_as_far_as_that_is_permitted() -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "statesave-slurm-controller-0", "namespace": "slurm"},
+        "spec": {"storageClassName": "grows"},
+    }
+    classes: list[Manifest] = [
+        {"kind": "StorageClass", "metadata": {"name": "grows"}, "allowVolumeExpansion": True},
+        {"kind": "StorageClass", "metadata": {"name": "fixed"}},
+    ]
+    cluster = Cluster(streams.controller(), claim, *classes)
+    state = read(cluster, streams.controller())[1]
+    assert names(state.claims) == [("PersistentVolumeClaim", "statesave-slurm-controller-0")]
+    assert state.storage_classes == {"grows": True, "fixed": False}
+    cluster.forbidden = {"storageclass"}
+    assert read(cluster, streams.controller())[1].storage_classes is None
+    # A claim of the release needs them too, and nothing else does.
+    cluster = Cluster(claim, *classes)
+    assert read(cluster, claim)[1].storage_classes == {"grows": True, "fixed": False}
+    assert read(Cluster(streams.controller(), *classes), streams.controller())[1].storage_classes is None

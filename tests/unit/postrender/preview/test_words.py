@@ -8,6 +8,7 @@ from pathlib import Path
 from postrender.preview.differences import Change
 from postrender.preview.report import Configured, Pods, Preview, Upgrade, preview
 from postrender.preview.state import State
+from postrender.preview.volumes import Volumes
 from postrender.preview.words import NOTHING, as_json, as_markdown, as_text
 from postrender.preview.workers import JobEnd, Worker, Workers
 from tests.unit.postrender.expand import streams
@@ -35,6 +36,10 @@ PREVIEW = Preview(
     ),
     pods=(
         Pods("StatefulSet", "slurm", "db", "create", ("spec.replicas: 1 → 9",), tuple(f"db-{it}" for it in range(9))),
+    ),
+    volumes=(
+        Volumes("StatefulSet", "slurm", "slurm-controller", "it stays", ("claim c grows from 4Gi to 8Gi",)),
+        Volumes("PersistentVolumeClaim", "slurm", "slurm-mariadb", "it grows from 1Gi to 2Gi"),
     ),
     workers=(
         Workers(
@@ -72,6 +77,11 @@ Order of the upgrade
 Pods of daemons
   StatefulSet slurm/db: pods are created (db-0, db-1, db-2, … db-8)
       spec.replicas: 1 → 9
+
+Volumes
+  StatefulSet slurm/slurm-controller: it stays
+      claim c grows from 4Gi to 8Gi
+  PersistentVolumeClaim slurm/slurm-mariadb: it grows from 1Gi to 2Gi
 
 Workers
   NodeSet slurm/gpu: 1 worker is created, 2 workers are replaced, 1 worker is deleted
@@ -123,7 +133,7 @@ def test_what_a_stream_chooses_ends_neither_a_line_nor_the_block_and_is_no_comma
 
 def test_json_has_all_of_it() -> None:
     found = json.loads(as_json(PREVIEW))
-    assert sorted(found) == ["changes", "configured", "pods", "upgrades", "workers"]
+    assert sorted(found) == ["changes", "configured", "pods", "upgrades", "volumes", "workers"]
     assert found["workers"][0]["workers"][0]["jobs"] == [{"job_id": 7, "user": "ada", "ends": 0.0, "by": None}]
 
 
@@ -134,6 +144,7 @@ def test_no_change_is_reported_as_such() -> None:
         "configured": [],
         "upgrades": [],
         "pods": [],
+        "volumes": [],
         "workers": [],
     }
 

@@ -69,6 +69,17 @@ MEMORY_MIB: Final = "REGISTER_MEMORY_MIB"
 POD_MEMORY_MIB: Final = "REGISTER_POD_MEMORY_MIB"
 """Memory limit of the pod as a whole in MiB; 0 without one."""
 
+LIMITED: Final = ("slurmd", "node", "logfile")
+"""The containers of every worker pod that run as long as the pod. The limits that Kubernetes has given to each are set
+in variables of their own (`given_limits`)."""
+
+
+def given_limits(container: str) -> tuple[str, str]:
+    """The variables with the limits of a container in thousandths of a CPU and in MiB, from the downward API."""
+    name = container.upper()
+    return f"REGISTER_{name}_LIMIT_MILLICPUS", f"REGISTER_{name}_LIMIT_MIB"
+
+
 SLINKY_TOPOLOGY: Final = "SLINKY_TOPOLOGY"
 """Topology of the pod, as far as it is known when the container is created."""
 
@@ -195,6 +206,7 @@ BY_ROLE: Final[Mapping[str, frozenset[str]]] = {
     "register": frozenset(
         {POD_NAME, POD_NAMESPACE, POD_UID, POD_IP, NODESET_UID, NODESET_CONF, CPUS, MEMORY_MIB, SLINKY_TOPOLOGY}
         | {POD_MEMORY_MIB, KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
+        | {name for container in LIMITED for name in given_limits(container)}
     ),
     "logs": frozenset({SLURM_NODE_NAME, LOGS_FOLDERS, LOGS_PRIVATE_FILES, LOGS_BYTES_PER_SECOND, LOGS_BACKLOG_BYTES}),
     "reconfigure": frozenset({POD_NAME, POD_IP, STATE_SAVE_LOCATION, CONFIG_UPDATE, START_GATE}),

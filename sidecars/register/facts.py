@@ -8,6 +8,7 @@ from pathlib import Path
 from sidecars.contract import environment as variables
 from sidecars.register import gpus
 from sidecars.register.gpus import Vendor, Verdict, Wanted
+from sidecars.register.limits import Given, Limits, effective
 from sidecars.register.registration import BadFact, Facts, Host
 from sidecars.slurm import gres
 
@@ -17,7 +18,13 @@ _MIB = 2**20
 
 def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | None = None) -> Facts:
     """The facts that the pod template puts into the environment, with the host's and GPUs'. Raises BadFact."""
-    cpus = _number(environment, variables.CPUS)
+    declared = Limits(
+        _number(environment, variables.CPUS),
+        _mebibytes(environment, variables.MEMORY_MIB),
+        _mebibytes(environment, variables.POD_MEMORY_MIB),
+    )
+    slurmd, *sidecars = (_given(environment, container) for container in variables.LIMITED)
+    limits = effective(declared, slurmd, sidecars)
     return Facts(
         host=host,
         pod_ip=environment.get(variables.POD_IP, ""),
@@ -26,9 +33,10 @@ def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | No
         namespace=environment.get(variables.POD_NAMESPACE, ""),
         nodeset_uid=environment.get(variables.NODESET_UID, ""),
         kube_node=environment.get(variables.KUBE_NODE_NAME, ""),
-        cpus=cpus,
-        memory=_mebibytes(environment, variables.MEMORY_MIB),
-        pod_memory=_mebibytes(environment, variables.POD_MEMORY_MIB),
+        cpus=limits.cpus,
+        memory=limits.memory,
+        pod_memory=limits.pod_memory,
+        default_limits=limits != declared,
         conf=environment.get(variables.NODESET_CONF, ""),
         topology=environment.get(variables.SLINKY_TOPOLOGY, "").strip(),
         gpus=verdict,
@@ -96,6 +104,11 @@ def _cpus(text: str) -> list[int]:
         first, _, last = part.partition("-")
         numbers.extend(range(int(first), int(last or first) + 1))
     return numbers
+
+
+def _given(environment: Mapping[str, str], container: str) -> Given:
+    cpus, memory = variables.given_limits(container)
+    return Given(_number(environment, cpus) / 1000, _mebibytes(environment, memory))
 
 
 def _mebibytes(environment: Mapping[str, str], name: str) -> int:

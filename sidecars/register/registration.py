@@ -93,6 +93,9 @@ class Facts:
     pod_memory: int = 0
     """Memory limit of the pod as a whole in MiB, 0 for none. Jobs share it with all containers."""
 
+    default_limits: bool = False
+    """Whether these limits are smaller than those of the NodeSet: a LimitRange has set them."""
+
     conf: str = ""
     """The NodeSet's items of --conf (`sidecars.slurm.nodeconf`)."""
 
@@ -139,6 +142,9 @@ def registration(facts: Facts) -> Registration:
     memory = _specialized_memory(facts, named, notes)
     if memory:
         ours.append(Item("MemSpecLimit", str(memory)))
+
+    if facts.default_limits:
+        notes.append("the limits are those that the pod has been given, as by a LimitRange of its namespace")
 
     if facts.topology:
         place = "SLINKY_TOPOLOGY"

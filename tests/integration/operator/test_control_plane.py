@@ -1,5 +1,6 @@
 """What a Controller makes, as users of Slinky's operator know it, on a real API server."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -15,8 +16,13 @@ from sidecars.kube import (
     STATEFUL_SETS,
     Manifest,
 )
+from sidecars.kube.resources import Resource
+from sidecars.register.facts import read_facts
 from tests.integration.operator.test_services import put, until_reason
 from tests.support.apiserver import KEYS, WatchedNamespace, custom, until
+from tests.support.world import worker
+
+LIMIT_RANGES = Resource("", "v1", "LimitRange", "limitranges")
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
@@ -237,6 +243,24 @@ async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: Wat
     given = {it["name"]: it.get("value") for it in register["env"]}
     assert given["NODESET_CONF"] == "Features=bar,foo"
     assert (given["REGISTER_CPUS"], given["REGISTER_MEMORY_MIB"]) == ("2", "2048")
+
+
+async def test_a_worker_registers_with_the_default_limits_of_its_namespace(world: WatchedNamespace) -> None:
+    default = {"type": "Container", "default": {"cpu": "500m", "memory": "512Mi"}}
+    await world.client.create(
+        LIMIT_RANGES,
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "defaults", "namespace": world.namespace},
+            "spec": {"limits": [default]},
+        },
+    )
+    await world.nodeset(replicas=1)
+    await world.until_ready(1)
+    [pod] = (await world.pods()).values()
+    found = read_facts(worker.environment(pod, "register", "10.0.0.9"), worker.HOST)
+    assert (found.cpus, found.memory, found.pod_memory) == (Decimal("0.5"), 512, 3 * 512)
 
 
 async def test_an_external_controller_only_gets_the_configuration_that_names_it(world: WatchedNamespace) -> None:

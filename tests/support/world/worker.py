@@ -6,6 +6,7 @@ Only their edges are replaced: files are attributes, and requests go to the mode
 
 import asyncio
 import contextlib
+import math
 import random
 import re
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,11 +25,15 @@ from sidecars.simulate.carriers import answered
 from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import Unreachable
 from sidecars.slurm.protocol import VERSIONS, Request
+from sidecars.workloads.quantities import quantity
 
 T = TypeVar("T")
 
 HOST = Host(cores=4, threads_per_core=1, real_memory=16_000)
 """The hardware of every Kubernetes node; what the model of Slurm takes a node to have."""
+
+ALLOCATABLE = {"cpu": "3920m", "memory": "14000Mi"}
+"""What pods can have of it."""
 
 HOOK = "1.1"
 """Name of the preStop hook: slurmd is stopped once."""
@@ -51,6 +56,8 @@ def environment(pod: Manifest, container: str, ip: str) -> dict[str, str]:
     def value(variable: Mapping[str, Any]) -> str:
         if "valueFrom" not in variable:
             return str(variable.get("value", ""))
+        if "resourceFieldRef" in variable["valueFrom"]:
+            return _limit(spec, variable["valueFrom"]["resourceFieldRef"])
         path = variable["valueFrom"]["fieldRef"]["fieldPath"]
         keyed = _KEYED.fullmatch(path)
         if keyed is None:
@@ -58,6 +65,20 @@ def environment(pod: Manifest, container: str, ip: str) -> dict[str, str]:
         return str((pod["metadata"].get(keyed[1]) or {}).get(keyed[2], ""))
 
     return {it["name"]: value(it) for it in found.get("env", ())}
+
+
+def _limit(spec: Mapping[str, Any], source: Mapping[str, str]) -> str:
+    """A limit as the downward API reports it: what the Kubernetes node can allocate for a container without one.
+
+    For an init container without one it is 0.
+    """
+    kind = source["resource"].removeprefix("limits.")
+    for containers, otherwise in ((spec["containers"], ALLOCATABLE[kind]), (spec.get("initContainers", ()), "0")):
+        for container in containers:
+            if container["name"] == source["containerName"]:
+                found = ((container.get("resources") or {}).get("limits") or {}).get(kind, otherwise)
+                return str(math.ceil(quantity(found, kind) / quantity(source["divisor"], "divisor")))
+    raise AssertionError(f"the kubelet doesn't start a container that refers to another, unknown one: {source}")
 
 
 class Carrier:

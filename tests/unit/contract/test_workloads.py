@@ -108,7 +108,7 @@ def test_the_pod_reads_the_annotation_and_the_label_that_the_operator_writes() -
         it["name"]: it["valueFrom"]["fieldRef"]["fieldPath"]
         for container in containers("slurmd.yaml")
         for it in container.get("env") or ()
-        if "valueFrom" in it
+        if "fieldRef" in it.get("valueFrom", ())
     }
     assert fields[environment.SLURM_NODE_NAME] == f"metadata.labels['{annotations.POD_HOSTNAME}']"
     assert fields[environment.SLINKY_TOPOLOGY] == f"metadata.annotations['{annotations.TOPOLOGY}']"
@@ -116,6 +116,18 @@ def test_the_pod_reads_the_annotation_and_the_label_that_the_operator_writes() -
     [volume] = [it for it in pod["spec"]["volumes"] if it["name"] == "podinfo"]
     [item] = volume["downwardAPI"]["items"]
     assert item == {"path": Path(paths.ANNOTATIONS).name, "fieldRef": {"fieldPath": "metadata.annotations"}}
+
+
+def test_register_knows_the_limits_of_all_containers_that_run_as_long_as_the_pod() -> None:
+    [pod] = yaml.safe_load_all((WORKLOADS / "slurmd.yaml").read_text())
+    lasting = [it["name"] for it in pod["spec"]["initContainers"] if it.get("restartPolicy") == "Always"]
+    assert {*lasting, "slurmd"} == {*environment.LIMITED}
+    [register] = [it for it in containers("slurmd.yaml") if it["name"] == "register"]
+    found = {it["name"]: it["valueFrom"].get("resourceFieldRef") for it in register["env"] if "valueFrom" in it}
+    for container in environment.LIMITED:
+        cpus, memory = environment.given_limits(container)
+        assert found[cpus] == {"containerName": container, "resource": "limits.cpu", "divisor": "1m"}
+        assert found[memory] == {"containerName": container, "resource": "limits.memory", "divisor": "1Mi"}
 
 
 def test_the_keys_are_mounted_by_their_names() -> None:

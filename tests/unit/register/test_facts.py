@@ -74,8 +74,32 @@ def test_no_limits_are_zero() -> None:
         ("REGISTER_MEMORY_MIB", "4Gi"),
         ("REGISTER_MEMORY_MIB", "0.5"),
         ("REGISTER_POD_MEMORY_MIB", "0.5"),
+        ("REGISTER_SLURMD_LIMIT_MILLICPUS", "500m"),
+        ("REGISTER_LOGFILE_LIMIT_MIB", "512Mi"),
     ],
 )
 def test_a_limit_that_is_no_number_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(BadFact, match=name):
         read_facts({name: text}, HOST)
+
+
+GIVEN = {
+    "REGISTER_SLURMD_LIMIT_MILLICPUS": "1500",
+    "REGISTER_SLURMD_LIMIT_MIB": "512",
+    "REGISTER_NODE_LIMIT_MILLICPUS": "1500",
+    "REGISTER_NODE_LIMIT_MIB": "512",
+    "REGISTER_LOGFILE_LIMIT_MILLICPUS": "1500",
+    "REGISTER_LOGFILE_LIMIT_MIB": "512",
+}
+
+
+def test_limits_that_the_containers_have_been_given_count() -> None:
+    found = read_facts(GIVEN, HOST)
+    assert (found.cpus, found.memory, found.pod_memory) == (Decimal("1.5"), 512, 1536)
+    assert found.default_limits
+
+
+def test_what_the_kubernetes_node_can_allocate_is_no_limit() -> None:
+    found = read_facts(GIVEN | {"REGISTER_NODE_LIMIT_MILLICPUS": "0", "REGISTER_NODE_LIMIT_MIB": "0"}, HOST)
+    assert (found.cpus, found.memory, found.pod_memory) == (Decimal(0), 0, 0)
+    assert not found.default_limits

@@ -171,6 +171,12 @@ def test_the_summary_is_one_line_that_says_what_was_found_and_how() -> None:
     assert "128000 of 515000 MiB for jobs" in summary
 
 
+def test_the_summary_names_limits_that_the_nodeset_does_not_show() -> None:
+    given = replace(facts(memory=512, pod_memory=1536), default_limits=True)
+    assert "LimitRange" in registration(given).summary
+    assert "LimitRange" not in registration(facts(memory=512)).summary
+
+
 def with_gpus(verdict: Verdict, conf: str = "") -> Facts:
     return replace(facts(conf), gpus=verdict)
 

@@ -3,6 +3,7 @@
 | file | written by | content |
 |---|---|---|
 | conf, extra, instance-id | register | what slurmd starts with as --conf, --extra and --instance-id |
+| shape | register | what slurmd is about to register (`sidecars.contract.shape`) |
 | record | node | what an earlier pod of this name left in Slurm and became of it; slurmd may start |
 | hook/stop | slurmd's preStop hook | its name and the number of slurmstepd, renewed each second; removed by postStart |
 | released | node | name of the preStop hook that may end |
@@ -22,6 +23,7 @@ FOLDER = "/run/slurm-node"
 CONF = "conf"
 EXTRA = "extra"
 INSTANCE_ID = "instance-id"
+SHAPE = "shape"
 RECORD = "record"
 HOOK = "hook"
 STOP = f"{HOOK}/stop"

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from sidecars.contract import extra, podfiles
+from sidecars.contract import extra, podfiles, shape
+from sidecars.contract.shape import Shape
 from sidecars.node.records import (
     INVALID_STOP,
     Absent,
@@ -118,6 +119,14 @@ def listening(host: str, port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def read_shape(folder: Path) -> Shape | None:
+    """What slurmd is about to register; None until `register` has written it."""
+    try:
+        return shape.decode((folder / podfiles.SHAPE).read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def read_stop(folder: Path, owner: int = 0, now: float | None = None) -> Stop | None:

@@ -29,6 +29,7 @@ from dataclasses import replace
 from math import inf
 
 from sidecars.contract.reasons import POD_GONE, POD_LEAVING, is_for_deletion, is_kept
+from sidecars.node import oversized
 from sidecars.node.departing import depart
 from sidecars.node.records import (
     Absent,
@@ -96,6 +97,8 @@ def _claim(this: Step) -> None:
             this.settle("none before")
             this.enter(Phase.WATCH)
         case Record(node) if owners.belongs_to(node, this.settings.pod_uid):
+            if _may_still_delete(this) and oversized.is_replaced(this, node):
+                return
             this.settle("this pod's")
             this.enter(Phase.LIFT if owners.is_departing(node) else Phase.WATCH)
         case Record(node):
@@ -117,12 +120,12 @@ def _claim(this: Step) -> None:
         case Named(by):
             this.call(Claim() if by or not _may_still_delete(this) else Delete())
         case Done(Delete()):
-            this.log("deleted the record of an earlier pod of this name")
-            this.settle("an earlier pod's, deleted")
+            this.log(f"deleted the record: it was {oversized.owner(this)}")
+            this.settle(f"{oversized.owner(this)}, deleted")
             this.enter(Phase.WATCH)
         case Done(_):
-            this.log("claimed the record of an earlier pod of this name")
-            this.settle("an earlier pod's, taken over")
+            this.log(f"claimed the record: it was {oversized.owner(this)}")
+            this.settle(f"{oversized.owner(this)}, taken over")
             this.enter(Phase.LIFT if state.record is not None and owners.is_departing(state.record) else Phase.WATCH)
         case Fault(call=Delete(), refused=True):
             this.call(Claim())

@@ -54,6 +54,7 @@ def run(settings: records.Settings, folder: Path, system: System, jitter: Callab
         seen = records.Observation(
             stop=edge.read_stop(folder, settings.hook_user),
             slurmd_may_run=(folder / podfiles.CONF).exists(),
+            shape=edge.read_shape(folder),
             terminating=terminating,
             answer=answer,
             jitter=jitter(),

@@ -6,6 +6,7 @@ from math import inf
 
 from sidecars.contract import ports
 from sidecars.contract.reasons import POD_GONE, POD_LEAVING
+from sidecars.contract.shape import Shape
 from sidecars.slurm.records import Node
 
 
@@ -190,6 +191,8 @@ class Observation:
     """None without a `stop` file."""
     slurmd_may_run: bool = False
     """Whether `register` has written slurmd's configuration."""
+    shape: Shape | None = None
+    """What slurmd is about to register; None until `register` has written it."""
     terminating: bool = False
     """Whether SIGTERM has arrived, which means that slurmd has stopped."""
     answer: Answer | None = None

@@ -1,6 +1,7 @@
 """The edge of `register`: reads /sys, the memory size and the environment into Facts. Decides nothing."""
 
 import os
+import struct
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -93,8 +94,11 @@ def read_host(cpu_folder: Path = CPU_FOLDER) -> Host:
             siblings.add(str(cpu))
     if not siblings:
         raise BadFact(f"{cpu_folder / 'online'} names no CPU")
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
-    return Host(cores=len(siblings), threads_per_core=max(1, len(online) // len(siblings)), real_memory=memory)
+    # slurmd has the number of pages in a float.
+    [pages] = struct.unpack("f", struct.pack("f", os.sysconf("SC_PHYS_PAGES")))
+    memory = int(pages * (os.sysconf("SC_PAGE_SIZE") / _MIB))
+    threads = max(1, len(online) // len(siblings))
+    return Host(cores=len(siblings), threads_per_core=threads, real_memory=memory, cpus=len(online))
 
 
 def _cpus(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Role `register`, an init container: writes conf, extra and instance-id for slurmd, then ends.
+"""Role `register`, an init container: writes shape for `node`, conf, extra and instance-id for slurmd, then ends.
 
 It also creates the folders of which slurmd mounts a subPath, so that no job can enter them.
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sidecars.contract import podfiles
+from sidecars.contract import podfiles, shape
 from sidecars.register import annotations, facts
 from sidecars.register.facts import read_facts, read_gpus, read_host
 from sidecars.register.gpus import GpuMismatchError, Vendor
@@ -49,6 +49,8 @@ def main(
         podfiles.create_private(folder / podfiles.LOG)
         if (folder / podfiles.JOBS).parent.is_dir():
             podfiles.create_private(folder / podfiles.JOBS)
+        # Before slurmd's configuration is deleted: `node` must not take the shape of an earlier start for this one's.
+        podfiles.write(folder / podfiles.SHAPE, shape.encode(found.shape))
         for name in (podfiles.CONF, podfiles.STOP):
             (folder / name).unlink(missing_ok=True)
         record = _wait_for_record(folder, clock, sleep)

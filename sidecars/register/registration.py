@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from sidecars.contract import extra
+from sidecars.contract.shape import Shape
 from sidecars.register.gpus import Verdict
 from sidecars.slurm import nodeconf
-from sidecars.slurm.nodeconf import Item
+from sidecars.slurm.nodeconf import Item, NodeConf
 
 _NOT_EXPRESSIBLE = re.compile(r"""["'\\\s\x00-\x1f\x7f]""")
 
@@ -39,6 +40,7 @@ _OWN_CPUS = frozenset(
         "threadspercore",
     }
 )
+_TOPOLOGY = _OWN_CPUS - {"corespeccount", "cpuspeclist"}
 _OWN_MEMORY = frozenset({"memspeclimit", "realmemory"})
 _RESERVED_PART, _MOST_RESERVED_MIB = 8, 1024
 """What part of the memory is reserved for slurmd, `node` and the system, and the most that is."""
@@ -57,6 +59,8 @@ class Host:
     cores: int
     threads_per_core: int
     real_memory: int
+    cpus: int = 0
+    """Threads of all cores; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,9 @@ class Registration:
     instance_id: str
     """Value of --instance-id: the Kubernetes node."""
 
+    shape: Shape
+    """What a new record of this worker would have."""
+
     summary: str
     """A line for the log: the values and the reasons for them."""
 
@@ -171,7 +178,18 @@ def registration(facts: Facts) -> Registration:
         conf=conf,
         extra=_extra(facts),
         instance_id=_plain(facts.kube_node, "KUBE_NODE_NAME", "it comes from the pod's spec.nodeName"),
+        shape=_shape(facts, nodeset),
         summary=f"--conf {conf} --instance-id {facts.kube_node} ({'; '.join(notes)})",
+    )
+
+
+def _shape(facts: Facts, nodeset: NodeConf) -> Shape:
+    """slurmd finds CPUs, memory and GPUs itself; where the NodeSet sets them, they don't change from start to start."""
+    own_gres = nodeset.get("Gres")
+    return Shape(
+        cpus=(facts.host.cpus or None) if _TOPOLOGY.isdisjoint(nodeset.keys) else None,
+        memory=None if nodeset.get("RealMemory") else facts.host.real_memory,
+        gres=own_gres or (None if facts.gpus is None else facts.gpus.gres),
     )
 
 

@@ -86,8 +86,12 @@ def is_intended(node: Node) -> bool:
 
 
 def why_retained(node: Node) -> str:
-    """Why a record without a pod must not be deleted; "" if it may be."""
-    if owner_of(node) is Owner.FOREIGN and not _has_been_the_bridges(node):
+    """Why a record without a pod must not be deleted; "" if it may be.
+
+    A drain of slurmctld's because slurmd had less than the record doesn't count: it is the record that is wrong.
+    """
+    too_large = has_less_than_its_record(node) and "FAIL" not in node.states
+    if owner_of(node) is Owner.FOREIGN and not (too_large or _has_been_the_bridges(node)):
         return f"it has the reason {node.reason!r}, which is not ours" if node.reason else "its state is not ours"
     return f"it is in reservation {node.reservation}" if node.reservation else ""
 

@@ -28,7 +28,8 @@ Any files may run at a time.
     BAD_CONFIGURATIONS,
     CONTAINERS,
     POWER_SAVING,
-) = range(7830, 8070, 10)
+    OVERSIZED,
+) = range(7830, 8080, 10)
 
-SIMULATED = 8070
+SIMULATED = 8080
 """And the following ones: two for each slurmctld whose nodes are simulated."""

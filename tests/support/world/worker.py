@@ -214,6 +214,7 @@ class Worker:
         return records.Observation(
             stop=None if self.stop is None else records.Stop(HOOK, self.stop[0], self._now() - self.stop[1]),
             slurmd_may_run=self.conf,
+            shape=self.registration.shape,
             terminating=self._terminating,
             answer=answer,
             jitter=self._outside.rng.random(),

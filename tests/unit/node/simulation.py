@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from sidecars.contract.shape import Shape
 from sidecars.node import machine
 from sidecars.node.records import (
     INVALID_STOP,
@@ -127,6 +128,7 @@ class Pod:
     invalid: bool = False
     terminating: bool = False
     slurmd_may_run: bool = False
+    shape: Shape | None = field(default_factory=Shape)
     released: bool = False
     released_at: float | None = None
     record: str = ""
@@ -195,6 +197,7 @@ class Pod:
         return Observation(
             stop=INVALID_STOP if self.invalid else stop,
             slurmd_may_run=self.slurmd_may_run,
+            shape=self.shape,
             terminating=self.terminating,
             answer=answer,
         )

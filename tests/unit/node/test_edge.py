@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from sidecars.contract import extra
+from sidecars.contract import extra, shape
 from sidecars.node import edge
 from sidecars.node.records import (
     INVALID_STOP,
@@ -194,3 +194,11 @@ def test_the_age_of_a_file_from_the_future_is_negative(tmp_path: Path, stop: Pat
 
 def test_no_stop_file_is_no_stop(tmp_path: Path) -> None:
     assert edge.read_stop(tmp_path) is None
+
+
+def test_what_slurmd_will_register_is_unknown_until_register_has_written_it(tmp_path: Path) -> None:
+    assert edge.read_shape(tmp_path) is None
+    (tmp_path / "shape").write_bytes(b"\xff")
+    assert edge.read_shape(tmp_path) is None
+    (tmp_path / "shape").write_text(shape.encode(shape.Shape(8, 16000, "")))
+    assert edge.read_shape(tmp_path) == shape.Shape(8, 16000, "")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecars.contract import podfiles
+from sidecars.contract import podfiles, shape
 from sidecars.contract.extra import PodFacts
 from sidecars.node import main, records
 from tests.unit.node.simulation import UID, Slurm, node
@@ -176,6 +176,7 @@ def slurmrestd() -> Iterator[Slurmrestd]:
 def test_sigterm_ends_the_process_after_the_record_is_deleted(tmp_path: Path, slurmrestd: Slurmrestd) -> None:
     key = tmp_path / "jwt.key"
     key.write_text("a-secret-key")
+    (tmp_path / podfiles.SHAPE).write_text(shape.encode(shape.Shape()))
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),

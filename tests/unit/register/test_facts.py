@@ -25,7 +25,7 @@ def cpus(folder: Path, online: str, siblings: dict[int, str]) -> Path:
 def test_threads_of_one_core_count_as_one(tmp_path: Path) -> None:
     folder = cpus(tmp_path, "0-3", {0: "0,2", 1: "1,3", 2: "0,2", 3: "1,3"})
     host = read_host(folder)
-    assert (host.cores, host.threads_per_core) == (2, 2)
+    assert (host.cores, host.threads_per_core, host.cpus) == (2, 2, 4)
 
 
 def test_cpus_that_are_offline_do_not_count(tmp_path: Path) -> None:

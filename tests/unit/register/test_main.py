@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.contract.shape import Shape, decode
 from sidecars.register.gpus import Device, Found
 from sidecars.register.main import RECORD_WAIT, main
 from sidecars.register.registration import Host
@@ -71,6 +72,11 @@ def test_slurmd_finds_its_registration(tmp_path: Path, capsys: pytest.CaptureFix
     assert "record in Slurm: none before" in output
 
 
+def test_node_learns_what_slurmd_will_register(tmp_path: Path) -> None:
+    register(tmp_path, gpus=7, REGISTER_GPUS="nvidia")
+    assert decode((tmp_path / "shape").read_text()) == Shape(None, 8000, "gpu:nvidia_l4:7")
+
+
 def test_a_node_that_says_nothing_holds_slurmd_only_so_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, seconds = register(tmp_path, record_at=1000)
     assert status == 0
@@ -84,7 +90,7 @@ def test_nothing_of_an_earlier_run_of_the_pod_is_left(tmp_path: Path) -> None:
         (tmp_path / name).write_text("old")
     register(tmp_path)
     files = {path.name for path in tmp_path.iterdir()} - {"log"}
-    assert files == {"conf", "extra", "instance-id", "record", "hook"}
+    assert files == {"conf", "extra", "instance-id", "shape", "record", "hook"}
     assert (tmp_path / "conf").read_text() != "old"
     assert list((tmp_path / "hook").iterdir()) == []
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 
+from sidecars.contract.shape import Shape
 from sidecars.register.gpus import Verdict
 from sidecars.register.registration import BadFact, Facts, Host, registration
 
@@ -175,6 +176,15 @@ def test_the_summary_names_limits_that_the_nodeset_does_not_show() -> None:
     given = replace(facts(memory=512, pod_memory=1536), default_limits=True)
     assert "LimitRange" in registration(given).summary
     assert "LimitRange" not in registration(facts(memory=512)).summary
+
+
+def test_the_shape_is_what_a_new_record_would_have() -> None:
+    host = replace(HOST, cpus=128)
+    found = registration(facts("Weight=1", host=host, cpus="16", memory=64000))
+    assert found.shape == Shape(128, 515000, None)
+    assert registration(facts("CPUs=4 RealMemory=1000 Gres=gpu:2", host=host)).shape == Shape(None, None, "gpu:2")
+    assert registration(facts("CoreSpecCount=4", host=host)).shape.cpus == 128
+    assert registration(with_gpus(Verdict("", "", "GPUs: none"))).shape.gres == ""
 
 
 def with_gpus(verdict: Verdict, conf: str = "") -> Facts:

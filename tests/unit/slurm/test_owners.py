@@ -1,5 +1,7 @@
 """Whose a node record and its state are: `sidecars.slurm.owners`."""
 
+from dataclasses import replace
+
 import pytest
 
 from sidecars.contract.extra import PodFacts, encode
@@ -83,6 +85,16 @@ def test_a_record_is_retained_for_a_foreign_reason_and_for_a_reservation() -> No
     assert why_retained(node(reason="slurm-operator: scale-in")) == ""
     assert "'admin: bad memory'" in why_retained(node(reason="admin: bad memory"))
     assert "maintenance" in why_retained(node(reservation="maintenance"))
+
+
+def test_a_record_that_slurmctld_drained_because_slurmd_had_less_is_not_retained() -> None:
+    low = "gres/gpu count reported lower than configured (7 < 8)"
+    small = node("IDLE", "DRAIN", "INVALID_REG", reason=low)
+    assert why_retained(small) == ""
+    assert "maintenance" in why_retained(replace(small, reservation="maintenance"))
+    assert why_retained(replace(small, reason_set_by_user="alice")) != "", "somebody repeated slurmctld's words"
+    assert why_retained(replace(small, states=small.states | {"FAIL"})) != ""
+    assert why_retained(node("IDLE", "DRAIN", reason=low)) != ""
 
 
 def test_a_foreign_state_that_outlives_its_pod_must_be_drained_and_a_reservation_need_not() -> None:

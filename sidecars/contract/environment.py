@@ -80,6 +80,10 @@ def given_limits(container: str) -> tuple[str, str]:
     return f"REGISTER_{name}_LIMIT_MILLICPUS", f"REGISTER_{name}_LIMIT_MIB"
 
 
+EXCLUSIVE_CPUS: Final = "REGISTER_EXCLUSIVE_CPUS"
+"""true: if the kubelet has given CPUs of its own to the container, Slurm uses these. Not for records of power saving,
+which exist before that is known."""
+
 SLINKY_TOPOLOGY: Final = "SLINKY_TOPOLOGY"
 """Topology of the pod, as far as it is known when the container is created."""
 
@@ -205,7 +209,7 @@ BY_ROLE: Final[Mapping[str, frozenset[str]]] = {
     "node": frozenset({POD_NAME, POD_NAMESPACE, POD_UID, NODESET_UID, SLURM_NODE_NAME, SLURMRESTD_URL, GRACE_SECONDS}),
     "register": frozenset(
         {POD_NAME, POD_NAMESPACE, POD_UID, POD_IP, NODESET_UID, NODESET_CONF, CPUS, MEMORY_MIB, SLINKY_TOPOLOGY}
-        | {POD_MEMORY_MIB, KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
+        | {POD_MEMORY_MIB, EXCLUSIVE_CPUS, KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
         | {name for container in LIMITED for name in given_limits(container)}
     ),
     "logs": frozenset({SLURM_NODE_NAME, LOGS_FOLDERS, LOGS_PRIVATE_FILES, LOGS_BYTES_PER_SECOND, LOGS_BACKLOG_BYTES}),

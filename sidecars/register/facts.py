@@ -38,6 +38,7 @@ def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | No
         memory=limits.memory,
         pod_memory=limits.pod_memory,
         default_limits=limits != declared,
+        exclusive_cpus=environment.get(variables.EXCLUSIVE_CPUS) == "true",
         conf=environment.get(variables.NODESET_CONF, ""),
         topology=environment.get(variables.SLINKY_TOPOLOGY, "").strip(),
         gpus=verdict,
@@ -81,24 +82,39 @@ def _wanted(environment: Mapping[str, str]) -> Wanted:
 
 
 def read_host(cpu_folder: Path = CPU_FOLDER) -> Host:
-    """Cores, threads per core and memory as slurmd counts them: the whole host, whatever the container may use.
+    """Cores, threads per core and memory of the whole host, as slurmd counts them, and this process's CPUs.
 
     Where /sys has no CPU topology, each CPU counts as a core. Raises BadFact, OSError.
     """
     online = _cpus((cpu_folder / "online").read_text())
-    siblings: set[str] = set()
+    siblings: dict[tuple[int, ...], list[int]] = {}
     for cpu in online:
-        try:
-            siblings.add((cpu_folder / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip())
-        except OSError:
-            siblings.add(str(cpu))
+        siblings.setdefault(_place(cpu_folder / f"cpu{cpu}", cpu), []).append(cpu)
     if not siblings:
         raise BadFact(f"{cpu_folder / 'online'} names no CPU")
     # slurmd has the number of pages in a float.
     [pages] = struct.unpack("f", struct.pack("f", os.sysconf("SC_PHYS_PAGES")))
     memory = int(pages * (os.sysconf("SC_PAGE_SIZE") / _MIB))
     threads = max(1, len(online) // len(siblings))
-    return Host(cores=len(siblings), threads_per_core=threads, real_memory=memory, cpus=len(online))
+    order = tuple(tuple(siblings[place]) for place in sorted(siblings))
+    return Host(len(siblings), threads, memory, len(online), order, frozenset(os.sched_getaffinity(0)))
+
+
+def _place(folder: Path, cpu: int) -> tuple[int, ...]:
+    """The first CPUs of the package, NUMA node, die and cache that have this CPU, and of its core: hwloc's order."""
+    of_package, of_die = folder / "topology/package_cpus_list", folder / "topology/die_cpus_list"
+    of_node = next(folder.glob("node[0-9]*/cpulist"), folder)
+    of_core = folder / "topology/thread_siblings_list"
+    around = (of_package, of_node, of_die, folder / "cache/index3/shared_cpu_list")
+    return (*(_first_cpu(it, 0) for it in around), _first_cpu(of_core, cpu))
+
+
+def _first_cpu(file: Path, unknown: int) -> int:
+    """The first CPU of a list in /sys; `unknown` without such a file."""
+    try:
+        return min(_cpus(file.read_text()), default=unknown)
+    except OSError:
+        return unknown
 
 
 def _cpus(text: str) -> list[int]:

@@ -21,6 +21,7 @@ from decimal import Decimal
 
 from sidecars.contract import extra
 from sidecars.contract.shape import Shape
+from sidecars.register import cpuset
 from sidecars.register.gpus import Verdict
 from sidecars.slurm import nodeconf
 from sidecars.slurm.nodeconf import Item, NodeConf
@@ -62,6 +63,12 @@ class Host:
     cpus: int = 0
     """Threads of all cores; 0 if unknown."""
 
+    order: tuple[tuple[int, ...], ...] = ()
+    """The CPUs of each core, in the order in which Slurm numbers the cores; () if unknown."""
+
+    allowed: frozenset[int] = frozenset()
+    """The CPUs that this container may use."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -99,6 +106,9 @@ class Facts:
 
     default_limits: bool = False
     """Whether these limits are smaller than those of the NodeSet: a LimitRange has set them."""
+
+    exclusive_cpus: bool = False
+    """Whether Slurm is to use the very CPUs that the kubelet has given to the container."""
 
     conf: str = ""
     """The NodeSet's items of --conf (`sidecars.slurm.nodeconf`)."""
@@ -143,9 +153,7 @@ def registration(facts: Facts) -> Registration:
     notes: list[str] = []
 
     ours.append(Item("NodeAddr", _plain(facts.pod_ip, "POD_IP", "it comes from the pod's status.podIP")))
-    cores = _specialized_cores(facts, named, notes)
-    if cores:
-        ours.append(Item("CoreSpecCount", str(cores)))
+    ours += _specialized_cpus(facts, named, notes)
     memory = _specialized_memory(facts, named, notes)
     if memory:
         ours.append(Item("MemSpecLimit", str(memory)))
@@ -207,21 +215,26 @@ def _quotable(reason: str) -> str:
     return "".join(character for character in reason if character not in "\"'\\$`#")
 
 
-def _specialized_cores(facts: Facts, named: Iterable[str], notes: list[str]) -> int:
+def _specialized_cpus(facts: Facts, named: Iterable[str], notes: list[str]) -> list[Item]:
     host = f"{facts.host.cores} cores of {facts.host.threads_per_core} threads"
     if not facts.cpus:
         notes.append(f"CPUs: all of the host, {host}")
-        return 0
+        return []
     if not _OWN_CPUS.isdisjoint(named):
         notes.append("CPUs: from the NodeSet")
-        return 0
+        return []
+    own = cpuset.own_cores(facts.cpus, facts.host.allowed, facts.host.order) if facts.exclusive_cpus else []
+    if own:
+        notes.append(f"CPUs: {len(own)} of {host}, those that the kubelet's CPU manager has given to the container")
+        found = cpuset.others(own, len(facts.host.order), facts.host.threads_per_core)
+        return [Item("CpuSpecList", found)] if found else []
     # A core with some of its threads within the limit is the pod's: rounding the other way could leave it none.
     wanted = math.ceil(facts.cpus / facts.host.threads_per_core)
     if wanted > facts.host.cores:
         notes.append(f"CPUs: the limit of {facts.cpus} is beyond the host's {host}")
-        return 0
+        return []
     notes.append(f"CPUs: {wanted} of {host} for the limit of {facts.cpus}")
-    return facts.host.cores - wanted
+    return [Item("CoreSpecCount", str(facts.host.cores - wanted))] if wanted < facts.host.cores else []
 
 
 def _specialized_memory(facts: Facts, named: Iterable[str], notes: list[str]) -> int:

@@ -1,5 +1,7 @@
 """Resource limits of slurmd."""
 
+from typing import Any
+
 from sidecars.workloads.resources import Json, NodeSet, ResourceError
 
 
@@ -19,3 +21,17 @@ def _limits(holder: Json, place: str) -> Json:
     if not isinstance(limits, dict):
         raise ResourceError(f"{place}.resources", "must be a map with a map `limits`")
     return limits
+
+
+def register_resources(nodeset: NodeSet, devices: Json) -> Json | None:
+    """What `register` requests, to see the CPUs and devices that the kubelet gives to slurmd; None for nothing.
+
+    It is an init container, so the pod needs no more with it. `devices`: what slurmd requests for the NodeSet's GPUs.
+    """
+    found: dict[str, dict[str, Any]] = {kind: dict(items) for kind, items in devices.items()}
+    resources = nodeset.spec.slurmd.get("resources")
+    for kind in ("requests", "limits"):
+        items = resources.get(kind) if isinstance(resources, dict) else None
+        if isinstance(items, dict) and items.get("cpu") is not None:
+            found.setdefault(kind, {})["cpu"] = items["cpu"]
+    return found or None

@@ -8,7 +8,7 @@ from sidecars.workloads import assembly, gres, job_logs, names, quantities, rest
 from sidecars.workloads.controller import conf_server, jwt_key, slurm_key
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.nodeset import ssh
-from sidecars.workloads.nodeset.limits import limits, pod_limits
+from sidecars.workloads.nodeset.limits import limits, pod_limits, register_resources
 from sidecars.workloads.nodeset.naming import check_hostname
 from sidecars.workloads.nodeset.node_conf import node_conf
 from sidecars.workloads.nodeset.revisions import Revision, as_of
@@ -91,10 +91,11 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
     slurm, jwt = slurm_key(controller), jwt_key(controller)
     grace = _grace_seconds(nodeset)
     slurmd_limits = limits(nodeset)
+    gpus = gres.variables(nodeset, slurmd_limits)
     return (
         ssh.variables(nodeset, controller, facts)
         | users.variables(controller)
-        | gres.variables(nodeset, slurmd_limits)
+        | gpus
         | job_logs.variables(nodeset)
         | {
             "namespace": nodeset.namespace,
@@ -109,6 +110,8 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
             "podMemoryMib": str(
                 quantities.mebibytes(pod_limits(nodeset).get("memory", 0), "spec.template.spec.resources.limits.memory")
             ),
+            "registerResources": register_resources(nodeset, gpus.get("gpuResources") or {}),
+            "exclusiveCpus": "false" if nodeset.spec.power_saving.enabled else "true",
             "slurmrestdUrl": restapi.url_for(controller, facts.restapi),
             "graceSeconds": grace,
             "graceText": str(grace),

@@ -28,7 +28,7 @@ Any files may run at a time.
     BAD_CONFIGURATIONS,
     CONTAINERS,
     POWER_SAVING,
-    OVERSIZED,
+    WORKER_SHAPE,
 ) = range(7830, 8080, 10)
 
 SIMULATED = 8080

@@ -28,6 +28,24 @@ def test_threads_of_one_core_count_as_one(tmp_path: Path) -> None:
     assert (host.cores, host.threads_per_core, host.cpus) == (2, 2, 4)
 
 
+def test_cores_are_in_the_order_of_their_packages_and_numa_nodes(tmp_path: Path) -> None:
+    folder = cpus(tmp_path, "0-7", {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2,6", 6: "2,6", 3: "3,7", 7: "3,7"})
+    for number in range(8):
+        package = "0,2,4,6" if number % 2 == 0 else "1,3,5,7"
+        (folder / f"cpu{number}/topology/package_cpus_list").write_text(package)
+    host = read_host(folder)
+    assert host.order == ((0, 4), (2, 6), (1, 5), (3, 7))
+    for number in range(8):
+        (folder / f"cpu{number}/topology/package_cpus_list").write_text("0-7")
+        (folder / f"cpu{number}/node{number % 2}").mkdir()
+        (folder / f"cpu{number}/node{number % 2}/cpulist").write_text("0,2,4,6" if number % 2 == 0 else "1,3,5,7")
+    assert read_host(folder).order == ((0, 4), (2, 6), (1, 5), (3, 7))
+
+
+def test_the_container_may_use_what_this_process_may(tmp_path: Path) -> None:
+    assert read_host(cpus(tmp_path, "0", {})).allowed == os.sched_getaffinity(0)
+
+
 def test_cpus_that_are_offline_do_not_count(tmp_path: Path) -> None:
     folder = cpus(tmp_path, "0,2-3", {0: "0", 1: "1", 2: "2", 3: "3"})
     assert read_host(folder).cores == 3
@@ -97,6 +115,12 @@ def test_limits_that_the_containers_have_been_given_count() -> None:
     found = read_facts(GIVEN, HOST)
     assert (found.cpus, found.memory, found.pod_memory) == (Decimal("1.5"), 512, 1536)
     assert found.default_limits
+
+
+def test_only_true_makes_slurm_use_the_containers_own_cpus() -> None:
+    assert read_facts({"REGISTER_EXCLUSIVE_CPUS": "true"}, HOST).exclusive_cpus
+    assert not read_facts({"REGISTER_EXCLUSIVE_CPUS": "false"}, HOST).exclusive_cpus
+    assert not read_facts({}, HOST).exclusive_cpus
 
 
 def test_what_the_kubernetes_node_can_allocate_is_no_limit() -> None:

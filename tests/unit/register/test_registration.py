@@ -187,6 +187,21 @@ def test_the_shape_is_what_a_new_record_would_have() -> None:
     assert registration(with_gpus(Verdict("", "", "GPUs: none"))).shape.gres == ""
 
 
+EXCLUSIVE = Host(4, 2, 515000, 8, ((0, 4), (1, 5), (2, 6), (3, 7)), frozenset({1, 5, 2, 6}))
+
+
+def test_jobs_get_the_cpus_that_the_kubelet_has_given_to_the_container() -> None:
+    given = replace(facts(host=EXCLUSIVE, cpus="4"), exclusive_cpus=True)
+    assert conf(given) == ["CpuSpecList=0-1,6-7"]
+    assert "CPU manager" in registration(given).summary
+
+
+def test_any_cores_will_do_where_the_container_has_none_of_its_own() -> None:
+    assert conf(replace(facts(host=EXCLUSIVE, cpus="2"), exclusive_cpus=True)) == ["CoreSpecCount=3"]
+    assert conf(facts(host=EXCLUSIVE, cpus="4")) == ["CoreSpecCount=2"], "a record of power saving"
+    assert conf(replace(facts("CpuSpecList=7", host=EXCLUSIVE, cpus="4"), exclusive_cpus=True)) == ["CpuSpecList=7"]
+
+
 def with_gpus(verdict: Verdict, conf: str = "") -> Facts:
     return replace(facts(conf), gpus=verdict)
 

@@ -49,7 +49,7 @@ def test_a_nodeset_without_gpus_says_nothing_of_them() -> None:
 def test_slurmds_own_limit_is_what_is_asked_for_and_expected() -> None:
     limits = {"nvidia.com/gpu": 4, "cpu": 8}
     template = pod(gpu={"enabled": True}, slurmd={"resources": {"limits": limits}})
-    assert builders.part(template, "register")["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+    assert builders.part(template, "register")["resources"]["limits"] == {"nvidia.com/gpu": "4", "cpu": 8}
     assert builders.part(template, "slurmd")["resources"]["limits"] == {"nvidia.com/gpu": 4, "cpu": 8}
     assert env(builders.part(template, "register"))["REGISTER_GPUS_EXPECTED"] == "4"
 

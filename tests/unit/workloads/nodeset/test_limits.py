@@ -1,6 +1,6 @@
 """Limits of slurmd, as `register` gets them."""
 
-from tests.support.builders import env, nodeset
+from tests.support.builders import env, nodeset, part
 from tests.unit.workloads.nodeset.making import pod
 
 
@@ -27,3 +27,19 @@ def test_register_knows_the_memory_limit_that_jobs_share_with_the_pods_container
 def test_without_limits_register_is_told_none() -> None:
     found = env(pod(), "register")
     assert (found["REGISTER_CPUS"], found["REGISTER_MEMORY_MIB"]) == ("0", "0")
+
+
+def test_register_requests_the_cpus_and_devices_of_slurmd_and_nothing_else() -> None:
+    resources = {"requests": {"cpu": 16, "memory": "64Gi"}, "limits": {"cpu": 16, "memory": "64Gi"}}
+    plain = part(pod(nodeset(slurmd={"resources": resources})), "register")
+    assert plain["resources"] == {"requests": {"cpu": 16}, "limits": {"cpu": 16}}
+    of = nodeset(slurmd={"resources": resources}, gpu={"enabled": True, "count": 2})
+    with_gpus = part(pod(of), "register")
+    assert with_gpus["resources"] == {"requests": {"cpu": 16}, "limits": {"nvidia.com/gpu": "2", "cpu": 16}}
+    assert "resources" not in part(pod(), "register")
+
+
+def test_records_of_power_saving_do_not_depend_on_the_cpus_of_a_pod() -> None:
+    saving = {"enabled": True, "node": "CPUs=4 RealMemory=1000"}
+    assert env(pod(nodeset(powerSaving=saving)), "register")["REGISTER_EXCLUSIVE_CPUS"] == "false"
+    assert env(pod(), "register")["REGISTER_EXCLUSIVE_CPUS"] == "true"

@@ -246,6 +246,7 @@ def test_register_knows_what_the_nodeset_decides() -> None:
         "REGISTER_CPUS": "2",
         "REGISTER_MEMORY_MIB": "2048",
         "REGISTER_POD_MEMORY_MIB": "0",
+        "REGISTER_EXCLUSIVE_CPUS": "true",
         "SLINKY_TOPOLOGY": field("metadata.annotations['topology.slinky.slurm.net/spec']"),
         "POD_NAME": field("metadata.name"),
         "POD_NAMESPACE": field("metadata.namespace"),

@@ -1,4 +1,4 @@
-"""A worker whose host has come back with less than its record has: real daemons of Slurm, and the real sidecars."""
+"""Real slurmctld and slurmd accept what `register` and `node` say about a worker, also when its host has changed."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sidecars.contract import podfiles
 from sidecars.register.facts import read_host
 from sidecars.register.gpus import Device, Found
 from sidecars.register.main import main as register
+from sidecars.register.registration import Host
 from sidecars.slurm import states
 from sidecars.slurm.owners import has_less_than_its_record, why_retained
 from sidecars.slurm.records import Node
@@ -30,7 +32,7 @@ REPOSITORY = Path(__file__).parents[2]
 def slurmctld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmctld]:
     """One without nodes."""
     lines = "PartitionName=all Nodes=ALL Default=YES State=UP\n"
-    with simulated_nodes.running(tmp_path_factory.mktemp("oversized"), lines, "", ports.OVERSIZED) as found:
+    with simulated_nodes.running(tmp_path_factory.mktemp("shape"), lines, "", ports.WORKER_SHAPE) as found:
         yield found
 
 
@@ -64,7 +66,9 @@ def node_sidecar(slurmctld: Slurmctld, folder: Path) -> Iterator[None]:
         process.kill()
 
 
-def start(slurmctld: Slurmctld, folder: Path, gpus: int, *items: str) -> str:
+def start(
+    slurmctld: Slurmctld, folder: Path, gpus: int, *items: str, host: Host | None = None, **variables: str
+) -> str:
     """The pod's containers start: `node`, `register`, and slurmd, with these items. What `node` says of the record."""
     with node_sidecar(slurmctld, folder):
         environment = {
@@ -74,8 +78,10 @@ def start(slurmctld: Slurmctld, folder: Path, gpus: int, *items: str) -> str:
             "KUBE_NODE_NAME": "kube-1",
             "REGISTER_GPUS": "nvidia",
             "REGISTER_GPUS_TYPE": "h100",
+            **variables,
         }
-        assert register((), environment=environment, host=read_host, vendor=lambda _: Devices(gpus)) == 0
+        found = host or read_host()
+        assert register((), environment=environment, host=lambda: found, vendor=lambda _: Devices(gpus)) == 0
     conf, extra = ((folder / name).read_text() for name in (podfiles.CONF, podfiles.EXTRA))
     files = ",".join(["/dev/zero", "/dev/full"][:gpus])
     gres = f"Name=gpu Type=h100 File={files}\n".encode()
@@ -145,3 +151,21 @@ def test_a_worker_that_has_come_back_as_it_was_keeps_its_record(slurmctld: Slurm
     after = until_registered(slurmctld, before.slurmd_start_time)
     assert (after.real_memory, after.gres) == (before.real_memory, before.gres)
     assert not states.is_drain(after.states), after
+
+
+def test_slurm_keeps_jobs_off_the_cpus_that_are_not_the_containers_own(slurmctld: Slurmctld, tmp_path: Path) -> None:
+    real = read_host()
+    cores = range(real.cores)
+    exclusive = replace(real, order=tuple((core,) for core in cores), allowed=frozenset(cores) - {0})
+    own = {"REGISTER_EXCLUSIVE_CPUS": "true", "REGISTER_CPUS": str(real.cores - 1)}
+    since = 0
+    for pod in ("before", "after"):
+        start(slurmctld, tmp_path / pod, 1, host=exclusive, **own)
+        found = until_registered(slurmctld, since)
+        since = found.slurmd_start_time
+        assert not states.is_drain(found.states), found
+        assert found.specialized_cores == 1
+        shown = slurmctld.daemons.scontrol("show", "node", NAME, check=True).stdout
+        assert "CPUSpecList=0 " in shown
+        if pod == "before":
+            host_stops(slurmctld, found)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
+from sidecars.slurm.diagnosis import Culprit
 
 
 # What to do. Every one but Log is answered.

@@ -33,7 +33,7 @@ from sidecars.reconfigure.actions import (
     Taken,
 )
 from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
-from sidecars.slurm import health, keys
+from sidecars.slurm import diagnosis, health, keys
 
 DATA = "..data"
 """The link that the kubelet swaps in a projected volume, and this sidecar in the folder of slurmctld."""
@@ -199,14 +199,14 @@ class Edge:
     def hosts(self) -> list[dryrun.Host]:
         """Every slurmctld of the configuration that lies there. Raises OSError without one."""
         files = _read(self.places.live)
-        if dryrun.SLURM_CONF not in files:
-            raise FileNotFoundError(f"{self.places.live}: no {dryrun.SLURM_CONF} yet")
+        if manifest.SLURM_CONF not in files:
+            raise FileNotFoundError(f"{self.places.live}: no {manifest.SLURM_CONF} yet")
         return dryrun.hosts(files)
 
     def has_accounting(self) -> bool:
         """Whether the slurmctld of the configuration that lies there uses slurmdbd. Raises OSError."""
         files = _read(self.places.live)
-        type_ = dryrun.setting(files, "AccountingStorageType") if dryrun.SLURM_CONF in files else None
+        type_ = dryrun.setting(files, "AccountingStorageType") if manifest.SLURM_CONF in files else None
         return type_ is not None and type_.lower().endswith("slurmdbd")
 
     def end_if_leading(self) -> str:
@@ -227,7 +227,7 @@ class Edge:
         location = dryrun.setting(new.files, "StateSaveLocation")
         if location and Path(location) != self.places.state:
             reason = f"StateSaveLocation={location}: the state of this cluster is at {self.places.state}; leave it out"
-            return Refused(dryrun.Culprit(reason, dryrun.SLURM_CONF))
+            return Refused(diagnosis.Culprit(reason, manifest.SLURM_CONF))
         nodes: tuple[str, ...] = ()
         if live is not None and self.probe() == Alive(True):
             code, output = self._ask("scontrol -o show nodes", CALL_SECONDS, live.files)
@@ -251,7 +251,7 @@ class Edge:
         if _PORT_TAKEN in output:
             # By another process of the pod: its port is not the candidate's.
             return NoAnswer(_PORT_TAKEN)
-        return Refused(dryrun.diagnose(output, new.files))
+        return Refused(diagnosis.diagnose(output, new.files))
 
     def _scontrol(self, words: str) -> Answer:
         if self.probe() == Alive(False):
@@ -265,7 +265,7 @@ class Edge:
             return NoAnswer(output.strip()[-300:] or f"scontrol {words}: exit status {code}")
         if any(text in output for text in _STANDBY):
             return Taken()
-        return Refused(dryrun.diagnose(output, found.files if found else {dryrun.SLURM_CONF: b""}))
+        return Refused(diagnosis.diagnose(output, found.files if found else {manifest.SLURM_CONF: b""}))
 
     def _ask(self, request: str, seconds: float, files: Mapping[str, bytes] | None = None) -> tuple[int | None, str]:
         """Exit status and output of a request to the container `check`; None and what is wrong without an answer.

@@ -31,8 +31,8 @@ from sidecars.reconfigure.actions import (
     Restart,
     Taken,
 )
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
+from sidecars.slurm.diagnosis import Culprit
 
 RETRY = 1.0
 RETRY_MOST = 30.0

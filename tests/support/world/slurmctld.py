@@ -11,10 +11,10 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from sidecars.reconfigure import actions, machine
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimPartition
+from sidecars.slurm.diagnosis import Culprit
 
 REFUSED = "LaunchParameters=refused_by_the_dry_run"
 REFUSED_LATER = "LaunchParameters=refused_by_reconfigure"

@@ -19,9 +19,9 @@ from sidecars.reconfigure.actions import (
     Restart,
     Taken,
 )
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Seen, Settings, State
+from sidecars.slurm.diagnosis import Culprit
 
 TICK = 0.1
 START = 2.0

@@ -13,11 +13,11 @@ import pytest
 
 from sidecars.contract.signature import Request, authorization
 from sidecars.contract.status import Rejection, Stage, decode
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.machine import Phase, Rejected, State
 from sidecars.reconfigure.status import CONNECTIONS, Server, ask_to_yield, status_of
 from sidecars.slurm import tokens
+from sidecars.slurm.diagnosis import Culprit
 
 NOW = 1_700_000_000.0
 KEY = b"k" * 32

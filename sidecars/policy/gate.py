@@ -11,6 +11,7 @@ from sidecars.contract.status import Rejection, Stage, StartGatePhase, Status
 from sidecars.policy.conditions import Condition, find
 from sidecars.policy.reasons import ConfigurationAccepted, ConfigurationRunning, Ready
 
+SLURMCTLD = "slurmctld"
 ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
 
@@ -73,6 +74,7 @@ _FAILED = {
     Stage.DRY_RUN: ConfigurationAccepted.DRY_RUN_FAILED,
     Stage.RECONFIGURE: ConfigurationAccepted.RECONFIGURE_FAILED,
     Stage.START: ConfigurationAccepted.START_FAILED,
+    Stage.SLURMD: ConfigurationAccepted.SLURMD_ENDED,
 }
 
 _BEFORE_START = (StartGatePhase.CLOSED, StartGatePhase.ASKED)
@@ -91,6 +93,8 @@ def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
         return True
     if report.rejected is not None and report.rejected.sha256 == published.sha256:
         return not report.rejected.final
+    if report.watching:
+        return True
     if not published.live and report.accepted == published.sha256:
         return False
     return report.running != published.sha256
@@ -150,10 +154,14 @@ def conditions(
 
 
 def is_accepted(sha256: str, pods: Sequence[Pod], known: Mapping[str, Known]) -> bool:
-    """Whether slurmctld has taken the configuration of this digest: a pod runs with it, and none refused it."""
+    """Whether slurmctld has taken the configuration of this digest: a pod runs with it, and none refused it.
+
+    Not while slurmds may still end on it, because slurmctld would read the former one again.
+    """
     reports = [report for pod in pods if (report := report_of(pod, known)) is not None]
     refused = {report.rejected.sha256 for report in reports if report.rejected is not None}
-    return sha256 not in refused and sha256 in {report.running for report in reports}
+    watched = {report.running for report in reports if report.watching}
+    return sha256 not in refused | watched and sha256 in {report.running for report in reports}
 
 
 def ready(rollout: Condition, found: Sequence[Condition]) -> Condition:
@@ -199,7 +207,7 @@ def _accepted(
         report = reports[pod.name]
         rejected = report.rejected if report is not None else None
         if rejected is not None and rejected.sha256 == published.sha256:
-            text = f"{_place(rejected, origin)}{rejected.reason}"
+            text = f"{_place(rejected, origin)}{rejected.reason}{_log(rejected, pod)}"
             if not rejected.final:
                 return Condition(
                     ACCEPTED,
@@ -292,6 +300,15 @@ def _waiting(
         ConfigurationAccepted.CHECKING,
         f"{pod.name} is checking configuration {published.sha256[:12] if published else ''}",
     )
+
+
+def _log(rejected: Rejection, pod: Pod) -> str:
+    """Where the daemon that ended has logged why."""
+    if not rejected.daemon:
+        return ""
+    if rejected.daemon == SLURMCTLD:
+        return f": see `kubectl logs {pod.name} -c {SLURMCTLD} --previous`"
+    return ": see the log of its container slurmd"
 
 
 def _place(rejected: Rejection, origin: Callable[[str, int | None], str]) -> str:

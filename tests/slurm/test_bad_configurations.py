@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from sidecars.policy.conditions import Condition
+from sidecars.policy.reasons import ConfigurationAccepted
 from tests.support.configurations import BadConfiguration, bad
 from tests.support.real import as_processes, ports, rendered
-from tests.support.real.as_processes import PID, SLURMCTLD, WITHIN, Daemons
+from tests.support.real.as_processes import SLURMCTLD, WITHIN, Daemons
 from tests.support.real.gate import Gate
 from tests.support.real.harness import VALUES, until
 from tests.support.real.rendered import Release
@@ -31,8 +32,9 @@ class Gated:
 
     def life(self) -> str:
         """Changes when slurmctld is restarted."""
-        found = self.daemons.run(SLURMCTLD, "sh", "-c", f"cat /proc/$(cat {PID})/stat")
-        return found.rpartition(")")[2].split()[19]
+        found = self.daemons.run(SLURMCTLD, "sh", "-c", "cat /proc/[0-9]*/stat").splitlines()
+        [oldest, *_] = sorted((it.rpartition(")")[2].split()[19] for it in found if "(slurmctld)" in it), key=int)
+        return oldest
 
     def until_judged(self, release: Release, status: str) -> Condition:
         """Publish a configuration and wait until the condition ConfigurationAccepted has this status."""
@@ -45,7 +47,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gated]:
     """slurmctld with two workers, whose records the dry runs know."""
     release = rendered.release(NAMESPACE, ports.BAD_CONFIGURATIONS, [VALUES], {})
     gate = Gate(tmp_path_factory.mktemp("volumes"), release)
-    with as_processes.running(tmp_path_factory.mktemp("gated"), release, gate=gate) as daemons:
+    with as_processes.running(tmp_path_factory.mktemp("gated"), release, gate=gate, again=True) as daemons:
         sha256 = release.config_set.sha256
         until("`reconfigure` to know what slurmctld runs", lambda: gate.status().running == sha256, WITHIN)
         yield Gated(daemons, gate)
@@ -91,5 +93,24 @@ def test_no_bad_configuration_reaches_slurmctld(gated: Gated, each: BadConfigura
     assert (f"({source}" in refused.message) == (each.name not in WITHOUT_PLACE)
     gated.daemons.login("sinfo", "-h")
     assert gated.gate.status().running == before
+    gated.until_judged(gated.release, "True")
+    assert gated.life() == life
+
+
+ENDING = "SlurmdSpoolDir=/etc/hostname/spool"
+"""No slurmd can create this folder, and no rule of the operator knows it."""
+
+
+def test_a_line_that_ends_every_slurmd_is_taken_back_and_they_run_again(gated: Gated) -> None:
+    life, before = gated.life(), gated.gate.status().running
+    release = asked_for(gated.release, BadConfiguration("", {"extraConf": ENDING}, "slurmd", ""))
+    refused = gated.until_judged(release, "False")
+    assert refused.reason == ConfigurationAccepted.SLURMD_ENDED
+    assert "slurmd ended on 2 workers of 2" in refused.message
+    rejected = gated.gate.status().rejected
+    assert rejected is not None
+    assert (rejected.daemon, len(rejected.nodes)) == ("slurmd", 2)
+    until("the former configuration to run", lambda: gated.gate.status().running == before, WITHIN)
+    gated.daemons.until_idle()
     gated.until_judged(gated.release, "True")
     assert gated.life() == life

@@ -56,6 +56,15 @@ class ConfigurationAccepted(Reason):
         _CORRECT,
         "False",
     )
+    SLURMD_ENDED = (
+        "SlurmdEnded",
+        (
+            "slurmctld took the configuration, and slurmds that ran ended when they read it. The former one was "
+            "restored. The message names the nodes, and quotes slurmd."
+        ),
+        f"{_CORRECT} If the cause is not in the configuration, revert the change, and make it again.",
+        "False",
+    )
     NOT_CHECKED = (
         "NotChecked",
         "The check of the configuration could not run, for example because it took too long. It is repeated.",

@@ -2,7 +2,7 @@
 
 The dry run is slurmctld itself, of the same image, on the candidate. It must neither touch the running slurmctld nor
 anything that this talks to, so the prepared files differ from the candidate in who it is and where it writes: host,
-port, state, pid and log files of its own, no accounting or job completion storage (a primary registers with slurmdbd),
+port, state, pid and log files of its own, no accounting (a primary registers with slurmdbd) or job completion storage,
 nor what only slurmdbd knows (QOS of partitions, TRES to track), no programs of a primary, no standbys, and another
 slurmd port, so that its pings reach nobody.
 Line numbers stay those of the candidate. https://slurm.schedmd.com/slurm.conf.html
@@ -38,7 +38,6 @@ _REPLACED = frozenset(
         "backupcontroller",
         "controladdr",
         "controlmachine",
-        "jobcomptype",
         "slurmctldaddr",
         "slurmctlddebug",
         "slurmctldhost",
@@ -53,6 +52,8 @@ _REPLACED = frozenset(
         "statesavelocation",
     }
 )
+_JOB_COMPLETIONS = frozenset({"elasticsearch", "filetxt", "kafka", "mysql", "script"})
+"""Plugins of JobCompType that write to a place, or run a program, that only slurmctld's container may have."""
 _RECORDS = frozenset({"nodename", "nodeset", "partitionname", "downnodes", "frontendname"})
 """Keys that begin a record: the other keys of their line are the record's."""
 
@@ -71,9 +72,11 @@ def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
     """The files of the dry run, the same names as the candidate's."""
     prepared = dict(files)
     dropped = {"qos"} if (setting(files, "AccountingStorageType") or "").endswith("slurmdbd") else set()
+    completions = (setting(files, "JobCompType") or "").lower().rpartition("/")[2] in _JOB_COMPLETIONS
+    replaced = _REPLACED | ({"jobcomptype"} if completions else frozenset())
     for name in _main_files(files):
         text = files[name].decode(errors="surrogateescape")
-        prepared[name] = _neutral(text, dropped).encode(errors="surrogateescape")
+        prepared[name] = _neutral(text, replaced, dropped).encode(errors="surrogateescape")
     declared = _declared(files)
     lines = [
         f"SlurmctldHost={place.host}(127.0.0.1)",
@@ -82,7 +85,7 @@ def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
         "SlurmctldPidFile=/run/slurmctld.pid",
         f"SlurmdPort={NOBODYS_PORT}",
         "AccountingStorageType=accounting_storage/none",
-        "JobCompType=jobcomp/none",
+        *(["JobCompType=jobcomp/none"] if completions else []),
         "SlurmctldDebug=info",
         # The running slurmctld knows dynamic nodes from their registration: no file names them.
         *(f"NodeName={name} NodeAddr=127.0.0.1 State=UNKNOWN" for name in place.nodes if name not in declared),
@@ -169,19 +172,19 @@ def _declared(files: Mapping[str, bytes]) -> set[str]:
     return found
 
 
-def _neutral(text: str, dropped: AbstractSet[str]) -> str:
-    """The text without the settings that are replaced, each line where it was."""
+def _neutral(text: str, replaced: AbstractSet[str], dropped: AbstractSet[str]) -> str:
+    """The text without the settings `replaced`, and `dropped` of records, each line where it was."""
     try:
         lines = conf.parse(text).lines
     except conf.ConfError:
         # slurmctld stops at the same place, before any of them takes effect.
         return text
-    return "".join(_neutral_line(line, dropped) for line in lines)
+    return "".join(_neutral_line(line, replaced, dropped) for line in lines)
 
 
-def _neutral_line(line: conf.Line, dropped: AbstractSet[str]) -> str:
-    replaced = dropped if line.pairs and line.pairs[0].key.lower() in _RECORDS else _REPLACED
-    kept = [pair for pair in line.pairs if pair.key.lower() not in replaced]
+def _neutral_line(line: conf.Line, replaced: AbstractSet[str], dropped: AbstractSet[str]) -> str:
+    without = dropped if line.pairs and line.pairs[0].key.lower() in _RECORDS else replaced
+    kept = [pair for pair in line.pairs if pair.key.lower() not in without]
     if len(kept) == len(line.pairs):
         return line.text
     rest = " ".join(f'{pair.key}="{pair.value}"' if " " in pair.value else f"{pair.key}={pair.value}" for pair in kept)

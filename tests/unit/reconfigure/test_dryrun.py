@@ -1,5 +1,7 @@
 """What the dry run reads."""
 
+import pytest
+
 from sidecars.reconfigure import dryrun
 from sidecars.reconfigure.dryrun import Place
 
@@ -31,6 +33,18 @@ def test_it_touches_nothing_that_the_running_slurmctld_uses() -> None:
         assert not [line for line in lines if key in line]
     for line in ("SlurmctldHost=ctl-0(127.0.0.1)", "SlurmctldPort=26817", "StateSaveLocation=/etc/slurm/.gate/state"):
         assert lines.count(line) == 1
+
+
+@pytest.mark.parametrize("plugin", ["jobcomp/filetxt", "FileTxt", "jobcomp/script", "elasticsearch"])
+def test_no_job_completion_is_written_anywhere(plugin: str) -> None:
+    lines = prepared(f"ClusterName=lab\nJobCompType={plugin}\n")
+    assert [it for it in lines if it.startswith("JobCompType")] == ["JobCompType=jobcomp/none"]
+
+
+@pytest.mark.parametrize("plugin", ["jobcomp/nosuch", "jobcomp/lua"])
+def test_a_plugin_of_job_completions_that_slurm_lacks_or_that_reads_a_file_is_tried(plugin: str) -> None:
+    lines = prepared(f"ClusterName=lab\nJobCompType={plugin}\n")
+    assert [it for it in lines if it.startswith("JobCompType")] == [f"JobCompType={plugin}"]
 
 
 def test_every_line_stays_where_it_was() -> None:

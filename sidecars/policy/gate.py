@@ -10,8 +10,10 @@ from typing import Any
 from sidecars.contract.status import Rejection, Stage, StartGatePhase, Status
 from sidecars.policy.conditions import Condition, find
 from sidecars.policy.reasons import ConfigurationAccepted, ConfigurationRunning, Ready
+from sidecars.slurm.diagnosis import Culprit
 
 SLURMCTLD = "slurmctld"
+NO_QUOTES: Mapping[str, Culprit] = {}
 ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
 
@@ -140,15 +142,17 @@ def conditions(
     known: Mapping[str, Known],
     origin: Callable[[str, int | None], str],
     warnings: Sequence[str] = (),
+    quotes: Mapping[str, Culprit] = NO_QUOTES,
 ) -> list[Condition]:
     """`ConfigurationAccepted` and `ConfigurationRunning`.
 
     `published`: None if nothing has been published yet. `faults`: why the newest configuration is not published.
-    `origin`: returns the source of a file's line. `warnings`: reported when nothing worse is.
+    `origin`: returns the source of a file's line. `warnings`: reported when nothing worse is. `quotes`: what the daemon
+    logged that ended, by the pod that reports it.
     """
     reports = {pod.name: report_of(pod, known) for pod in pods}
     return [
-        _accepted(published, faults, pods, known, reports, origin, warnings),
+        _accepted(published, faults, pods, known, reports, origin, warnings, quotes),
         _running(published, faults, pods, known, reports),
     ]
 
@@ -192,6 +196,7 @@ def _accepted(
     reports: Mapping[str, Status | None],
     origin: Callable[[str, int | None], str],
     warnings: Sequence[str],
+    quotes: Mapping[str, Culprit],
 ) -> Condition:
     if faults:
         return Condition(ACCEPTED, "False", ConfigurationAccepted.INVALID, f"{_first(faults)}; nothing was changed")
@@ -207,7 +212,7 @@ def _accepted(
         report = reports[pod.name]
         rejected = report.rejected if report is not None else None
         if rejected is not None and rejected.sha256 == published.sha256:
-            text = f"{_place(rejected, origin)}{rejected.reason}{_log(rejected, pod)}"
+            text = _refusal(rejected, pod, quotes.get(pod.name), origin)
             if not rejected.final:
                 return Condition(
                     ACCEPTED,
@@ -302,18 +307,22 @@ def _waiting(
     )
 
 
-def _log(rejected: Rejection, pod: Pod) -> str:
-    """Where the daemon that ended has logged why."""
+def _refusal(rejected: Rejection, pod: Pod, quote: Culprit | None, origin: Callable[[str, int | None], str]) -> str:
+    """Place and reason, with what the daemon logged that ended, or where it has."""
+    place = _place(rejected.file, rejected.line, origin)
     if not rejected.daemon:
-        return ""
+        return f"{place}{rejected.reason}"
+    if quote is not None:
+        place = place or _place(quote.file, quote.line, origin)
+        return f'{place}{rejected.reason}; {rejected.daemon} logged "{quote.reason}"'
     if rejected.daemon == SLURMCTLD:
-        return f": see `kubectl logs {pod.name} -c {SLURMCTLD} --previous`"
-    return ": see the log of its container slurmd"
+        return f"{place}{rejected.reason}: see `kubectl logs {pod.name} -c {SLURMCTLD} --previous`"
+    return f"{place}{rejected.reason}: see the log of its container {rejected.daemon}"
 
 
-def _place(rejected: Rejection, origin: Callable[[str, int | None], str]) -> str:
-    if not rejected.file:
+def _place(file: str, line: int | None, origin: Callable[[str, int | None], str]) -> str:
+    if not file:
         return ""
-    line = "" if rejected.line is None else f" line {rejected.line}"
-    source = origin(rejected.file, rejected.line)
-    return f"{rejected.file}{line}{f' ({source})' if source else ''}: "
+    numbered = "" if line is None else f" line {line}"
+    source = origin(file, line)
+    return f"{file}{numbered}{f' ({source})' if source else ''}: "

@@ -45,6 +45,16 @@ def diagnose(output: str, files: Mapping[str, bytes], daemon: str = "slurmctld")
     return Culprit(reason, file, line)
 
 
+def quoted(log: str, files: Mapping[str, bytes], daemon: str) -> Culprit | None:
+    """Why a daemon that runs with `files` ended last, with its level, as `fatal: …`; None if its log has no end."""
+    end = last_end(log)
+    if not end:
+        return None
+    found = diagnose(end, files, daemon)
+    level, _ = _message(end.splitlines()[-1]) or ("fatal", "")
+    return Culprit(f"{level}: {found.reason}", found.file, found.line)
+
+
 def last_end(log: str) -> str:
     """What a daemon logged from its last start to the end of it; "" if it logged no end.
 

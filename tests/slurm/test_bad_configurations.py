@@ -7,6 +7,7 @@ import pytest
 
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import ConfigurationAccepted
+from sidecars.slurm import diagnosis
 from tests.support.configurations import BadConfiguration, bad
 from tests.support.real import as_processes, ports, rendered
 from tests.support.real.as_processes import SLURMCTLD, WITHIN, Daemons
@@ -99,11 +100,33 @@ def test_no_bad_configuration_reaches_slurmctld(gated: Gated, each: BadConfigura
 
 ENDING = "SlurmdSpoolDir=/etc/hostname/spool"
 """No slurmd can create this folder, and no rule of the operator knows it."""
+DEADLY = "JobCompType=jobcomp/filetxt\nJobCompLoc=/nonexistent/folder/file"
+"""slurmctld ends when it can't open this file. The dry run has no such files."""
+
+
+def only(lines: str) -> BadConfiguration:
+    """One that only a running daemon can tell."""
+    return BadConfiguration("", {"extraConf": lines}, "a daemon", "")
+
+
+def quoted(gated: Gated, release: Release, daemon: str, place: str) -> str:
+    """What the operator quotes of a daemon, with the origin of the line."""
+    log = (gated.daemons.home / place / "log").read_text(errors="replace")
+    files = {name: text.encode() for name, text in release.config_set.files.items()}
+    found = diagnosis.quoted(log, files, daemon)
+    assert found is not None, log
+    return f"{release.config_set.origin(found.file, found.line)}: {found.reason}"
+
+
+def line_of(release: Release, line: str) -> int:
+    """The line of the Controller's extraConf."""
+    lines: list[str] = release.controller.spec.extra_conf.splitlines()
+    return lines.index(line) + 1
 
 
 def test_a_line_that_ends_every_slurmd_is_taken_back_and_they_run_again(gated: Gated) -> None:
     life, before = gated.life(), gated.gate.status().running
-    release = asked_for(gated.release, BadConfiguration("", {"extraConf": ENDING}, "slurmd", ""))
+    release = asked_for(gated.release, only(ENDING))
     refused = gated.until_judged(release, "False")
     assert refused.reason == ConfigurationAccepted.SLURMD_ENDED
     assert "slurmd ended on 2 workers of 2" in refused.message
@@ -111,6 +134,23 @@ def test_a_line_that_ends_every_slurmd_is_taken_back_and_they_run_again(gated: G
     assert rejected is not None
     assert (rejected.daemon, len(rejected.nodes)) == ("slurmd", 2)
     until("the former configuration to run", lambda: gated.gate.status().running == before, WITHIN)
+    words = f"spec.extraConf line {line_of(release, ENDING)}: fatal: mkdir(/etc/hostname/spool): Not a directory"
+    for node in rejected.nodes:
+        assert quoted(gated, release, "slurmd", node).startswith(words)
     gated.daemons.until_idle()
     gated.until_judged(gated.release, "True")
     assert gated.life() == life
+
+
+def test_a_line_that_slurmctld_ends_on_after_its_dry_run_is_taken_back(gated: Gated) -> None:
+    before = gated.gate.status().running
+    release = asked_for(gated.release, only(DEADLY))
+    refused = gated.until_judged(release, "False")
+    assert refused.reason == ConfigurationAccepted.RECONFIGURE_FAILED
+    assert "slurmctld ended when it read the configuration" in refused.message
+    until("the former configuration to run", lambda: gated.gate.status().running == before, WITHIN)
+    line = line_of(release, DEADLY.splitlines()[1])
+    words = f"spec.extraConf line {line}: fatal: open /nonexistent/folder/file: No such file or directory"
+    assert quoted(gated, release, "slurmctld", SLURMCTLD).startswith(words)
+    gated.daemons.until_idle()
+    gated.until_judged(gated.release, "True")

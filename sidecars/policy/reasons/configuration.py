@@ -46,13 +46,16 @@ class ConfigurationAccepted(Reason):
     )
     RECONFIGURE_FAILED = (
         "ReconfigureFailed",
-        "The configuration passed the dry run, but the running slurmctld refused it. The former one was restored.",
+        (
+            "The configuration passed the dry run, but the running slurmctld refused it, or ended when it read it. The "
+            "former one was restored. The message quotes slurmctld."
+        ),
         _CORRECT,
         "False",
     )
     START_FAILED = (
         "StartFailed",
-        "slurmctld ended when it started with the configuration. The former one was restored.",
+        "slurmctld ended when it started with the configuration. The former one was restored. The message quotes it.",
         _CORRECT,
         "False",
     )

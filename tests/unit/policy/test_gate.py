@@ -7,6 +7,7 @@ from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Known, Pod, Published
 from sidecars.policy.reasons import Ready
+from sidecars.slurm.diagnosis import Culprit
 
 A, B = "a" * 64, "b" * 64
 PUBLISHED = Published(B, "mark")
@@ -65,6 +66,20 @@ def test_the_log_of_a_slurmctld_that_ended_is_that_of_its_former_container() -> 
     ended = Rejection(B, Stage.RECONFIGURE, "", None, "slurmctld ended", True, daemon="slurmctld")
     accepted, _ = conditions(Status(candidate=B, accepted=B, running=A, rejected=ended))
     assert "slurmctld ended: see `kubectl logs ctl-0 -c slurmctld --previous`" in accepted.message
+
+
+def test_a_daemon_that_ended_is_quoted_with_the_line_that_its_words_name() -> None:
+    for daemon, stage in (("slurmd", Stage.SLURMD), ("slurmctld", Stage.RECONFIGURE)):
+        rejection = Rejection(B, stage, "", None, f"{daemon} ended", True, daemon=daemon, nodes=("w-0",))
+        report = Status(candidate=B, accepted=B, running=A, rejected=rejection)
+        quotes = {POD.name: Culprit("fatal: mkdir(/nope)", "slurm.conf", 9)}
+        accepted, _ = gate.conditions(
+            PUBLISHED, (), [POD], known(report), lambda _, line: f"spec.extraConf line {line}", (), quotes
+        )
+        assert accepted.message == (
+            f'slurm.conf line 9 (spec.extraConf line 9): {daemon} ended; {daemon} logged "fatal: mkdir(/nope)"; '
+            "slurmctld continues with the former configuration"
+        )
 
 
 def test_while_slurmds_may_end_on_it_a_configuration_runs_and_no_other_reader_gets_it() -> None:

@@ -122,6 +122,19 @@ def test_a_daemon_that_runs_has_not_ended() -> None:
     assert diagnosis.last_end("slurmd: error: not responding\nslurmd: slurmd started on now\n") == ""
 
 
+def test_an_end_is_quoted_with_its_level() -> None:
+    files = {**FILES, "slurm.conf": f"{CONF}SlurmdSpoolDir=/proc/nope\n".encode()}
+    found = diagnosis.quoted(LOOP, files, "slurmd")
+    assert found is not None
+    assert found.reason.startswith("fatal: mkdir(/proc/nope): No such file or directory")
+    assert (found.file, found.line) == ("slurm.conf", 12)
+    failed = "error: Unable to initialize slurmd spooldir\nerror: slurmd initialization failed\n"
+    assert diagnosis.quoted(failed, FILES, "slurmd") == Culprit(
+        "error: Unable to initialize slurmd spooldir; slurmd initialization failed"
+    )
+    assert diagnosis.quoted("slurmd: running\n", FILES, "slurmd") is None
+
+
 def test_what_slurmd_ended_on_is_found_in_the_configuration() -> None:
     files = {**FILES, "slurm.conf": f"{CONF}SlurmdSpoolDir=/proc/nope\n".encode()}
     found = diagnosis.diagnose("slurmd: fatal: mkdir(/proc/nope): No such file or directory\n", files, "slurmd")

@@ -7,6 +7,7 @@ import pytest
 
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import ConfigurationAccepted
+from sidecars.reconfigure import slurmds
 from sidecars.slurm import diagnosis
 from tests.support.configurations import BadConfiguration, bad
 from tests.support.real import as_processes, ports, rendered
@@ -122,6 +123,28 @@ def line_of(release: Release, line: str) -> int:
     """The line of the Controller's extraConf."""
     lines: list[str] = release.controller.spec.extra_conf.splitlines()
     return lines.index(line) + 1
+
+
+def starts(gated: Gated) -> dict[str, str]:
+    """When Slurm takes each slurmd to have started."""
+    listing = gated.daemons.login("scontrol", "-o", "show", "nodes")
+    return {it.name: it.started for it in slurmds.in_service(listing, gated.release.files)}
+
+
+def test_a_slurmd_that_takes_a_configuration_has_another_start_time_which_ends_the_watch(gated: Gated) -> None:
+    before = starts(gated)
+    assert len(before) == 2
+    release = asked_for(gated.release, only("KillWait=31"))
+    gated.gate.publish(release)
+
+    def is_kept() -> bool:
+        status = gated.gate.status()
+        return status.running == release.config_set.sha256 and not status.watching
+
+    until("the change to run, and no slurmd to be watched", is_kept, WITHIN)
+    after = starts(gated)
+    assert [it for it in before if after[it] == before[it]] == []
+    gated.until_judged(gated.release, "True")
 
 
 def test_a_line_that_ends_every_slurmd_is_taken_back_and_they_run_again(gated: Gated) -> None:

@@ -117,7 +117,7 @@ def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
     if rejected is not None and rejected.id == seen.candidate and (rejected.final or now < state.retry):
         return state, []
     if watch.is_refused(seen.candidate, seen):
-        refused = dataclasses.replace(state, rejected=watch.rejection(seen, now))
+        refused = dataclasses.replace(state, rejected=watch.rejection(seen))
         return _kept_out(refused, seen, now, f"slurmds ended of configuration {seen.candidate}")
     return _to(state, Phase.CHECK, now, trying=seen.candidate), [Check(seen.candidate)]
 
@@ -313,7 +313,7 @@ def _restored(state: State, nodes: tuple[str, ...], now: float) -> tuple[State, 
     rejected = Rejected(trying, Stage.SLURMD, culprit, now, daemon=watch.SLURMD, nodes=nodes)
     log = Log(f"configuration {trying} is reverted: {culprit}")
     state, actions = _bring_back(dataclasses.replace(state, rejected=rejected), former, now)
-    return state, [log, Refuse(Refusal(trying.config, culprit, nodes)), *actions]
+    return state, [log, Refuse(Refusal(trying.config, culprit, nodes, now)), *actions]
 
 
 def _bring_back(state: State, good: Id, now: float) -> tuple[State, list[Action]]:
@@ -366,7 +366,7 @@ def _settled(settings: Settings, state: State, seen: Seen, now: float) -> tuple[
         return dataclasses.replace(state, rejected=None, accepted=accepted), forget
     if watch.is_refused(candidate, seen):
         known = state.rejected is not None and state.rejected.id == candidate
-        return state if known else dataclasses.replace(state, rejected=watch.rejection(seen, now)), []
+        return state if known else dataclasses.replace(state, rejected=watch.rejection(seen)), []
     if not settings.live and candidate == state.accepted:
         return state, []
     if not _is_new(state, seen, now):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ class Refusal:
     culprit: Culprit
     nodes: tuple[str, ...]
     """Slurm nodes whose slurmd ended."""
+    since: float
+    """When it was refused, in seconds of this host's monotonic clock."""
 
 
 def write(folder: Path, refusal: Refusal) -> None:
@@ -31,6 +34,7 @@ def write(folder: Path, refusal: Refusal) -> None:
         "file": culprit.file,
         "line": culprit.line,
         "nodes": list(refusal.nodes),
+        "at": refusal.since + _ahead(),
     }
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = folder / f".{FILE}"
@@ -46,7 +50,7 @@ def read(folder: Path) -> Refusal | None:
     try:
         content = json.loads((folder / FILE).read_text())
         culprit = Culprit(content["reason"], content["file"], content["line"])
-        return Refusal(content["sha256"], culprit, tuple(content["nodes"]))
+        return Refusal(content["sha256"], culprit, tuple(content["nodes"]), content["at"] - _ahead())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -62,3 +66,8 @@ def version(folder: Path) -> str:
         return str((folder / FILE).stat().st_mtime_ns)
     except OSError:
         return ""
+
+
+def _ahead() -> float:
+    """Seconds by which the wall clock, which all hosts share, is ahead of this host's monotonic one."""
+    return time.time() - time.monotonic()

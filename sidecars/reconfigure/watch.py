@@ -65,9 +65,9 @@ def is_refused(which: Id | None, seen: Seen) -> bool:
     return which.config == refused.config != good.config
 
 
-def rejection(seen: Seen, now: float) -> Rejected | None:
+def rejection(seen: Seen) -> Rejected | None:
     """Why the candidate `is_refused`."""
     candidate, refused = seen.candidate, seen.refused
     if candidate is None or refused is None:
         return None
-    return Rejected(candidate, Stage.SLURMD, refused.culprit, now, daemon=SLURMD, nodes=refused.nodes)
+    return Rejected(candidate, Stage.SLURMD, refused.culprit, refused.since, daemon=SLURMD, nodes=refused.nodes)

@@ -52,6 +52,8 @@ def test_it_is_not_tried_again_while_the_values_are_unchanged() -> None:
     pod = running(B)
     pod.candidate = B
     pod.settle()
+    assert pod.state.rejected is not None
+    refused_at = pod.state.rejected.since
     pod.done.clear()
     pod.run(300)
     for begins_again in (pod.restart_sidecar, pod.restart_pod):
@@ -60,6 +62,7 @@ def test_it_is_not_tried_again_while_the_values_are_unchanged() -> None:
         assert (pod.reads, pod.good, pod.state.phase) == (A, A, Phase.SETTLED)
         assert pod.state.rejected is not None
         assert (pod.state.rejected.stage, pod.state.rejected.nodes) == (Stage.SLURMD, ("w-0", "w-1", "w-2"))
+        assert pod.state.rejected.since == refused_at
     assert "Check" not in pod.done
     pod.candidate = replace_keys(B)
     pod.run(60)

@@ -8,7 +8,7 @@ from sidecars.reconfigure import machine
 from sidecars.reconfigure.actions import Alive, Check
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.states import Phase, Seen, Settings, State
-from tests.unit.reconfigure.simulation import Pod, config
+from tests.unit.reconfigure.simulation import Pod, config, workers
 
 A, B, C = config("a"), config("b"), config("c")
 
@@ -333,7 +333,7 @@ def test_the_newest_of_several_changes_wins() -> None:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["candidate", "pod", "sidecar", "crash", "check", "pass"]),
-        st.sampled_from("abcdef"),
+        st.sampled_from("abcdefg"),
         st.sampled_from([0.1, 0.6, 2.0, 10.0, 40.0]),
     ),
     max_size=8,
@@ -345,7 +345,8 @@ STEPS = st.lists(
 def test_nothing_bad_is_ever_installed_and_a_good_candidate_runs_in_the_end(
     steps: list[tuple[str, str, float]],
 ) -> None:
-    pod = Pod(candidate=A, bad={config("d"), config("e")}, deadly={config("f")})
+    bad, deadly, ending = {config("d"), config("e")}, {config("f")}, {config("g")}
+    pod = Pod(candidate=A, bad=bad, deadly=deadly, ending=ending, workers=workers(2))
     for kind, letter, seconds in steps:
         match kind:
             case "candidate":
@@ -368,3 +369,4 @@ def test_nothing_bad_is_ever_installed_and_a_good_candidate_runs_in_the_end(
     pod.check_works, pod.candidate = True, C
     pod.run(200)
     assert pod.reads == pod.state.running == pod.good == C
+    assert all(it.listens for it in pod.workers)

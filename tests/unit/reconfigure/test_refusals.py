@@ -16,6 +16,7 @@ def test_it_is_found_until_it_is_forgotten(tmp_path: Path) -> None:
     folder = tmp_path / "good"
     assert refusals.read(folder) is None
     before = refusals.version(folder)
+    assert before == ""
     refusals.write(folder, REFUSAL)
     found = refusals.read(folder)
     assert found is not None

@@ -276,6 +276,7 @@ def test_many_nodes_are_counted_and_some_are_named() -> None:
     assert found.reason.endswith(
         "ended on 7 workers of 9 when it read the configuration: w-0, w-1, w-2, w-3, w-4 and 2 more"
     )
+    assert watch.culprit(names[:5], 9).reason.endswith(": w-0, w-1, w-2, w-3, w-4")
     assert "on 1 worker of 1" in watch.culprit(("w",), 1).reason
 
 

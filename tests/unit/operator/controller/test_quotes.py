@@ -93,8 +93,11 @@ async def test_a_log_that_has_nothing_yet_is_read_again_some_times() -> None:
     scene.logs["w-0", "slurmd", False] = FATAL
     assert await scene.read() == {SLURMCTLD: FOUND}
     scene = Scene()
-    for _ in range(2 * quotes.TRIES):
+    for _ in range(quotes.TRIES):
+        await scene.parts.woken(quotes.AGAIN + 1)
         await scene.read()
+    assert await scene.parts.woken(quotes.AGAIN + 1) == {}
+    await scene.read()
     assert len(scene.asked()) == 2 * quotes.TRIES
 
 

@@ -34,6 +34,9 @@ class Stage(Enum):
     START = "Start"
     """slurmctld starts with it."""
 
+    SLURMD = "Slurmd"
+    """The slurmds that run take it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
@@ -59,6 +62,12 @@ class Rejection:
 
     since: float = field(default=0.0, compare=False)
     """When it was rejected, in seconds since the epoch."""
+
+    daemon: str = ""
+    """The daemon that ended, whose log contains the reason: `slurmctld`, `slurmd`, or "" if none ended."""
+
+    nodes: tuple[str, ...] = ()
+    """Some of the Slurm nodes whose slurmd ended."""
 
 
 class StartGatePhase(Enum):
@@ -115,11 +124,14 @@ class Status:
     start_gate: StartGate | None = None
     """None for a pod without a start gate."""
 
+    watching: bool = False
+    """Whether slurmds may still end on the one that runs. slurmctld reads the former one again then."""
+
     installed: str | None = field(default=None, compare=False)
     """The one in slurmctld's /etc/slurm; None until one exists."""
 
     phase: str = field(default="", compare=False)
-    """What the sidecar is doing: see `sidecars.reconfigure.machine.Phase`."""
+    """What the sidecar is doing: see `sidecars.reconfigure.states.Phase`."""
 
     since: float = field(default=0.0, compare=False)
     """When the phase began, in seconds since the epoch."""
@@ -146,9 +158,12 @@ def encode(status: Status) -> dict[str, Any]:
             "reason": rejected.reason,
             "final": rejected.final,
             "since": rejected.since,
+            "daemon": rejected.daemon,
+            "nodes": list(rejected.nodes),
         },
         "restart": status.restart,
         "startGate": None if gate is None else {"phase": gate.phase.value, "problem": gate.problem},
+        "watching": status.watching,
     }
 
 
@@ -164,6 +179,7 @@ def decode(document: Mapping[str, Any]) -> Status:
             rejected=None if rejected is None else _rejection(rejected),
             restart=_quoted(document["restart"]),
             start_gate=None if gate is None else StartGate(StartGatePhase(gate["phase"]), _quoted(gate["problem"])),
+            watching=bool(document.get("watching", False)),
             installed=_text(document.get("installed")),
             phase=str(document.get("phase", "")),
             since=float(document.get("since", 0.0)),
@@ -181,6 +197,8 @@ def _rejection(rejected: Mapping[str, Any]) -> Rejection:
         reason=printable(str(rejected["reason"]), 2000),
         final=bool(rejected["final"]),
         since=float(rejected.get("since", 0.0)),
+        daemon=printable(str(rejected.get("daemon", ""))),
+        nodes=tuple(printable(str(name)) for name in rejected.get("nodes", ())),
     )
 
 

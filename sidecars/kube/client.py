@@ -14,6 +14,7 @@ import msgspec
 from sidecars.kube import responses
 from sidecars.kube.errors import Gone
 from sidecars.kube.records import PartialObjectMetadata
+from sidecars.kube.resources import PODS
 from sidecars.kube.responses import Page, WatchEvent
 from sidecars.kube.transport import JSON, Transport
 
@@ -77,6 +78,19 @@ class Client:
         """Read one object; `namespace` is None for cluster-scoped resources. Raises NotFound."""
         path = resource.path(namespace, name)
         return responses.decode(await self._transport.request("GET", path), type, f"GET {path}")
+
+    async def log(
+        self, namespace: str, pod: str, container: str, *, since: str, limit: int, previous: bool = False
+    ) -> str:
+        """The log of a container from a time on (RFC 3339), at most `limit` bytes of it.
+
+        `previous`: of its former instance. Raises NotFound and BadRequest for a container that has none.
+        """
+        query = {"container": container, "sinceTime": since, "limitBytes": str(limit)}
+        if previous:
+            query["previous"] = "true"
+        answer = await self._transport.request("GET", PODS.path(namespace, pod, "log"), query, accept=f"{JSON}, */*")
+        return answer.decode(errors="replace")
 
     @overload
     async def list(

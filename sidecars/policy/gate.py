@@ -10,7 +10,10 @@ from typing import Any
 from sidecars.contract.status import Rejection, Stage, StartGatePhase, Status
 from sidecars.policy.conditions import Condition, find
 from sidecars.policy.reasons import ConfigurationAccepted, ConfigurationRunning, Ready
+from sidecars.slurm.diagnosis import Culprit
 
+SLURMCTLD = "slurmctld"
+NO_QUOTES: Mapping[str, Culprit] = {}
 ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
 
@@ -73,6 +76,7 @@ _FAILED = {
     Stage.DRY_RUN: ConfigurationAccepted.DRY_RUN_FAILED,
     Stage.RECONFIGURE: ConfigurationAccepted.RECONFIGURE_FAILED,
     Stage.START: ConfigurationAccepted.START_FAILED,
+    Stage.SLURMD: ConfigurationAccepted.SLURMD_ENDED,
 }
 
 _BEFORE_START = (StartGatePhase.CLOSED, StartGatePhase.ASKED)
@@ -91,6 +95,8 @@ def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
         return True
     if report.rejected is not None and report.rejected.sha256 == published.sha256:
         return not report.rejected.final
+    if report.watching:
+        return True
     if not published.live and report.accepted == published.sha256:
         return False
     return report.running != published.sha256
@@ -136,24 +142,30 @@ def conditions(
     known: Mapping[str, Known],
     origin: Callable[[str, int | None], str],
     warnings: Sequence[str] = (),
+    quotes: Mapping[str, Culprit] = NO_QUOTES,
 ) -> list[Condition]:
     """`ConfigurationAccepted` and `ConfigurationRunning`.
 
     `published`: None if nothing has been published yet. `faults`: why the newest configuration is not published.
-    `origin`: returns the source of a file's line. `warnings`: reported when nothing worse is.
+    `origin`: returns the source of a file's line. `warnings`: reported when nothing worse is. `quotes`: what the daemon
+    logged that ended, by the pod that reports it.
     """
     reports = {pod.name: report_of(pod, known) for pod in pods}
     return [
-        _accepted(published, faults, pods, known, reports, origin, warnings),
+        _accepted(published, faults, pods, known, reports, origin, warnings, quotes),
         _running(published, faults, pods, known, reports),
     ]
 
 
 def is_accepted(sha256: str, pods: Sequence[Pod], known: Mapping[str, Known]) -> bool:
-    """Whether slurmctld has taken the configuration of this digest: a pod runs with it, and none refused it."""
+    """Whether slurmctld has taken the configuration of this digest: a pod runs with it, and none refused it.
+
+    Not while slurmds may still end on it, because slurmctld would read the former one again.
+    """
     reports = [report for pod in pods if (report := report_of(pod, known)) is not None]
     refused = {report.rejected.sha256 for report in reports if report.rejected is not None}
-    return sha256 not in refused and sha256 in {report.running for report in reports}
+    watched = {report.running for report in reports if report.watching}
+    return sha256 not in refused | watched and sha256 in {report.running for report in reports}
 
 
 def ready(rollout: Condition, found: Sequence[Condition]) -> Condition:
@@ -184,6 +196,7 @@ def _accepted(
     reports: Mapping[str, Status | None],
     origin: Callable[[str, int | None], str],
     warnings: Sequence[str],
+    quotes: Mapping[str, Culprit],
 ) -> Condition:
     if faults:
         return Condition(ACCEPTED, "False", ConfigurationAccepted.INVALID, f"{_first(faults)}; nothing was changed")
@@ -199,7 +212,7 @@ def _accepted(
         report = reports[pod.name]
         rejected = report.rejected if report is not None else None
         if rejected is not None and rejected.sha256 == published.sha256:
-            text = f"{_place(rejected, origin)}{rejected.reason}"
+            text = _refusal(rejected, pod, quotes.get(pod.name), origin)
             if not rejected.final:
                 return Condition(
                     ACCEPTED,
@@ -294,9 +307,22 @@ def _waiting(
     )
 
 
-def _place(rejected: Rejection, origin: Callable[[str, int | None], str]) -> str:
-    if not rejected.file:
+def _refusal(rejected: Rejection, pod: Pod, quote: Culprit | None, origin: Callable[[str, int | None], str]) -> str:
+    """Place and reason, with what the daemon logged that ended, or where it has."""
+    place = _place(rejected.file, rejected.line, origin)
+    if not rejected.daemon:
+        return f"{place}{rejected.reason}"
+    if quote is not None:
+        place = place or _place(quote.file, quote.line, origin)
+        return f'{place}{rejected.reason}; {rejected.daemon} logged "{quote.reason}"'
+    if rejected.daemon == SLURMCTLD:
+        return f"{place}{rejected.reason}: see `kubectl logs {pod.name} -c {SLURMCTLD} --previous`"
+    return f"{place}{rejected.reason}: see the log of its container {rejected.daemon}"
+
+
+def _place(file: str, line: int | None, origin: Callable[[str, int | None], str]) -> str:
+    if not file:
         return ""
-    line = "" if rejected.line is None else f" line {rejected.line}"
-    source = origin(rejected.file, rejected.line)
-    return f"{rejected.file}{line}{f' ({source})' if source else ''}: "
+    numbered = "" if line is None else f" line {line}"
+    source = origin(file, line)
+    return f"{file}{numbered}{f' ({source})' if source else ''}: "

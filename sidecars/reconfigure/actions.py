@@ -1,12 +1,15 @@
 """What the state machine asks for, and the answers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.refusals import Refusal
+from sidecars.reconfigure.slurmds import Slurmd
+from sidecars.slurm.diagnosis import Culprit
 
 
-# What to do. Every one but Log is answered.
+# What to do.
 @dataclass(frozen=True, slots=True)
 class Check:
     """Dry-run a set."""
@@ -44,21 +47,44 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """Look whether these slurmds run."""
+
+    slurmds: tuple[Slurmd, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Remember, beside the last good set, what slurmds ended of."""
+
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Remember no refused set."""
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """A line for the log."""
 
     text: str
 
 
-Action = Check | Install | Reconfigure | Restart | Probe | Keep | Log
+Action = Check | Install | Reconfigure | Restart | Probe | Keep | Look | Refuse | Forget | Log
 
 
 # Answers.
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The dry run came up. `restart`: settings that a running slurmctld can't take, with their values; may be empty."""
+    """The dry run came up. `restart`: settings that a running slurmctld can't take, with their values; may be empty.
+
+    `slurmds`: those that ran after it.
+    """
 
     restart: str = ""
+    slurmds: tuple[Slurmd, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +113,15 @@ class Alive:
     yes: bool
 
 
-Answer = Passed | Refused | NoAnswer | Taken | Alive
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What is known of slurmds. `in_service`: their records as Slurm has them now, of those that may get jobs.
+
+    `listening`: by name, whether slurmd answers. False: nothing listens at its port. It lacks those without an answer.
+    """
+
+    in_service: tuple[Slurmd, ...]
+    listening: Mapping[str, bool]
+
+
+Answer = Passed | Refused | NoAnswer | Taken | Alive | Looked

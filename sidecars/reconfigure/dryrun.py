@@ -1,8 +1,8 @@
-"""What a dry run reads, and what its output means. Pure.
+"""What a dry run reads. Pure.
 
 The dry run is slurmctld itself, of the same image, on the candidate. It must neither touch the running slurmctld nor
 anything that this talks to, so the prepared files differ from the candidate in who it is and where it writes: host,
-port, state, pid and log files of its own, no accounting or job completion storage (a primary registers with slurmdbd),
+port, state, pid and log files of its own, no accounting (a primary registers with slurmdbd) or job completion storage,
 nor what only slurmdbd knows (QOS of partitions, TRES to track), no programs of a primary, no standbys, and another
 slurmd port, so that its pings reach nobody.
 Line numbers stay those of the candidate. https://slurm.schedmd.com/slurm.conf.html
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from sidecars.contract.manifest import SLURM_CONF
 from sidecars.slurm import conf
 
-SLURM_CONF = "slurm.conf"
 CLUSTER_FILE = "clustername"
 """In StateSaveLocation: slurmctld ends when it contains another name than ClusterName."""
 
@@ -38,7 +38,6 @@ _REPLACED = frozenset(
         "backupcontroller",
         "controladdr",
         "controlmachine",
-        "jobcomptype",
         "slurmctldaddr",
         "slurmctlddebug",
         "slurmctldhost",
@@ -53,22 +52,10 @@ _REPLACED = frozenset(
         "statesavelocation",
     }
 )
+_JOB_COMPLETIONS = frozenset({"elasticsearch", "filetxt", "kafka", "mysql", "script"})
+"""Plugins of JobCompType that write to a place, or run a program, that only slurmctld's container may have."""
 _RECORDS = frozenset({"nodename", "nodeset", "partitionname", "downnodes", "frontendname"})
 """Keys that begin a record: the other keys of their line are the record's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """Why a configuration was refused. `file` is empty and `line` None where slurmctld doesn't tell."""
-
-    reason: str
-    file: str = ""
-    line: int | None = None
-
-    def __str__(self) -> str:
-        if not self.file:
-            return self.reason
-        return f"{self.file}{'' if self.line is None else f' line {self.line}'}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +72,11 @@ def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
     """The files of the dry run, the same names as the candidate's."""
     prepared = dict(files)
     dropped = {"qos"} if (setting(files, "AccountingStorageType") or "").endswith("slurmdbd") else set()
+    completions = (setting(files, "JobCompType") or "").lower().rpartition("/")[2] in _JOB_COMPLETIONS
+    replaced = _REPLACED | ({"jobcomptype"} if completions else frozenset())
     for name in _main_files(files):
         text = files[name].decode(errors="surrogateescape")
-        prepared[name] = _neutral(text, dropped).encode(errors="surrogateescape")
+        prepared[name] = _neutral(text, replaced, dropped).encode(errors="surrogateescape")
     declared = _declared(files)
     lines = [
         f"SlurmctldHost={place.host}(127.0.0.1)",
@@ -96,7 +85,7 @@ def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
         "SlurmctldPidFile=/run/slurmctld.pid",
         f"SlurmdPort={NOBODYS_PORT}",
         "AccountingStorageType=accounting_storage/none",
-        "JobCompType=jobcomp/none",
+        *(["JobCompType=jobcomp/none"] if completions else []),
         "SlurmctldDebug=info",
         # The running slurmctld knows dynamic nodes from their registration: no file names them.
         *(f"NodeName={name} NodeAddr=127.0.0.1 State=UNKNOWN" for name in place.nodes if name not in declared),
@@ -152,77 +141,6 @@ def dynamic_nodes(listing: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def diagnose(output: str, files: Mapping[str, bytes]) -> Culprit:
-    """What was wrong, from the output of a slurmctld or scontrol that refused the candidate `files`."""
-    logged = [message for message in map(_message, output.splitlines()) if message]
-    errors = [text for level, text in logged if level == "error" and not _HARMLESS.search(text)]
-    fatal = [text for level, text in logged if level == "fatal" and not (errors and _VAGUE.search(text))]
-    for text in errors:
-        place = _PARSE_ERROR.search(text)
-        if place:
-            others = [it for it in errors if not _PARSE_ERROR.search(it)]
-            reason = "; ".join([*others[:1], f"can't parse {place[3].strip()}"])
-            return Culprit(reason, place[1].rpartition("/")[2], int(place[2]))
-    for text in errors:
-        missing = _MISSING.search(text)
-        if missing:
-            return Culprit(
-                f"slurmctld needs the file {missing[1]}, which does not exist", missing[1].rpartition("/")[2]
-            )
-    # The error just before the end is why.
-    reasons = list(dict.fromkeys([*fatal, *errors[-2:]]))
-    reason = "; ".join(reasons) or (output.strip().splitlines() or ["slurmctld ended without a message"])[-1]
-    file, line = _locate("; ".join([*reasons, *errors]), files)
-    return Culprit(reason, file, line)
-
-
-_STAMP = re.compile(r"^(?:\[[^\]]*\]\s*)?(?:(?:slurmctld|scontrol):\s*)?")
-_LEVEL = re.compile(r"(fatal|error):\s*(?:_*[a-z0-9]+(?:_[a-z0-9]+)+:\s+)*(.*)")
-"""After the level often the name of a function of Slurm's, which does not help an administrator."""
-_PARSE_ERROR = re.compile(r"Parse error in file (\S+) line (\d+):(.*)")
-_MISSING = re.compile(r"cannot stat file (\S+): No such file")
-_HARMLESS = re.compile(
-    r"state file|usage file|No last decay|Information may be lost|recover|Job accounting information|"
-    r"specified more than|MailProg|default partition not set|calls to gettimeofday|HealthCheckTimeout|not responding|"
-    r"ping|slurm_receive|slurm_msg|support glob parsing|\"Include\" failed in file \S*plugstack[.]conf",
-    re.IGNORECASE,
-)
-_VAGUE = re.compile(r"Unable to process configuration file|failed to initialize|Failed to initialize")
-_WORD = re.compile(r"[A-Za-z0-9_./:-]+")
-
-
-def _message(line: str) -> tuple[str, str] | None:
-    found = _LEVEL.match(_STAMP.sub("", line))
-    return (found[1], found[2].strip()) if found else None
-
-
-def _locate(message: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
-    """The last line of a .conf file that has the most specific word of the message, if any has one."""
-    best: tuple[int, str, int | None] = (0, "", None)
-    words = {word.strip(".:").lower() for word in _WORD.findall(message)} - _COMMON
-    for name in [SLURM_CONF, *sorted(set(files) - {SLURM_CONF})]:
-        if name in message and best[0] < 1:
-            best = (1, name, None)
-        if not name.endswith(".conf"):
-            continue
-        parsed = _parsed(files[name])
-        for line in parsed.lines if parsed else ():
-            values = {value.lower() for pair in line.pairs for value in re.split(r"[,\s=]+", pair.value)}
-            keys = {pair.key.lower() for pair in line.pairs}
-            score = 4 * len(words & values) + 2 * len(words & keys)
-            if score and score >= best[0]:
-                best = (score, name, line.number)
-    return best[1], best[2]
-
-
-_UNSPECIFIC = """
-a an and any are as at be by can cannot check configuration could does error failed fatal file find for from has in
-invalid is it name names node nodes not of on or partition plugin slurm slurm.conf slurmctld such the this to type
-unable was with yes no all up default
-"""
-_COMMON = frozenset(_UNSPECIFIC.split())
-
-
 def _parsed(content: bytes) -> conf.Conf | None:
     try:
         return conf.parse(content.decode(errors="surrogateescape"))
@@ -254,19 +172,19 @@ def _declared(files: Mapping[str, bytes]) -> set[str]:
     return found
 
 
-def _neutral(text: str, dropped: AbstractSet[str]) -> str:
-    """The text without the settings that are replaced, each line where it was."""
+def _neutral(text: str, replaced: AbstractSet[str], dropped: AbstractSet[str]) -> str:
+    """The text without the settings `replaced`, and `dropped` of records, each line where it was."""
     try:
         lines = conf.parse(text).lines
     except conf.ConfError:
         # slurmctld stops at the same place, before any of them takes effect.
         return text
-    return "".join(_neutral_line(line, dropped) for line in lines)
+    return "".join(_neutral_line(line, replaced, dropped) for line in lines)
 
 
-def _neutral_line(line: conf.Line, dropped: AbstractSet[str]) -> str:
-    replaced = dropped if line.pairs and line.pairs[0].key.lower() in _RECORDS else _REPLACED
-    kept = [pair for pair in line.pairs if pair.key.lower() not in replaced]
+def _neutral_line(line: conf.Line, replaced: AbstractSet[str], dropped: AbstractSet[str]) -> str:
+    without = dropped if line.pairs and line.pairs[0].key.lower() in _RECORDS else replaced
+    kept = [pair for pair in line.pairs if pair.key.lower() not in without]
     if len(kept) == len(line.pairs):
         return line.text
     rest = " ".join(f'{pair.key}="{pair.value}"' if " " in pair.value else f"{pair.key}={pair.value}" for pair in kept)

@@ -16,24 +16,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sidecars.contract import manifest, paths, ports
-from sidecars.reconfigure import dryrun, fileset
+from sidecars.reconfigure import dryrun, fileset, refusals, slurmds
 from sidecars.reconfigure.actions import (
     Action,
     Alive,
     Answer,
     Check,
+    Forget,
     Install,
     Keep,
+    Look,
+    Looked,
     NoAnswer,
     Passed,
     Probe,
     Reconfigure,
+    Refuse,
     Refused,
     Restart,
     Taken,
 )
 from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
-from sidecars.slurm import health, keys
+from sidecars.slurm import diagnosis, health, keys
 
 DATA = "..data"
 """The link that the kubelet swaps in a projected volume, and this sidecar in the folder of slurmctld."""
@@ -80,9 +84,15 @@ class Edge:
 
     # -- seeing
 
-    def version(self) -> tuple[str, str]:
-        """Changes when the kubelet has brought other files. Cheap: two links are read."""
-        return _link(self.places.candidate / DATA), _link(self.places.keys / DATA)
+    def version(self) -> tuple[str, ...]:
+        """Changes with the files of the kubelet, and with what another slurmctld stores. Cheap: links are read."""
+        places = self.places
+        links = (places.candidate / DATA, places.keys / DATA, places.good / GOOD)
+        return *map(_link, links), refusals.version(places.good)
+
+    def refused(self) -> refusals.Refusal | None:
+        """What slurmds ended of."""
+        return refusals.read(self.places.good)
 
     def candidate(self) -> Id | None:
         """Read the candidate and the keys; None, with `problem`, while they aren't whole."""
@@ -152,6 +162,12 @@ class Edge:
                 return self._scontrol("shutdown slurmctld")
             case Probe():
                 return self.probe()
+            case Look(watched):
+                return self._look(watched)
+            case Refuse(refusal):
+                refusals.write(self.places.good, refusal)
+            case Forget():
+                refusals.forget(self.places.good)
             case _:
                 pass
         return None
@@ -173,21 +189,16 @@ class Edge:
 
     def keep(self, new: FileSet) -> None:
         """Store a set, without its keys, as the last good one."""
-        good = self.places.good
-        if self.good_config() == new.id.config:
+        good, before = self.places.good, self.good()
+        if before is not None and before.config == new.id.config:
             return
         folder = good / f"{new.id.config[:16]}-{time.time_ns():x}"
         _write(folder, {**new.files, manifest.FILE: fileset.manifest_of(new)}, sync=True)
         _relink(good / GOOD, folder.name)
         for left in good.iterdir():
             # Another slurmctld of the same state may be writing its own.
-            if left.name not in {GOOD, folder.name} and left.stat().st_mtime < time.time() - 60:
+            if left.name not in {GOOD, folder.name, refusals.FILE} and left.stat().st_mtime < time.time() - 60:
                 _remove(left)
-
-    def good_config(self) -> str | None:
-        """The digest of the last good configuration."""
-        found = self.good()
-        return found.config if found else None
 
     def probe(self) -> Answer:
         """Whether slurmctld answers at its port; NoAnswer while it is busy."""
@@ -199,14 +210,14 @@ class Edge:
     def hosts(self) -> list[dryrun.Host]:
         """Every slurmctld of the configuration that lies there. Raises OSError without one."""
         files = _read(self.places.live)
-        if dryrun.SLURM_CONF not in files:
-            raise FileNotFoundError(f"{self.places.live}: no {dryrun.SLURM_CONF} yet")
+        if manifest.SLURM_CONF not in files:
+            raise FileNotFoundError(f"{self.places.live}: no {manifest.SLURM_CONF} yet")
         return dryrun.hosts(files)
 
     def has_accounting(self) -> bool:
         """Whether the slurmctld of the configuration that lies there uses slurmdbd. Raises OSError."""
         files = _read(self.places.live)
-        type_ = dryrun.setting(files, "AccountingStorageType") if dryrun.SLURM_CONF in files else None
+        type_ = dryrun.setting(files, "AccountingStorageType") if manifest.SLURM_CONF in files else None
         return type_ is not None and type_.lower().endswith("slurmdbd")
 
     def end_if_leading(self) -> str:
@@ -227,11 +238,12 @@ class Edge:
         location = dryrun.setting(new.files, "StateSaveLocation")
         if location and Path(location) != self.places.state:
             reason = f"StateSaveLocation={location}: the state of this cluster is at {self.places.state}; leave it out"
-            return Refused(dryrun.Culprit(reason, dryrun.SLURM_CONF))
-        nodes: tuple[str, ...] = ()
+            return Refused(diagnosis.Culprit(reason, manifest.SLURM_CONF))
+        listing = ""
         if live is not None and self.probe() == Alive(True):
-            code, output = self._ask("scontrol -o show nodes", CALL_SECONDS, live.files)
-            nodes = dryrun.dynamic_nodes(output) if code == 0 else ()
+            code, output = self._ask(_SHOW_NODES, CALL_SECONDS, live.files)
+            listing = output if code == 0 else ""
+        nodes = dryrun.dynamic_nodes(listing)
         check, state = self.places.check, self.places.check / GATE / "state"
         for left in check.iterdir():
             if left.name != GATE:
@@ -247,11 +259,19 @@ class Edge:
         if code is None:
             return NoAnswer(output)
         if code == 0:
-            return Passed("; ".join(dryrun.changed(live.files, new.files, keys.READ_AT_START)) if live else "")
+            restart = dryrun.changed(live.files, new.files, keys.READ_AT_START) if live else []
+            return Passed("; ".join(restart), slurmds.running(listing, live.files) if live else ())
         if _PORT_TAKEN in output:
             # By another process of the pod: its port is not the candidate's.
             return NoAnswer(_PORT_TAKEN)
-        return Refused(dryrun.diagnose(output, new.files))
+        return Refused(diagnosis.diagnose(output, new.files))
+
+    def _look(self, watched: tuple[slurmds.Slurmd, ...]) -> Answer:
+        found = self.sets.get(self.present() or Id("", ""))
+        code, output = self._ask(_SHOW_NODES, CALL_SECONDS, found.files if found else None)
+        if code != 0 or found is None:
+            return NoAnswer(output.strip()[-300:])
+        return Looked(slurmds.in_service(output, found.files), slurmds.listening(watched))
 
     def _scontrol(self, words: str) -> Answer:
         if self.probe() == Alive(False):
@@ -265,7 +285,7 @@ class Edge:
             return NoAnswer(output.strip()[-300:] or f"scontrol {words}: exit status {code}")
         if any(text in output for text in _STANDBY):
             return Taken()
-        return Refused(dryrun.diagnose(output, found.files if found else {dryrun.SLURM_CONF: b""}))
+        return Refused(diagnosis.diagnose(output, found.files if found else {manifest.SLURM_CONF: b""}))
 
     def _ask(self, request: str, seconds: float, files: Mapping[str, bytes] | None = None) -> tuple[int | None, str]:
         """Exit status and output of a request to the container `check`; None and what is wrong without an answer.
@@ -300,6 +320,7 @@ class Edge:
 
 _CUT_SHORT = 124
 """From this exit status on, scontrol ran out of time or was killed (timeout(1)): slurmctld may take the request yet."""
+_SHOW_NODES = "scontrol -o show nodes"
 _UNREACHED = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were")
 _PORT_TAKEN = "binding slurm stream socket: Address already in use"
 _STANDBY = ("standby", "Slurm backup controller")

@@ -1,7 +1,8 @@
 """The life of a configuration in a slurmctld pod, as a pure state machine.
 
     candidate ─ check ─┬─ refused: kept out, with the reason
-                       └─ install ─ reconfigure (or restart) ─ verify ─┬─ keep as last good
+                       └─ install ─ reconfigure (or restart) ─ verify ─┬─ watch ─┬─ keep as last good
+                                                                       │         └─ slurmds ended: restore the former
                                                                        └─ died of it: put the former set back
 
 One step takes what is seen, with the answer to the action asked for last, and returns what to do next. What slurmctld
@@ -10,33 +11,36 @@ check without a result is repeated later. Times are seconds of a monotonic clock
 """
 
 import dataclasses
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any
 
 from sidecars.contract.status import Stage
+from sidecars.reconfigure import watch
 from sidecars.reconfigure.actions import (
     Action,
     Alive,
-    Answer,
     Check,
+    Forget,
     Install,
     Keep,
     Log,
+    Look,
+    Looked,
     NoAnswer,
     Passed,
     Probe,
     Reconfigure,
+    Refuse,
     Refused,
     Restart,
     Taken,
 )
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
+from sidecars.reconfigure.refusals import Refusal
+from sidecars.reconfigure.states import RETRY, Phase, Rejected, Seen, Settings, State
+from sidecars.reconfigure.states import to as _to
+from sidecars.slurm.diagnosis import Culprit
 
-RETRY = 1.0
 RETRY_MOST = 30.0
-"""Seconds until a check or reconfigure without an answer is tried again; doubles."""
+"""Seconds, from RETRY on, until a check or reconfigure without an answer is tried again."""
 PROBE = 0.1
 CALM = 0.5
 """Seconds for which slurmctld must answer after a reconfigure: one that dies of it does so within tenths."""
@@ -52,79 +56,7 @@ PATIENCE = 5.0
 """Seconds for a starting slurmctld to come up before another candidate is looked at."""
 START = 90.0
 """Seconds for slurmctld to come up with a set that it has never run; after them the last good one replaces it."""
-
-
-class Phase(Enum):
-    """The current phase. The value is what /status reports."""
-
-    BEGIN = "Starting"
-    CHECK = "Checking"
-    APPLY = "Reconfiguring"
-    VERIFY = "Verifying"
-    START = "WaitingForSlurmctld"
-    SETTLED = "Settled"
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A set that was kept out. `final`: it stays so until it changes; otherwise it is tried again."""
-
-    id: Id
-    stage: Stage
-    culprit: Culprit
-    since: float
-    final: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """`installed`: what slurmctld finds when it reads its files; `running`: what it is known to have read; `trying`:
-    what is being checked or brought in; `former`: what it ran before that; `accepted`: the last that passed the check.
-    """
-
-    phase: Phase = Phase.BEGIN
-    installed: Id | None = None
-    running: Id | None = None
-    accepted: Id | None = None
-    trying: Id | None = None
-    former: Id | None = None
-    rejected: Rejected | None = None
-    restart: str = ""
-    """Why slurmctld was restarted last; empty if it never was."""
-    since: float = 0.0
-    """When the phase began."""
-    wake: float = 0.0
-    """No probe before."""
-    retry: float = 0.0
-    """What could not be checked isn't tried again before."""
-    calm: float | None = None
-    """Since when slurmctld answers."""
-    unanswered: str = ""
-    """Why slurmctld's answer to a reconfigure or restart is missing, until it is known whether slurmctld listens."""
-    gone: bool = False
-    """Whether slurmctld was seen to be gone since it was asked to restart."""
-    delay: float = RETRY
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """`candidate`: the whole set that lies there, None while none does. `good`: the last good one, with the keys of
-    now. `present`: what the folder of slurmctld contained when this process began, None for a new pod. `interrupted`:
-    whether that was put there after the last good one was stored.
-    """
-
-    candidate: Id | None
-    good: Id | None
-    present: Id | None = None
-    answer: Answer | None = None
-    interrupted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """`live`: bring a changed configuration into the running slurmctld; otherwise it waits for the next pod."""
-
-    live: bool = True
+_SLURMCTLD = "slurmctld"
 
 
 def step(settings: Settings, state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
@@ -138,6 +70,8 @@ def step(settings: Settings, state: State, seen: Seen, now: float) -> tuple[Stat
             return _applied(state, seen, now)
         case Phase.VERIFY:
             return _verified(state, seen, now)
+        case Phase.WATCH:
+            return _watched(state, seen, now)
         case Phase.START:
             return _started(state, seen, now)
         case Phase.SETTLED:
@@ -153,7 +87,8 @@ def due(state: State, now: float) -> bool:
 
 def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
     if (
-        seen.interrupted
+        not watch.is_refused(seen.present, seen)
+        and seen.interrupted
         and seen.present is not None
         and seen.good is not None
         and seen.present.config != seen.good.config
@@ -181,6 +116,9 @@ def _begin(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
     rejected = state.rejected
     if rejected is not None and rejected.id == seen.candidate and (rejected.final or now < state.retry):
         return state, []
+    if watch.is_refused(seen.candidate, seen):
+        refused = dataclasses.replace(state, rejected=watch.rejection(seen))
+        return _kept_out(refused, seen, now, f"slurmds ended of configuration {seen.candidate}")
     return _to(state, Phase.CHECK, now, trying=seen.candidate), [Check(seen.candidate)]
 
 
@@ -195,7 +133,7 @@ def _checked(settings: Settings, state: State, seen: Seen, now: float) -> tuple[
     # What is installed was never read, or by none that still lives: the next start reads what lies there then.
     fresh = state.installed is None or state.running != state.installed
     match seen.answer:
-        case Passed(restart):
+        case Passed(restart, slurmds):
             passed = dataclasses.replace(state, accepted=trying, rejected=None, delay=RETRY)
             log = Log(f"configuration {trying} passed the dry run")
             if fresh:
@@ -203,7 +141,11 @@ def _checked(settings: Settings, state: State, seen: Seen, now: float) -> tuple[
                 return started, [log, Install(trying), Probe()]
             if not settings.live:
                 return _to(passed, Phase.SETTLED, now, trying=None), [log]
-            applied = _to(passed, Phase.APPLY, now, installed=trying, former=state.installed)
+            # One about which nothing is known yet is not what to go back to.
+            former = state.former or state.installed
+            applied = _to(
+                passed, Phase.APPLY, now, installed=trying, former=former, slurmds=slurmds, silent={}, restoring=False
+            )
             if restart:
                 why = Log(f"slurmctld is restarted for {restart}")
                 return dataclasses.replace(applied, restart=restart), [log, why, Install(trying), Restart()]
@@ -226,6 +168,9 @@ def _kept_out(state: State, seen: Seen, now: float, message: str) -> tuple[State
     if state.installed is not None:
         if state.running != state.installed:
             return _to(state, Phase.START, now, trying=None), [Log(message), Probe()]
+        if state.former is not None:
+            # The one before it is still watched.
+            return _to(state, Phase.WATCH, now, trying=state.installed), [Log(message)]
         return _to(state, Phase.SETTLED, now, trying=None), [Log(message)]
     if seen.good is not None:
         taken, actions = _take(state, seen.good, now, "last good configuration")
@@ -236,7 +181,10 @@ def _kept_out(state: State, seen: Seen, now: float, message: str) -> tuple[State
 def _applied(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
     match seen.answer:
         case Taken():
-            return _to(state, Phase.VERIFY, now, rejected=None), [Probe()]
+            return _to(state, Phase.VERIFY, now, rejected=state.rejected if state.restoring else None), [Probe()]
+        case Refused(culprit) if state.restoring:
+            log = Log(f"slurmctld is restarted for configuration {state.trying}: {culprit}")
+            return _to(state, Phase.START, now, trying=None, restoring=False), [log, Restart()]
         case Refused(culprit):
             return _back(state, culprit, now)
         case NoAnswer(reason) if not state.unanswered:
@@ -258,7 +206,7 @@ def _unanswered(state: State, ended: bool, now: float) -> tuple[State, list[Acti
         return again, []
     culprit = Culprit(f"slurmctld has not answered for {CONTACT:g} s: {state.unanswered}")
     if ended:
-        return _back(again, culprit, now, final=False)
+        return _back(again, culprit, now, final=False, daemon=_SLURMCTLD)
     if state.rejected is not None:
         return again, []
     rejected = Rejected(trying, Stage.RECONFIGURE, culprit, now, final=False)
@@ -269,9 +217,7 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
     restarting = bool(state.restart)
     allowed = START if restarting else VERIFY
     late = now - state.since >= allowed
-    unheard = Culprit(
-        f"slurmctld read the configuration and did not answer for {allowed:g} s: see `kubectl logs -c slurmctld`"
-    )
+    unheard = Culprit(f"slurmctld read the configuration and did not answer for {allowed:g} s")
     assert state.trying is not None  # noqa: S101 - this phase always has one
     match seen.answer:
         case Alive(yes=True) if restarting and not state.gone and now - state.since < GO:
@@ -279,21 +225,25 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
         case Alive(yes=True):
             calm = now if state.calm is None else state.calm
             if now - calm >= CALM:
-                changes = {"running": state.installed, "trying": None, "former": None, "rejected": None}
-                done = _to(state, Phase.SETTLED, now, **changes)
-                return done, [Log(f"slurmctld runs configuration {state.trying}"), Keep(state.trying)]
+                rejected = state.rejected if state.restoring else None
+                runs = _to(state, Phase.WATCH, now, running=state.installed, rejected=rejected)
+                log = Log(f"slurmctld runs configuration {state.trying}")
+                if state.slurmds:
+                    return runs, [log]
+                kept, actions = _kept(runs, seen, now)
+                return kept, [log, *actions]
             return dataclasses.replace(state, calm=calm, wake=now + PROBE), []
         case Alive() if late:
-            return _back(state, unheard, now)
+            return _back(state, unheard, now, daemon=_SLURMCTLD)
         case NoAnswer() if late:
             # It runs the new set, and may be slow: its livenessProbe ends one that hangs.
-            rejected = state.rejected or Rejected(state.trying, Stage.RECONFIGURE, unheard, now, final=False)
+            unknown = Rejected(state.trying, Stage.RECONFIGURE, unheard, now, final=False, daemon=_SLURMCTLD)
+            rejected = state.rejected or unknown
             return dataclasses.replace(state, rejected=rejected, wake=now + RETRY), []
         case Alive() if not restarting and (state.calm is not None or now - state.since >= CALM):
             # Its port is closed: it ended, and the kubelet starts it again, with the former set.
-            return _back(
-                state, Culprit("slurmctld ended when it read the configuration: see `kubectl logs -c slurmctld`"), now
-            )
+            culprit = Culprit("slurmctld ended when it read the configuration")
+            return _back(state, culprit, now, daemon=_SLURMCTLD)
         case Alive():
             return dataclasses.replace(state, gone=True, calm=None, wake=now + PROBE), []
         case NoAnswer():
@@ -304,15 +254,72 @@ def _verified(state: State, seen: Seen, now: float) -> tuple[State, list[Action]
             return state, [Probe()]
 
 
-def _back(state: State, culprit: Culprit, now: float, *, final: bool = True) -> tuple[State, list[Action]]:
-    """Put the former set back under a slurmctld that refused the new one, or died of it."""
+def _back(
+    state: State, culprit: Culprit, now: float, *, final: bool = True, daemon: str = ""
+) -> tuple[State, list[Action]]:
+    """Put the former set back under a slurmctld that refused the new one, or died of it: of `daemon`'s log."""
     trying, former = state.trying, state.former
     assert trying is not None  # noqa: S101 - this phase always has one
+    over = {"trying": None, "former": None, "restart": "", "slurmds": (), "restoring": False}
+    if state.restoring:
+        # The former one lies there, and slurmctld starts again with it.
+        return _to(state, Phase.START, now, **over), [Log(f"configuration {trying}: {culprit}"), Probe()]
     assert former is not None  # noqa: S101 - something ran before
-    rejected = dataclasses.replace(state, rejected=Rejected(trying, Stage.RECONFIGURE, culprit, now, final))
-    back = _to(_later(rejected, now), Phase.START, now, installed=former, trying=None, former=None, restart="")
+    rejected = Rejected(trying, Stage.RECONFIGURE, culprit, now, final, daemon)
+    back = _to(_later(dataclasses.replace(state, rejected=rejected), now), Phase.START, now, installed=former, **over)
     log = Log(f"configuration {trying} is reverted: {culprit}")
     return back, [log, Install(former), Probe()]
+
+
+def _watched(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    """slurmctld runs with the set. Its slurmds may end of it yet; a restored one is kept when they run again."""
+    late = now - state.since >= watch.WATCH
+    match seen.answer:
+        case Looked() as found:
+            left, silent = watch.looked(state.slurmds, state.silent, found, now)
+            ended = () if state.restoring else watch.ended(silent, now)
+            if ended and state.former is not None and state.trying != state.former:
+                return _restored(state, ended, now)
+            looked = dataclasses.replace(state, slurmds=left, silent=silent, wake=now + watch.LOOK)
+            return _kept(looked, seen, now) if late or not left else (looked, [])
+        case NoAnswer():
+            return _kept(state, seen, now) if late else (dataclasses.replace(state, wake=now + watch.LOOK), [])
+        case _ if seen.candidate is not None and not (state.silent or state.restoring) and _is_new(state, seen, now):
+            return _to(state, Phase.CHECK, now, trying=seen.candidate), [Check(seen.candidate)]
+        case _ if now < state.wake:
+            return state, []
+        case _:
+            return state, [Look(state.slurmds)]
+
+
+def _kept(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
+    """The set that slurmctld runs is the last good one."""
+    assert state.trying is not None  # noqa: S101 - this phase always has one
+    stored: list[Action] = [Keep(state.trying)] if state.restoring else _stored(state.trying, seen)
+    none = dataclasses.replace(state, trying=None, former=None, slurmds=(), silent={}, restoring=False)
+    return _to(none, Phase.SETTLED, now), stored
+
+
+def _stored(which: Id, seen: Seen) -> list[Action]:
+    """Another set than the refused one: the user has changed that."""
+    return [Keep(which)] if seen.refused is None else [Keep(which), Forget()]
+
+
+def _restored(state: State, nodes: tuple[str, ...], now: float) -> tuple[State, list[Action]]:
+    """Bring the former set in again, because slurmds ended of this one."""
+    trying, former = state.trying, state.former
+    assert trying is not None and former is not None  # noqa: S101, PT018 - this phase always has them
+    culprit = watch.culprit(nodes, len(state.slurmds))
+    rejected = Rejected(trying, Stage.SLURMD, culprit, now, daemon=watch.SLURMD, nodes=nodes)
+    log = Log(f"configuration {trying} is reverted: {culprit}")
+    state, actions = _bring_back(dataclasses.replace(state, rejected=rejected), former, now)
+    return state, [log, Refuse(Refusal(trying.config, culprit, nodes, now)), *actions]
+
+
+def _bring_back(state: State, good: Id, now: float) -> tuple[State, list[Action]]:
+    slurmds = tuple(it for it in state.slurmds if it.name in state.silent)
+    changes = {"installed": good, "trying": good, "former": None, "slurmds": slurmds, "restoring": True}
+    return _to(state, Phase.APPLY, now, **changes), [Install(good), Restart() if state.restart else Reconfigure()]
 
 
 def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
@@ -324,16 +331,16 @@ def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]
                 return dataclasses.replace(state, calm=calm, wake=now + PROBE), []
             done = _to(state, Phase.SETTLED, now, running=state.installed, trying=None)
             log = Log(f"slurmctld runs configuration {state.installed}")
-            return done, [log, Keep(state.trying)] if state.trying is not None else [log]
+            return done, [log, *_stored(state.trying, seen)] if state.trying is not None else [log]
         case Alive() | NoAnswer() if state.trying is not None and seen.good is not None and now - state.since >= START:
             # It may die of its first real start, or its image may take long: tried again once it runs.
-            culprit = Culprit(f"slurmctld did not start within {START:g} s: see `kubectl logs -c slurmctld`")
-            rejected = Rejected(state.trying, Stage.START, culprit, now, final=False)
+            culprit = Culprit(f"slurmctld did not start within {START:g} s")
+            rejected = Rejected(state.trying, Stage.START, culprit, now, final=False, daemon=_SLURMCTLD)
             late = _later(dataclasses.replace(state, rejected=rejected), now)
             taken, actions = _take(late, seen.good, now, "last good configuration")
             return taken, [Log(f"configuration {state.trying}: {culprit}"), *actions]
         case Alive() | NoAnswer() if (
-            seen.candidate is not None and _is_new(state, seen.candidate, now) and now - state.since >= PATIENCE
+            seen.candidate is not None and _is_new(state, seen, now) and now - state.since >= PATIENCE
         ):
             # Nothing runs that a change could disturb, and it may be the cure.
             return _to(state, Phase.CHECK, now, trying=seen.candidate), [Check(seen.candidate)]
@@ -346,32 +353,34 @@ def _started(state: State, seen: Seen, now: float) -> tuple[State, list[Action]]
 
 
 def _settled(settings: Settings, state: State, seen: Seen, now: float) -> tuple[State, list[Action]]:
-    candidate = seen.candidate
+    candidate, good = seen.candidate, seen.good
+    if good is not None and watch.is_refused(state.installed, seen):
+        # Another slurmctld of the same state has seen slurmds end of it, or this container ended meanwhile.
+        return _bring_back(state, good, now)
     if candidate is None:
         return state, []
     if candidate == state.installed:
         # A refused one was reverted by the user.
         accepted = state.accepted if state.rejected is None else candidate
-        return dataclasses.replace(state, rejected=None, accepted=accepted), []
+        forget: list[Action] = [Forget()] if seen.refused is not None and state.rejected is not None else []
+        return dataclasses.replace(state, rejected=None, accepted=accepted), forget
+    if watch.is_refused(candidate, seen):
+        known = state.rejected is not None and state.rejected.id == candidate
+        return state if known else dataclasses.replace(state, rejected=watch.rejection(seen)), []
     if not settings.live and candidate == state.accepted:
         return state, []
-    if not _is_new(state, candidate, now):
+    if not _is_new(state, seen, now):
         return state, []
     return _to(state, Phase.CHECK, now, trying=candidate), [Check(candidate)]
 
 
-def _is_new(state: State, candidate: Id, now: float) -> bool:
+def _is_new(state: State, seen: Seen, now: float) -> bool:
     """Whether the candidate is one that neither lies there nor was refused."""
-    if candidate == state.installed:
+    candidate, rejected = seen.candidate, state.rejected
+    if candidate == state.installed or watch.is_refused(candidate, seen):
         return False
-    rejected = state.rejected
     return rejected is None or rejected.id != candidate or (not rejected.final and now >= state.retry)
 
 
 def _later(state: State, now: float) -> State:
     return dataclasses.replace(state, retry=now + state.delay, delay=min(2 * state.delay, RETRY_MOST))
-
-
-def _to(state: State, phase: Phase, now: float, **changes: Any) -> State:
-    fresh: dict[str, Any] = {"phase": phase, "since": now, "wake": now, "calm": None, "unanswered": "", "gone": False}
-    return dataclasses.replace(state, **(fresh | changes))

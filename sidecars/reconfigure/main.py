@@ -19,12 +19,12 @@ from sidecars.contract import manifest, paths, ports
 from sidecars.contract.environment import number, required
 from sidecars.contract.status import PORT
 from sidecars.reconfigure import handover, machine, startgate, status
-from sidecars.reconfigure.actions import Keep, Log
+from sidecars.reconfigure.actions import Forget, Keep, Log, Refuse
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.firststart import FirstStart
-from sidecars.reconfigure.machine import Phase, Seen, Settings, State
+from sidecars.reconfigure.states import Phase, Seen, Settings, State
 from sidecars.slurm import health
 
 LOOK = 0.25
@@ -56,20 +56,20 @@ class System(Protocol):
 def run(settings: Settings, edge: Edge, system: System) -> None:
     """Step the state machine until SIGTERM. Raises OSError when the pod's folders can't be written."""
     state, answer = State(since=system.now()), None
-    version: tuple[str, str] | None = None
+    version: tuple[str, ...] | None = None
     candidate: Id | None = None
     published: State | None = None
     read_at = 0.0
     # Whether the last step left everything as it was. Only then can it wait until something changes: what
     # came while another configuration was being brought in has not been looked at yet.
     still = False
-    good = edge.good()
+    good, refused = edge.good(), edge.refused()
     present, interrupted = edge.present(), edge.interrupted()
     while True:
         now, latest = system.now(), edge.version()
         if latest != version or (candidate is None and now - read_at >= PARTIAL):
             before, version, read_at = candidate, latest, now
-            candidate, good = edge.candidate(), edge.good()
+            candidate, good, refused = edge.candidate(), edge.good(), edge.refused()
             if candidate != before:
                 system.log_line(f"candidate: {candidate or edge.problem}")
         elif still and answer is None and not machine.due(state, now):
@@ -77,7 +77,7 @@ def run(settings: Settings, edge: Edge, system: System) -> None:
                 return
             continue
         before_step = state
-        seen = Seen(candidate=candidate, good=good, present=present, answer=answer, interrupted=interrupted)
+        seen = Seen(candidate, good, present, answer, interrupted, refused)
         state, actions = machine.step(settings, state, seen, now)
         still = state == before_step
         if still:
@@ -91,8 +91,8 @@ def run(settings: Settings, edge: Edge, system: System) -> None:
                 system.log_line(action.text)
             else:
                 answer = edge.perform(action, installed) or answer
-                if isinstance(action, Keep):
-                    good = edge.good()
+                if isinstance(action, Keep | Refuse | Forget):
+                    good, refused = edge.good(), edge.refused()
         edge.forget(
             {
                 it

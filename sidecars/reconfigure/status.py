@@ -28,7 +28,7 @@ from sidecars.contract.status import (
 )
 from sidecars.reconfigure import startgate
 from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import Phase, Rejected, State
+from sidecars.reconfigure.states import Phase, Rejected, State
 
 _SECONDS = 5.0
 CONNECTIONS = 16
@@ -45,6 +45,7 @@ def status_of(state: State, candidate: Id | None, problem: str, wall: Callable[[
         running=running.config if running else None,
         rejected=_rejection(state.rejected, wall) if state.rejected else None,
         restart=state.restart or None,
+        watching=state.phase is Phase.WATCH and not state.restoring,
         installed=state.installed.config if state.installed else None,
         phase=state.phase.value,
         since=round(wall(state.since), 3),
@@ -60,6 +61,8 @@ def _rejection(rejected: Rejected, wall: Callable[[float], float]) -> Rejection:
         reason=rejected.culprit.reason,
         final=rejected.final,
         since=round(wall(rejected.since), 3),
+        daemon=rejected.daemon,
+        nodes=rejected.nodes,
     )
 
 
@@ -182,7 +185,7 @@ class Server:
         """Serve this from now on."""
         self._status = status
         self._started = status.installed is not None
-        self._settled = status.phase == Phase.SETTLED.value
+        self._settled = status.phase in (Phase.SETTLED.value, Phase.WATCH.value)
 
     def publish_start_gate(self, state: startgate.State) -> None:
         """Have /status report this of the start gate. A pod without one never calls it."""

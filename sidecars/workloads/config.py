@@ -35,7 +35,7 @@ OPERATOR = "the operator"
 """Origin of the lines that the operator adds."""
 
 MERGED = "the operator and spec.extraConf"
-"""Origin of the lists that both set."""
+"""Origin of the lists that both set, followed by the line of spec.extraConf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,14 +327,15 @@ class _Composer:
             lines[-1] = lines[-1].rstrip().rstrip("\\")
         self._add(lines, "spec.extraConf", counted=True)
         try:
-            merged = conf.merge_lists(lists, conf.parse(extra))
+            parsed = conf.parse(extra)
+            merged = conf.merge_lists(lists, parsed)
         except conf.ConfError as error:
             self._problem(f"spec.extraConf line {error.line}", error.reason)
             return
         if merged:
             self._section("### MERGED CONFIG ###", ["# lists of the operator and of spec.extraConf"])
             for key, value in sorted(merged.items()):
-                self._add([conf.render(key, value)], MERGED)
+                self._add([conf.render(key, value)], f"{MERGED} line {parsed.all(key)[-1].number}")
 
     def _problem(self, origin: str, message: str, file: str = "slurm.conf") -> None:
         self._problems.append(Problem(file, origin, message))

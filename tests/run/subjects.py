@@ -66,7 +66,10 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "tests/integration/operator/**": COMMON,
     "test_accounting": ("**account**", "images/slurmdbd/**"),
     "test_autoscaling": _AUTOSCALING,
-    "test_bad_configurations": ("sidecars/reconfigure/**", "**configuration**", "images/slurmctld/**"),
+    "test_bad_configurations": (
+        *("sidecars/reconfigure/**", "**configuration**", "sidecars/operator/controller/quotes.py"),
+        *("images/slurmctld/**", "images/slurmd/**"),
+    ),
     "test_bridge*": _BRIDGE,
     "test_cgroup2": ("**cgroup**", "images/slurmd/**"),
     "test_chart_testing": ("charts/*/ci/**", "charts/*/templates/tests/**", "ct.yaml"),

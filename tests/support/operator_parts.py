@@ -52,6 +52,8 @@ class Requests:
         """What GET answers, by kind and name."""
         self.custom: dict[tuple[str, str], Manifest] = {}
         """The custom resources that PATCH changes, by kind and name."""
+        self.logs: dict[tuple[str, str, bool], str] = {}
+        """By pod, container, and whether it is that of the former instance."""
         self._versions = itertools.count(1000)
 
     async def _make(self, verb: str, kind: str, name: str, body: Any = None) -> None:
@@ -110,6 +112,11 @@ class Requests:
         """Requests until now don't count."""
         self.made.clear()
         self.bodies.clear()
+
+    async def log(self, _: str, pod: str, container: str, **options: Any) -> str:
+        """The log of a container; "" for one without."""
+        await self._make("log", "Pod", pod, options)
+        return self.logs.get((pod, container, options["previous"]), "")
 
     def of(self, verb: str, kind: str) -> list[Any]:
         """The bodies of such requests, in order."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from sidecars.kube import PODS, Manifest, NotFound, ServerError
-from sidecars.operator.controller import observe
+from sidecars.operator.controller import observe, quotes
 from sidecars.operator.controller.failover import Pods
 from sidecars.operator.controller.memory import Memory
 from sidecars.operator.controller.observe import Observed
@@ -132,9 +132,10 @@ async def follow(runtime: Runtime, memory: Memory, key: Key, controller: Control
             mark = gate.nudge(published, view, known.get(view.name), memory.statuses.since(key))
             if mark is not None:
                 await _patch(runtime, key[0], view.name, {"annotations": {NUDGE: mark}})
+    quoted = await quotes.read(runtime, memory.quotes, key, views, known, seen.config_set)
     starts = [failover.start_gated(views, known)] if controller.spec.ha.enabled else []
     return [
-        *gate.conditions(published, seen.faults, views, known, seen.config_set.origin, seen.warnings),
+        *gate.conditions(published, seen.faults, views, known, seen.config_set.origin, seen.warnings, quoted),
         *starts,
     ]
 

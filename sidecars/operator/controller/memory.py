@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from sidecars.operator.controller.failover import Primaries
+from sidecars.operator.controller.quotes import Quotes
 from sidecars.operator.controller.statuses import Statuses
 from sidecars.operator.keys import distribution
 from sidecars.operator.keys.distribution import Distributions
@@ -18,12 +19,15 @@ class Memory:
     """How their pods stand to the configuration that is published."""
     primaries: Primaries
     """Which of several slurmctld is the primary."""
+    quotes: Quotes = field(default_factory=Quotes)
+    """What daemons logged that ended on a configuration."""
     distributions: Distributions = field(default_factory=dict)
     """How far the distribution of their keys has come."""
 
     def forget(self, key: Key) -> None:
         """The Controller is deleted, or its slurmctld is none of the operator's."""
         self.statuses.want(key, None, ())
+        self.quotes.forget(key)
         self.primaries.want(key, None)
 
     async def aclose(self) -> None:

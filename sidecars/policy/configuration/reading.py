@@ -88,7 +88,8 @@ class Reading:
         """The lines of a file with those that it includes, in the order in which Slurm reads them."""
         parsed = self.parse(name)
         for line in parsed.lines if parsed is not None else ():
-            ours = self.config_set.origin(name, line.number) in {config.OPERATOR, config.MERGED}
+            origin = self.config_set.origin(name, line.number)
+            ours = origin == config.OPERATOR or origin.startswith(config.MERGED)
             placed = Placed(name, line, ours)
             if line.include is not None:
                 yield from self._included(placed, line.include, (*including, name))

@@ -46,14 +46,26 @@ class ConfigurationAccepted(Reason):
     )
     RECONFIGURE_FAILED = (
         "ReconfigureFailed",
-        "The configuration passed the dry run, but the running slurmctld refused it. The former one was restored.",
+        (
+            "The configuration passed the dry run, but the running slurmctld refused it, or ended when it read it. The "
+            "former one was restored. The message quotes slurmctld."
+        ),
         _CORRECT,
         "False",
     )
     START_FAILED = (
         "StartFailed",
-        "slurmctld ended when it started with the configuration. The former one was restored.",
+        "slurmctld ended when it started with the configuration. The former one was restored. The message quotes it.",
         _CORRECT,
+        "False",
+    )
+    SLURMD_ENDED = (
+        "SlurmdEnded",
+        (
+            "slurmctld took the configuration, and slurmds that ran ended when they read it. The former one was "
+            "restored. The message names the nodes, and quotes slurmd."
+        ),
+        f"{_CORRECT} If the cause is not in the configuration, revert the change, and make it again.",
         "False",
     )
     NOT_CHECKED = (

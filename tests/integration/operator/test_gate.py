@@ -3,11 +3,13 @@
 import base64
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from sidecars.contract.signature import Verifier
 from sidecars.contract.status import StartGate, StartGatePhase, Status, encode
@@ -16,6 +18,7 @@ from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
+    NODES,
     SECRETS,
     STATEFUL_SETS,
     Client,
@@ -27,6 +30,7 @@ from sidecars.operator.controller.pods import NUDGE
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.policy.failover import ACTIVE
 from sidecars.simulate import SlurmModel, serve
+from tests.cluster.control_plane import ControlPlane
 from tests.integration.operator.test_control_plane import create_claim
 from tests.support.apiserver import KEYS, RUNNING, WatchedNamespace, custom, namespace, until
 from tests.support.configurations import BadConfiguration, bad
@@ -46,6 +50,9 @@ class Sidecar:
         self.primary = "10.0.0.1"
         self.pods = {f"10.0.0.{ordinal + 1}": Verifier(f"slurm-controller-{ordinal}") for ordinal in range(3)}
         self.start_gate: StartGate | None = None
+        self.ended: dict[str, Any] = {}
+        """More of the refusal, for daemons that ended."""
+        self.watching = False
 
     async def fetch(self, address: str, signed: str) -> Mapping[str, Any]:
         """GET /status."""
@@ -65,6 +72,8 @@ class Sidecar:
             "line": 4,
             "reason": self.culprit,
             "final": True,
+            "since": self.now(),
+            **self.ended,
         }
         return {
             "candidate": sha256,
@@ -73,6 +82,7 @@ class Sidecar:
             "rejected": refused if self.culprit else None,
             "restart": None,
             "problem": None,
+            "watching": self.watching,
             "startGate": encode(Status(start_gate=self.start_gate))["startGate"],
         }
 
@@ -197,6 +207,94 @@ async def test_a_refused_configuration_is_reported_with_its_line_and_origin(kube
         assert message.startswith("slurm.conf line 4 (")
         assert "no such key Foo" in message
         await world.until_condition("ConfigurationRunning", "False", "DifferentConfiguration")
+
+
+@contextlib.asynccontextmanager
+async def kubelet(plane: ControlPlane, world: WatchedNamespace, logs: Mapping[str, str]) -> AsyncIterator[str]:
+    """A Kubernetes node whose kubelet serves these logs, by container; its name."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        container = request.path.rpartition("/")[2]
+        return web.Response(text=logs[container]) if container in logs else web.Response(status=404)
+
+    certificate, key = plane.authority.issue("kubelet", "system:node:kubelet", hosts=[ADDRESS])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, ADDRESS, 0, ssl_context=context).start()
+    name = f"{world.namespace}-node"
+    status = {
+        "addresses": [{"type": "InternalIP", "address": ADDRESS}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": runner.addresses[0][1]}},
+    }
+    await world.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    await world.client.merge_patch(NODES, None, name, {"status": status}, subresource="status")
+    try:
+        yield name
+    finally:
+        await world.client.delete(NODES, None, name)
+        await runner.cleanup()
+
+
+ADDRESS = "127.0.0.1"
+SPOOL = "/etc/hostname/spool"
+"""No folder can be created there, and no rule of the operator knows it."""
+
+
+async def test_slurmds_that_ended_on_a_configuration_are_quoted_and_no_other_reader_gets_it(
+    kubeconfig: Path, plane: ControlPlane
+) -> None:
+    logs = {"slurmd": f"slurmd: fatal: mkdir({SPOOL}): Not a directory\nslurmd ended with status 1\n"}
+    async with gate(kubeconfig, "gate-slurmd") as (world, sidecar), kubelet(plane, world, logs) as kube_node:
+        await world.slurmctld()
+        await world.until_condition("ConfigurationRunning", "True", "Running")
+        await world.nodeset(replicas=1)
+
+        async def worker() -> str | None:
+            return next(iter(await world.pods()), None)
+
+        pod = await until("a worker", worker)
+        await world.bind(pod, kube_node)
+        node = (await world.pods())[pod]["spec"]["hostname"]
+
+        async def accepted() -> str:
+            found = await world.get(CONFIG_MAPS, "slurm-config-accepted")
+            return str(found["data"]["slurm.conf"]) if found is not None else ""
+
+        async def has_worker() -> bool:
+            return "NodeSet=slinky" in await accepted()
+
+        await until("the configuration with the NodeSet", has_worker)
+        sidecar.watching = True
+        await world.change(extraConf=f"KillWait=33\nSlurmdSpoolDir={SPOOL}")
+
+        async def runs() -> bool:
+            found = await world.get(CONFIG_MAPS, "slurm-config")
+            if found is None or SPOOL not in found["data"]["slurm.conf"]:
+                return False
+            running = await world.condition(CONTROLLERS, "slurm", "ConfigurationRunning")
+            return running["status"] == "True" and (await world.published())[:12] in running["message"]
+
+        await until("the change to run", runs)
+        assert SPOOL not in await accepted()
+        sidecar.watching, sidecar.culprit = False, "slurmd ended on 1 worker of 1"
+        sidecar.ended = {"stage": "Slurmd", "file": "", "line": None, "daemon": "slurmd", "nodes": [node]}
+
+        async def quoted() -> str | None:
+            found = await world.condition(CONTROLLERS, "slurm", "ConfigurationAccepted")
+            message = str(found["message"])
+            return message if found["reason"] == "SlurmdEnded" and "logged" in message else None
+
+        message = await until("slurmd to be quoted", quoted)
+        assert message.startswith("slurm.conf line ")
+        assert message.endswith(
+            " (spec.extraConf line 2): slurmd ended on 1 worker of 1; "
+            f'slurmd logged "fatal: mkdir({SPOOL}): Not a directory"; '
+            "slurmctld continues with the former configuration"
+        )
+        assert SPOOL not in await accepted()
+        assert "slurmd logged" in await world.until_condition("Ready", "False", "ConfigurationRefused")
 
 
 async def test_slurmrestd_gets_a_configuration_when_slurmctld_runs_with_it_and_never_a_refused_one(

@@ -49,6 +49,13 @@ mkdir -p {STATE}/{{cluster}} /run/slurmctld
 chown -R slurm:slurm {STATE} /etc/slurm /run/slurmctld /var/log/slurm
 {_AS_SLURM} slurmctld-entrypoint
 """
+_AGAIN = """\
+while true; do
+({script}) || true
+sleep 1
+done
+"""
+"""As the kubelet starts slurmctld again, and the image's entrypoint slurmd."""
 _SLURMDBD = f"""\
 mkdir -p {{folder}}
 chown -R slurm:slurm /etc/slurm /run/slurm {{folder}}
@@ -69,8 +76,10 @@ mkdir -p /var/spool/slurmd /run/slurm-oci {podfiles.FOLDER}
 chmod 1733 /run/slurm-oci
 (cd /etc/slurm && mv {podfiles.CONF} {podfiles.EXTRA} {podfiles.INSTANCE_ID} {podfiles.FOLDER}/)
 {{prepare}}
-export SLURMD_OPTIONS={{arguments}}
-exec env {{environment}} slurmd-start
+"""
+_SLURMD_STARTS = """\
+export SLURMD_OPTIONS={arguments}
+exec env {environment} slurmd-start
 """
 _SACKD = f"""\
 chown -R slurm:slurm /run/slurm /etc/slurm
@@ -170,11 +179,13 @@ def running(
     prepare: str = "",
     folders: Mapping[str, Path] | None = None,
     gate: Gate | None = None,
+    again: bool = False,
 ) -> Iterator[Daemons]:
     """The daemons, with all workers idle.
 
     Workers and login node run the shell text `prepare` before their daemon. Workers share `folders` of this host by the
-    paths at which they have them. slurmctld gets its configuration through the `gate`, if one is given.
+    paths at which they have them. slurmctld gets its configuration through the `gate`, if one is given. With `again`,
+    slurmctld and slurmd are started again when they end.
     """
     slurm_key = {manifest.SLURM_KEY: release.keys[manifest.SLURM_KEY]}
     hosts = " ".join([ADDRESS, *release.host_names, LOGIN])
@@ -193,7 +204,11 @@ def running(
             start(MARIADB, _mariadb(release))
             text = _SLURMDBD.format(folder=release.archive)
             start(SLURMDBD, Container("slurmdbd", text, {**release.keys, "slurmdbd.conf": release.slurmdbd_conf}))
-        slurmctld = _SLURMCTLD.format(cluster=release.controller.cluster_name)
+
+        def kept(script: str) -> str:
+            return _AGAIN.format(script=script) if again else script
+
+        slurmctld = kept(_SLURMCTLD.format(cluster=release.controller.cluster_name))
         if gate is None:
             start(SLURMCTLD, Container("slurmctld", slurmctld, {**release.files, **release.keys}))
         else:
@@ -215,7 +230,8 @@ def running(
             with tempfile.TemporaryDirectory() as folder:
                 written = release.registration(pod, number, Path(folder))
             slurmd = release.slurmd(pod)
-            text = _SLURMD.format(prepare=prepare, arguments=slurmd.arguments, environment=slurmd.environment)
+            begin = _SLURMD.format(prepare=prepare)
+            text = begin + kept(_SLURMD_STARTS.format(arguments=slurmd.arguments, environment=slurmd.environment))
             start(pod["spec"]["hostname"], Container("slurmd", text, {**written, **slurm_key}, folders))
         text = _SACKD.format(prepare=prepare, port=release.ports.slurmctld)
         start(LOGIN, Container("login", text, slurm_key))

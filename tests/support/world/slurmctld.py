@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 from hashlib import sha256
 
-from sidecars.reconfigure import actions, machine
-from sidecars.reconfigure.dryrun import Culprit
+from sidecars.reconfigure import actions, machine, states
 from sidecars.reconfigure.fileset import Id
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.records import SimPartition
+from sidecars.slurm.diagnosis import Culprit
 
 REFUSED = "LaunchParameters=refused_by_the_dry_run"
 REFUSED_LATER = "LaunchParameters=refused_by_reconfigure"
@@ -43,7 +43,7 @@ class Slurmctld:
         self._candidate: Id | None = None
         self._good: Id | None = None
         self._installed: Id | None = None
-        self._state = machine.State()
+        self._state = states.State()
         self._alive = False
         self._restarted = False
         self._changed = asyncio.Event()
@@ -71,12 +71,12 @@ class Slurmctld:
             now = asyncio.get_running_loop().time()
             if self._restarted:
                 self._restarted, answer, self._installed, self._alive = False, None, None, False
-                self._state = machine.State(since=now)
+                self._state = states.State(since=now)
                 self._model.restart()
                 self._started()
             before = self._state
-            seen = machine.Seen(candidate=self._candidate, good=self._good, answer=answer)
-            self._state, wanted = machine.step(machine.Settings(), before, seen, now)
+            seen = states.Seen(candidate=self._candidate, good=self._good, answer=answer)
+            self._state, wanted = machine.step(states.Settings(), before, seen, now)
             answer = None
             for action in wanted:
                 if isinstance(action, actions.Log):
@@ -90,7 +90,7 @@ class Slurmctld:
     async def _wait(self) -> None:
         self._changed.clear()
         now = asyncio.get_running_loop().time()
-        rests = self._state.phase in (machine.Phase.SETTLED, machine.Phase.BEGIN)
+        rests = self._state.phase in (states.Phase.SETTLED, states.Phase.BEGIN)
         until = self._state.retry if rests else self._state.wake
         try:
             async with asyncio.timeout(max(0.1, until - now) if until > now or not rests else None):
@@ -105,7 +105,7 @@ class Slurmctld:
                 return actions.Refused(Culprit("it is refused")) if refused else actions.Passed()
             case actions.Install(it):
                 self._installed = it
-                if self._state.phase is machine.Phase.START:
+                if self._state.phase is states.Phase.START:
                     self._read()
             case actions.Reconfigure() | actions.Restart():
                 if not self._read():
@@ -130,7 +130,7 @@ class Slurmctld:
             self._note("I9: slurmctld reads a configuration that the dry run has refused")
         if REFUSED_LATER in text:
             # One that runs keeps its configuration; one that starts ends.
-            self._alive = self._alive and self._state.phase is not machine.Phase.START
+            self._alive = self._alive and self._state.phase is not states.Phase.START
             return False
         self.running, self._alive = text, True
         lines = re.findall(r"^PartitionName=(\S+)(.*)$", text, re.MULTILINE)

@@ -22,7 +22,9 @@ from sidecars.contract.status import (
 
 SLURMCTLD = Path(__file__).parents[3] / "charts/slurm-operator/workloads/slurmctld.yaml"
 A, B = "a" * 64, "b" * 64
-REJECTION = Rejection(B, Stage.DRY_RUN, "slurm.conf", 3, "no such key", final=True, since=5.5)
+REJECTION = Rejection(
+    *(B, Stage.SLURMD, "slurm.conf", 3, "no such key"), final=True, since=5.5, daemon="slurmd", nodes=("w-0", "w-1")
+)
 FULL = Status(
     candidate=B,
     problem="gres.conf is not there yet",
@@ -31,6 +33,7 @@ FULL = Status(
     rejected=REJECTION,
     restart="SlurmctldPort (1 → 2)",
     start_gate=StartGate(StartGatePhase.ASKED, "ctl-1 leads"),
+    watching=True,
     installed=A,
     phase="Settled",
     since=7.25,
@@ -66,10 +69,14 @@ def test_fields_that_matter_to_no_condition_make_no_difference() -> None:
     assert replace(FULL, running=B) != FULL
 
 
-def test_an_older_pod_serves_no_start_gate() -> None:
+def test_an_older_pod_serves_no_start_gate_and_watches_no_slurmd() -> None:
     document = encode(FULL)
-    del document["startGate"]
-    assert decode(document) == replace(FULL, start_gate=None)
+    for key in ("startGate", "watching"):
+        del document[key]
+    for key in ("daemon", "nodes"):
+        del document["rejected"][key]
+    rejection = replace(REJECTION, daemon="", nodes=())
+    assert decode(document) == replace(FULL, start_gate=None, watching=False, rejected=rejection)
 
 
 def test_an_older_pod_need_not_serve_what_is_not_compared() -> None:

@@ -32,6 +32,19 @@ async def test_an_object_is_read_as_manifest_or_as_record(server: KubeDouble, cl
         await client.get(CONFIG_MAPS, "ns", "b")
 
 
+async def test_the_log_of_a_container_is_read_from_a_time_on(server: KubeDouble, client: Client) -> None:
+    server.body = b"the log"
+    since = "2026-01-01T00:00:00Z"
+    for previous in (False, True):
+        assert await client.log("ns", "p", "slurmd", since=since, limit=100, previous=previous) == "the log"
+    query = {"container": "slurmd", "sinceTime": since, "limitBytes": "100"}
+    assert [call.path for call in server.calls] == ["/api/v1/namespaces/ns/pods/p/log"] * 2
+    assert [call.query for call in server.calls] == [query, query | {"previous": "true"}]
+    server.body = None
+    with pytest.raises(NotFound):
+        await client.log("ns", "q", "slurmd", since=since, limit=100)
+
+
 async def test_objects_of_a_list_of_manifests_have_apiversion_and_kind(server: KubeDouble, client: Client) -> None:
     server.put(PODS, {"metadata": {"namespace": "ns", "name": "p"}})
     items, version = await client.list(PODS, "ns")

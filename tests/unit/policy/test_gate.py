@@ -7,6 +7,7 @@ from sidecars.policy import gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.gate import Known, Pod, Published
 from sidecars.policy.reasons import Ready
+from sidecars.slurm.diagnosis import Culprit
 
 A, B = "a" * 64, "b" * 64
 PUBLISHED = Published(B, "mark")
@@ -48,6 +49,45 @@ def test_a_refused_one_names_file_line_origin_and_reason() -> None:
         "slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld continues with the former configuration"
     )
     assert (running.status, running.reason) == ("False", "DifferentConfiguration")
+
+
+def test_slurmds_that_ended_are_why_a_configuration_is_refused() -> None:
+    reason = "slurmd ended on 2 workers of 2 when it read the configuration: w-0, w-1"
+    rejection = Rejection(B, Stage.SLURMD, "", None, reason, True, daemon="slurmd", nodes=("w-0", "w-1"))
+    accepted, running = conditions(Status(candidate=B, accepted=B, running=A, rejected=rejection))
+    assert (accepted.status, accepted.reason) == ("False", "SlurmdEnded")
+    assert accepted.message == (
+        f"{reason}: see the log of its container slurmd; slurmctld continues with the former configuration"
+    )
+    assert (running.status, running.reason) == ("False", "DifferentConfiguration")
+
+
+def test_the_log_of_a_slurmctld_that_ended_is_that_of_its_former_container() -> None:
+    ended = Rejection(B, Stage.RECONFIGURE, "", None, "slurmctld ended", True, daemon="slurmctld")
+    accepted, _ = conditions(Status(candidate=B, accepted=B, running=A, rejected=ended))
+    assert "slurmctld ended: see `kubectl logs ctl-0 -c slurmctld --previous`" in accepted.message
+
+
+def test_a_daemon_that_ended_is_quoted_with_the_line_that_its_words_name() -> None:
+    for daemon, stage in (("slurmd", Stage.SLURMD), ("slurmctld", Stage.RECONFIGURE)):
+        rejection = Rejection(B, stage, "", None, f"{daemon} ended", True, daemon=daemon, nodes=("w-0",))
+        report = Status(candidate=B, accepted=B, running=A, rejected=rejection)
+        quotes = {POD.name: Culprit("fatal: mkdir(/nope)", "slurm.conf", 9)}
+        accepted, _ = gate.conditions(
+            PUBLISHED, (), [POD], known(report), lambda _, line: f"spec.extraConf line {line}", (), quotes
+        )
+        assert accepted.message == (
+            f'slurm.conf line 9 (spec.extraConf line 9): {daemon} ended; {daemon} logged "fatal: mkdir(/nope)"; '
+            "slurmctld continues with the former configuration"
+        )
+
+
+def test_while_slurmds_may_end_on_it_a_configuration_runs_and_no_other_reader_gets_it() -> None:
+    watched = replace(RUNS, watching=True)
+    assert [it.status for it in conditions(watched)] == ["True", "True"]
+    assert gate.outstanding(PUBLISHED, POD, known(watched)[POD.name])
+    assert not gate.is_accepted(B, [POD], known(watched))
+    assert gate.is_accepted(B, [POD], known(RUNS))
 
 
 def test_one_that_runs_in_one_pod_is_accepted_unless_another_pod_refuses_it() -> None:

@@ -1,6 +1,6 @@
 """A slurmctld pod in virtual time: the kubelet, the volume of the state, and a slurmctld that fails on demand."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sidecars.reconfigure import machine
 from sidecars.reconfigure.actions import (
@@ -8,24 +8,32 @@ from sidecars.reconfigure.actions import (
     Alive,
     Answer,
     Check,
+    Forget,
     Install,
     Keep,
     Log,
+    Look,
+    Looked,
     NoAnswer,
     Passed,
     Probe,
     Reconfigure,
+    Refuse,
     Refused,
     Restart,
     Taken,
 )
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import Phase, Seen, Settings, State
+from sidecars.reconfigure.refusals import Refusal
+from sidecars.reconfigure.slurmds import Slurmd
+from sidecars.reconfigure.states import Phase, Seen, Settings, State
+from sidecars.slurm.diagnosis import Culprit
 
 TICK = 0.1
 START = 2.0
 """Seconds that slurmctld takes to start."""
+TAKE = 2.0
+"""Seconds that a slurmd takes to execute itself again with what slurmctld has read, or to end of it."""
 
 
 def config(letter: str, keys: str = "k") -> Id:
@@ -34,8 +42,29 @@ def config(letter: str, keys: str = "k") -> Id:
 
 
 @dataclass
+class Worker:
+    """A slurmd. `mute`: its answers are lost. `out`: its node is drained. `gone`: its node has no record."""
+
+    record: Slurmd
+    has: Id | None = None
+    due: float | None = None
+    listens: bool = True
+    mute: bool = False
+    out: bool = False
+    gone: bool = False
+
+
+def workers(count: int) -> list[Worker]:
+    """So many."""
+    return [Worker(Slurmd(f"w-{number}", f"10.0.0.{number}", 6818, "0")) for number in range(count)]
+
+
+@dataclass
 class Pod:
-    """`bad`: sets that the dry run refuses. `deadly`: sets that pass it and that slurmctld dies of."""
+    """`bad`: sets that the dry run refuses. `deadly`: sets that pass it and that slurmctld dies of.
+
+    `ending`: sets that slurmds end of.
+    """
 
     candidate: Id | None = None
     good: Id | None = None
@@ -43,6 +72,9 @@ class Pod:
     deadly: set[Id] = field(default_factory=set)
     refused_live: set[Id] = field(default_factory=set)
     needs_restart: set[Id] = field(default_factory=set)
+    ending: set[Id] = field(default_factory=set)
+    workers: list[Worker] = field(default_factory=list)
+    refused: Refusal | None = None
     check_works: bool = True
     silent_until: float = 0.0
     """Until when slurmctld listens, and answers nothing."""
@@ -68,7 +100,8 @@ class Pod:
         end = self.now + seconds
         while self.now < end:
             self._kubelet()
-            seen = Seen(self.candidate, self.good, self.present, self._answer, self.interrupted)
+            self._slurmds()
+            seen = Seen(self.candidate, self.good, self.present, self._answer, self.interrupted, self.refused)
             before = self.state
             self.state, actions = machine.step(Settings(self.live), self.state, seen, self.now)
             self._answer = None
@@ -120,6 +153,21 @@ class Pod:
                 self.starts += 1
                 self.reads = None if self.folder in self.deadly else self.folder
 
+    def _slurmds(self) -> None:
+        """Each takes what slurmctld has read, and starts again until it can."""
+        for worker in self.workers:
+            if self.reads is None or worker.has == self.reads:
+                continue
+            if worker.due is None:
+                worker.due = self.now + TAKE
+            elif self.now >= worker.due:
+                worker.has, worker.due, worker.listens = self.reads, None, self.reads not in self.ending
+                if worker.listens:
+                    worker.record = replace(worker.record, started=str(self.now))
+
+    def _listening(self) -> dict[str, bool]:
+        return {it.record.name: it.listens for it in self.workers if not it.mute}
+
     def _perform(self, action: Action) -> Answer | None:
         match action:
             case Check(which):
@@ -127,7 +175,9 @@ class Pod:
                     return NoAnswer("the container check is gone")
                 if which in self.bad:
                     return Refused(Culprit("unrecognized key: Foo", "slurm.conf", 7))
-                return Passed("SlurmctldPort (1 → 2)" if which in self.needs_restart else "")
+                answers = self._listening()
+                ran = [it.record for it in self.workers if answers.get(it.record.name) and not (it.out or it.gone)]
+                return Passed("SlurmctldPort (1 → 2)" if which in self.needs_restart else "", tuple(ran))
             case Install(which):
                 self.folder, self.folder_at = which, self.now
                 self.installed.append(which)
@@ -152,6 +202,13 @@ class Pod:
                 if self.reads is not None and self.now < self.silent_until:
                     return NoAnswer("timed out")
                 return Alive(self.reads is not None)
+            case Look():
+                records = tuple(it.record for it in self.workers if not (it.out or it.gone))
+                return Looked(records, self._listening()) if self.reads is not None else NoAnswer("refused")
+            case Refuse(refusal):
+                self.refused = refusal
+            case Forget():
+                self.refused = None
             case _:
                 pass
         return None

@@ -1,9 +1,9 @@
-"""What the dry run reads, and what slurmctld's words mean. The outputs are those of Slurm 26.05.5."""
+"""What the dry run reads."""
 
 import pytest
 
 from sidecars.reconfigure import dryrun
-from sidecars.reconfigure.dryrun import Culprit, Place
+from sidecars.reconfigure.dryrun import Place
 
 CONF = """ClusterName=lab
 SlurmctldHost=ctl-0(ctl-0.svc)
@@ -33,6 +33,18 @@ def test_it_touches_nothing_that_the_running_slurmctld_uses() -> None:
         assert not [line for line in lines if key in line]
     for line in ("SlurmctldHost=ctl-0(127.0.0.1)", "SlurmctldPort=26817", "StateSaveLocation=/etc/slurm/.gate/state"):
         assert lines.count(line) == 1
+
+
+@pytest.mark.parametrize("plugin", ["jobcomp/filetxt", "FileTxt", "jobcomp/script", "elasticsearch"])
+def test_no_job_completion_is_written_anywhere(plugin: str) -> None:
+    lines = prepared(f"ClusterName=lab\nJobCompType={plugin}\n")
+    assert [it for it in lines if it.startswith("JobCompType")] == ["JobCompType=jobcomp/none"]
+
+
+@pytest.mark.parametrize("plugin", ["jobcomp/nosuch", "jobcomp/lua"])
+def test_a_plugin_of_job_completions_that_slurm_lacks_or_that_reads_a_file_is_tried(plugin: str) -> None:
+    lines = prepared(f"ClusterName=lab\nJobCompType={plugin}\n")
+    assert [it for it in lines if it.startswith("JobCompType")] == [f"JobCompType={plugin}"]
 
 
 def test_every_line_stays_where_it_was() -> None:
@@ -86,65 +98,3 @@ def test_dynamic_nodes_are_told_from_declared_ones() -> None:
 def test_a_changed_setting_is_named_with_both_values() -> None:
     after = {"slurm.conf": b"SlurmctldPort=7\n"}
     assert dryrun.changed(FILES, after, ["SlurmctldPort", "KillWait"]) == ["SlurmctldPort (unset → 7)"]
-
-
-STAMP = "[2026-01-01T00:00:00.000] "
-SAID = {
-    "Fooo=1": (
-        "error: _parse_next_key: Parsing error at unrecognized key: Fooo\nfatal: Unable to process configuration file",
-        Culprit("Parsing error at unrecognized key: Fooo", "slurm.conf", 12),
-    ),
-    "PartitionName=p3 Nodes=nosuch": (
-        (
-            'error: Configured MailProg is invalid\nerror: _find_node_record: lookup failure for node "nosuch"\n'
-            "build_part_bitmap: invalid node name nosuch in partition\nfatal: Invalid node names in partition p3"
-        ),
-        Culprit('Invalid node names in partition p3; lookup failure for node "nosuch"', "slurm.conf", 12),
-    ),
-    "PartitionName=w Nodes=ALL": (
-        "fatal: _build_single_partitionline_info: duplicate entry for partition w",
-        Culprit("duplicate entry for partition w", "slurm.conf", 12),
-    ),
-    "SlurmctldTimeout=abc": (
-        'error: SlurmctldTimeout value "abc" is not a valid number\nfatal: Unable to process configuration file',
-        Culprit('SlurmctldTimeout value "abc" is not a valid number', "slurm.conf", 12),
-    ),
-    "PartitionName=z Nodes=ALL Default=MAYBE": (
-        (
-            'error: "MAYBE" is not a valid option for "Default"\n'
-            'error: Parse error in file /etc/slurm/slurm.conf line 12: " Default=MAYBE"\n'
-            "fatal: Unable to process configuration file"
-        ),
-        Culprit('"MAYBE" is not a valid option for "Default"; can\'t parse " Default=MAYBE"', "slurm.conf", 12),
-    ),
-    "TopologyPlugin=topology/tree": (
-        "error: s_p_parse_file: cannot stat file /etc/slurm/topology.conf: No such file or directory, retrying in 1sec",
-        Culprit("slurmctld needs the file /etc/slurm/topology.conf, which does not exist", "topology.conf"),
-    ),
-    "Licenses=a:b:c": (
-        "fatal: Invalid configured licenses: a:b:c",
-        Culprit("Invalid configured licenses: a:b:c", "slurm.conf", 12),
-    ),
-}
-
-
-@pytest.mark.parametrize("line", SAID)
-def test_the_culprit_is_named_with_its_line(line: str) -> None:
-    said, culprit = SAID[line]
-    output = "".join(f"{STAMP}{text}\n" for text in said.splitlines())
-    assert dryrun.diagnose(output, {**FILES, "slurm.conf": f"{CONF}{line}\n".encode()}) == culprit
-
-
-def test_files_of_pyxis_that_slurmctld_skips_are_no_reason_to_end() -> None:
-    skipped = (
-        "error: Slurm does not support glob parsing. /usr/share/pyxis/* from plugstack.conf will be skipped over. "
-        "If this expected, ignore this message and set DebugFlags=GLOB_SILENCE in your slurm.conf."
-    )
-    lines = (skipped, 'error: "Include" failed in file /etc/slurm/plugstack.conf line 1', "fatal: out of licenses: a")
-    output = "".join(f"{STAMP}{text}\n" for text in lines)
-    files = {**FILES, "plugstack.conf": b"include /usr/share/pyxis/*\n"}
-    assert dryrun.diagnose(output, files).reason == "out of licenses: a"
-
-
-def test_silence_is_said_to_be_that() -> None:
-    assert dryrun.diagnose("", FILES).reason == "slurmctld ended without a message"

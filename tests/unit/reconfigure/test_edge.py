@@ -10,20 +10,27 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.reconfigure import refusals
 from sidecars.reconfigure.actions import (
     Check,
+    Forget,
     Install,
     Keep,
+    Look,
+    Looked,
     NoAnswer,
     Passed,
     Reconfigure,
+    Refuse,
     Refused,
     Restart,
 )
 from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import FileSet, IncompleteError, assemble
+from sidecars.reconfigure.slurmds import Slurmd
 from sidecars.slurm import keys
+from sidecars.slurm.diagnosis import Culprit
 
 KEYS = {"slurm.key": b"s", "jwt.key": b"j"}
 
@@ -184,6 +191,35 @@ def test_a_dry_run_that_comes_up_passes(edge: Edge) -> None:
     assert found is not None
     with checker(edge, 0, "Running as primary controller\n"):
         assert edge.perform(Check(found), None) == Passed()
+
+
+def test_slurmds_are_looked_at_by_their_records_and_their_ports(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sidecars.slurm.health.answers", lambda *_: False)
+    edge.install(installed(edge, "ClusterName=lab\n"))
+    watched = Slurmd("w-0", "10.0.0.1", 7001, "monday")
+    with checker(edge, 0, "NodeName=w-0 NodeAddr=10.0.0.1 Port=7001 State=IDLE* SlurmdStartTime=monday\n") as asked:
+        assert edge.perform(Look((watched,)), None) == Looked((watched,), {"w-0": False})
+    assert asked == ["scontrol -o show nodes"]
+
+
+def test_slurmds_about_which_scontrol_fails_are_unknown(edge: Edge) -> None:
+    edge.install(installed(edge, "ClusterName=lab\n"))
+    with checker(edge, 1, "Unable to contact slurm controller\n"):
+        assert edge.perform(Look(()), None) == NoAnswer("Unable to contact slurm controller")
+
+
+def test_what_slurmds_ended_of_is_stored_beside_the_last_good_set_and_survives_the_next_one(edge: Edge) -> None:
+    refusal = refusals.Refusal("b" * 64, Culprit("slurmd ended"), ("w-0",), 5.0)
+    before = edge.version()
+    edge.perform(Refuse(refusal), None)
+    os.utime(edge.places.good / refusals.FILE, (1, 1))
+    assert edge.version() != before
+    edge.keep(installed(edge, "KillWait=5\n"))
+    for found in (edge.refused(), Edge(edge.places).refused()):
+        assert found is not None
+        assert (found.config, found.culprit, found.nodes) == (refusal.config, refusal.culprit, refusal.nodes)
+    edge.perform(Forget(), None)
+    assert edge.refused() is None
 
 
 @pytest.mark.parametrize("code", [124, 137])

@@ -26,8 +26,9 @@ from sidecars.reconfigure.dryrun import Host
 from sidecars.reconfigure.edge import Edge, Places
 from sidecars.reconfigure.fileset import Id
 from sidecars.reconfigure.firststart import NEEDED, FirstStart
-from sidecars.reconfigure.machine import Settings, State
 from sidecars.reconfigure.main import run
+from sidecars.reconfigure.refusals import Refusal
+from sidecars.reconfigure.states import Settings, State
 from tests.unit.reconfigure.simulation import config
 
 
@@ -39,13 +40,16 @@ class Pod(Edge):
         self.lies, self.during = first, during
         self.installed: list[Id] = []
 
-    def version(self) -> tuple[str, str]:
+    def version(self) -> tuple[str, ...]:
         return self.lies.config, self.lies.keys
 
     def candidate(self) -> Id | None:
         return self.lies
 
     def good(self) -> Id | None:
+        return None
+
+    def refused(self) -> Refusal | None:
         return None
 
     def present(self) -> Id | None:

@@ -13,11 +13,11 @@ import pytest
 
 from sidecars.contract.signature import Request, authorization
 from sidecars.contract.status import Rejection, Stage, decode
-from sidecars.reconfigure.dryrun import Culprit
 from sidecars.reconfigure.fileset import Id
-from sidecars.reconfigure.machine import Phase, Rejected, State
+from sidecars.reconfigure.states import Phase, Rejected, State
 from sidecars.reconfigure.status import CONNECTIONS, Server, ask_to_yield, status_of
 from sidecars.slurm import tokens
+from sidecars.slurm.diagnosis import Culprit
 
 NOW = 1_700_000_000.0
 KEY = b"k" * 32
@@ -133,7 +133,13 @@ def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server,
     assert "the JWT key is empty" in ask_to_yield("127.0.0.1", server.port, POD, b"", NOW)
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.SETTLED])
+def test_the_primarys_sidecar_need_not_wait_while_slurmds_are_watched(server: Server, slurmctld: Slurmctld) -> None:
+    server.publish(status_of(dataclasses.replace(STATE, phase=Phase.WATCH), A, "", lambda at: at))
+    assert ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW) == ""
+    assert slurmctld.ended == 1
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.SETTLED, Phase.WATCH)])
 def test_slurmctld_does_not_end_while_a_configuration_is_brought_in(
     server: Server, slurmctld: Slurmctld, phase: Phase
 ) -> None:
@@ -158,6 +164,21 @@ def test_it_has_started_once_slurmctlds_folder_is_filled(server: Server) -> None
     server.publish(status_of(STATE, A, "", lambda at: at))
     assert ask(server, "/started") == (HTTPStatus.OK, b"")
     assert ask(server, "/other")[0] == HTTPStatus.NOT_FOUND
+
+
+def test_slurmds_are_watched_of_a_new_configuration_and_not_of_one_that_is_restored() -> None:
+    state = State(phase=Phase.WATCH, installed=B, running=B, trying=B, former=A)
+    found = status_of(state, B, "", lambda at: at)
+    assert (found.running, found.watching) == (B.config, True)
+    assert not status_of(dataclasses.replace(state, restoring=True), B, "", lambda at: at).watching
+    assert not status_of(STATE, B, "", lambda at: at).watching
+
+
+def test_slurmds_that_ended_are_named_with_their_nodes() -> None:
+    rejected = Rejected(B, Stage.SLURMD, Culprit("slurmd ended"), 5.0, daemon="slurmd", nodes=("w-0",))
+    found = status_of(dataclasses.replace(STATE, rejected=rejected), B, "", lambda at: at).rejected
+    assert found is not None
+    assert (found.stage, found.daemon, found.nodes) == (Stage.SLURMD, "slurmd", ("w-0",))
 
 
 def test_what_is_installed_but_not_verified_does_not_count_as_running() -> None:

@@ -251,6 +251,12 @@ def test_lists_that_both_set_are_merged_at_the_end() -> None:
     assert found[-3] == "### MERGED CONFIG ###"
 
 
+def test_a_merged_list_names_the_line_of_the_user() -> None:
+    found = compose(controller(extraConf="KillWait=5\nSlurmctldParameters=idle_on_node_suspend"), (), builders.facts())
+    last = len(found.files["slurm.conf"].splitlines())
+    assert found.origin("slurm.conf", last) == "the operator and spec.extraConf line 2"
+
+
 def test_an_external_controller_has_only_what_its_clients_need() -> None:
     external = controller(
         external=True,
@@ -381,7 +387,7 @@ def test_the_origin_of_each_line_of_slurm_conf_is_known() -> None:
     assert origins["PartitionName=a Nodes=a State=UP"] == "NodeSet slurm/a spec.partition.config"
     assert origins["TaskPlugin=task/none"] == "spec.extraConf line 2"
     assert origins["AuthInfo=ttl=30"] == "spec.extraConf line 3"
-    assert origins["AuthInfo=ttl=30,use_client_ids"] == "the operator and spec.extraConf"
+    assert origins["AuthInfo=ttl=30,use_client_ids"] == "the operator and spec.extraConf line 3"
     assert found.origin("nosuch") == ""
 
 

@@ -25,6 +25,10 @@ with server-side apply, which is a patch, and needs `create` for new objects.
 - apiGroups: [""]
   resources: [pods/status]
   verbs: [get, update, patch]
+# What a daemon logged that ended on a configuration.
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
 - apiGroups: [apps]
   resources: [controllerrevisions, deployments, statefulsets]
   verbs: [get, list, watch, create, update, patch, delete]

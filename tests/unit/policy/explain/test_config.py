@@ -26,6 +26,13 @@ def test_a_refused_line_is_quoted_and_blocks() -> None:
     assert answer.findings[0].about == "Controller slurm/slurm"
 
 
+def test_a_slurmd_that_ended_is_quoted_with_the_remedy() -> None:
+    message = 'slurmd ended on 2 workers of 2; slurmd logged "fatal: mkdir(/nope)"'
+    [finding] = explained(condition("ConfigurationAccepted", "False", "SlurmdEnded", message), RUNNING).findings
+    assert (finding.code, finding.level, finding.cause) == ("SlurmdEnded", Level.BLOCKS, message)
+    assert "revert the change" in finding.remedy
+
+
 def test_a_configuration_that_is_being_checked_waits() -> None:
     [finding] = explained(
         condition("ConfigurationAccepted", "Unknown", "Checking", "the dry run runs"), RUNNING

@@ -19,7 +19,7 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.nodeset import decide, desired, drain, replicas
 from sidecars.reconfigure import machine as reconfigure
 from sidecars.reconfigure.actions import Action, Keep
-from sidecars.reconfigure.machine import Seen, State
+from sidecars.reconfigure.states import Phase, Seen, State, to
 from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import Reply
 from sidecars.slurm import owners, protocol, states
@@ -481,7 +481,7 @@ def test_it_sees_a_last_good_configuration_that_was_never_tried(monkeypatch: pyt
 
     def kept(state: State, _: object, now: float, **__: object) -> tuple[State, list[Action]]:
         assert state.trying is not None
-        return reconfigure._to(state, reconfigure.Phase.SETTLED, now), [Keep(state.trying)]
+        return to(state, Phase.SETTLED, now), [Keep(state.trying)]
 
     monkeypatch.setattr(reconfigure, "_back", kept)
     with pytest.raises(Broken, match="I9: a configuration is stored as the last good one that slurmctld has refused"):

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.real.configuration import until_saved
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 from tests.support.real.kills import OPERATOR, kill
 
@@ -84,6 +85,8 @@ class Operated:
         """A job that runs until it is ended."""
         self.jobs["running"] = self.slurm.submit_until_ended("-p", "all", "-w", "slinky-0", "--no-requeue")
         self.slurm.until_running(self.jobs["running"])
+        # slurmctld saves its jobs every few seconds: what a crash takes before is not the product's to keep.
+        until_saved(self.slurm, self.jobs["running"])
 
     def has_completed(self, kind: str) -> bool:
         """Whether the job of that kind has."""

@@ -105,9 +105,10 @@ flakes: $(READY) ## run a file of tests N times with one core kept busy: F=tests
 	@$(BIN)/python -m tests.run flakes
 
 .PHONY: soak
-soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, many more deletions and examples of properties
+soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, more deletions, operations and examples of properties
 	$(BIN)/python -m tests.support.bridge_run --minutes 30
 	DELETIONS=100 $(PYTEST) --timeout=900 -o timeout_func_only=true tests/e2e/test_no_ghosts.py
+	OPERATIONS=60 SEED=$${SEED:-$$RANDOM} $(PYTEST) -o timeout_func_only=true tests/e2e/test_operations.py
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit
 
 ## Upkeep

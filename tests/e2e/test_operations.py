@@ -210,7 +210,8 @@ def operated(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Operated]:
     it.start()
     reservation = ("reservationname=course", "users=root", "nodes=slinky-1", "starttime=now+5hours", "duration=60")
     it.slurm.login("scontrol", "create", "reservation", *reservation)
-    submit, queue = it.slurm.submit, ("-p", "all")
+    # Short enough to end before the reservation begins.
+    submit, queue = it.slurm.submit, ("-p", "all", "--time=5")
     it.jobs["named"] = submit(NEVER, *queue, LATER, "--nodelist=slinky-1")
     it.jobs["of-spare"] = submit(NEVER, *queue, LATER, "--nodelist=spare-0")
     it.jobs["array"] = submit(NEVER, *queue, LATER, "--array=1-3")

@@ -123,7 +123,10 @@ def change_configuration(it: Operated, rng: random.Random) -> None:
 def refuse_configuration(it: Operated, _: random.Random) -> None:
     it.line = "SelectType=select/nowhere"
     it.install()
-    refused = lambda: condition(it.of("controllers"), "ConfigurationAccepted").get("status") == "False"  # noqa: E731
+
+    def refused() -> bool:
+        return condition(it.of("controllers"), "ConfigurationAccepted").get("status") == "False"
+
     until("the Controller to say that it refuses the configuration", refused)
     it.check("a refused configuration")
     it.line = ""
@@ -138,7 +141,10 @@ def switch_partition(it: Operated, _: random.Random) -> None:
 def rename_nodeset(it: Operated, _: random.Random) -> None:
     former, it.spare = it.spare, "other" if it.spare == "spare" else "spare"
     it.install()
-    gone = lambda: not [name for name in it.slurm.pods() if name.startswith(f"slurm-worker-{former}-")]  # noqa: E731
+
+    def gone() -> bool:
+        return not any(name.startswith(f"slurm-worker-{former}-") for name in it.slurm.pods())
+
     until(f"the workers of {former} to be gone", gone)
 
 

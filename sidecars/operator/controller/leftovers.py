@@ -4,6 +4,7 @@ A NodeSet that exists deletes the records of its own former pods (`sidecars.poli
 """
 
 import logging
+from collections.abc import Callable
 
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.queues import Key
@@ -14,7 +15,6 @@ from sidecars.slurm.errors import NotFound, SlurmError
 from sidecars.slurm.hostlists import compress
 from sidecars.slurm.naming import named_nodes
 from sidecars.slurm.pending import PATIENCE
-from sidecars.slurm.records import Node
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,8 @@ async def prune(runtime: Runtime, key: Key) -> None:
     cluster = runtime.clusters.get(key)
     if cluster is None or cluster.poller.trouble:
         return
-    left = [node.name for node in cluster.poller.nodes.values() if _is_left(runtime, node)]
+    exists = _existing(runtime)
+    left = [node.name for node in cluster.poller.nodes.values() if is_left(node, exists)]
     if not left:
         return
     runtime.queues.controllers.add_after(key, KEPT_SECONDS)
@@ -43,26 +44,23 @@ async def prune(runtime: Runtime, key: Key) -> None:
         log.info("Controller %s/%s: deleted the records of former NodeSets' nodes: %s", *key, compress(deleted))
 
 
-def _is_left(runtime: Runtime, node: Node) -> bool:
-    watched = runtime.settings.namespaces
+def _existing(runtime: Runtime) -> Callable[[str, str, str], bool]:
+    """`exists` of `is_left` at this moment."""
+    watched, caches = runtime.settings.namespaces, runtime.caches
+    nodesets = {it["metadata"]["uid"] for it in caches.nodesets.store.values()}
+    pods = {pod.metadata.uid for pod in caches.pods.store.values()}
 
     def exists(namespace: str, nodeset_uid: str, pod_uid: str) -> bool:
-        caches = runtime.caches
-        if watched and namespace not in watched:
-            return True
-        nodesets = caches.nodesets.store.values()
-        if any(it["metadata"]["namespace"] == namespace and it["metadata"]["uid"] == nodeset_uid for it in nodesets):
-            return True
-        return any(pod.metadata.uid == pod_uid for pod in caches.pods.store.values())
+        return (bool(watched) and namespace not in watched) or nodeset_uid in nodesets or pod_uid in pods
 
-    return is_left(node, exists)
+    return exists
 
 
 async def _delete(runtime: Runtime, cluster: Cluster, name: str) -> bool:
     """Whether the record, as it is at this moment, is still left, and was deleted. Raises SlurmError."""
     try:
         node = await cluster.client.call(protocol.get_node(name), timeout=PATIENCE)
-        if not _is_left(runtime, node):
+        if not is_left(node, _existing(runtime)):
             return False
         await cluster.poller.delete(name)
     except NotFound:

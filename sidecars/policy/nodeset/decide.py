@@ -190,13 +190,15 @@ class _Step:
         if leaving:
             self.ask(needs.Reservations())
         unmarked = {}
+        drain_by: dict[str | None, tuple[str, ...]] = dict(plan.drain)
         for it, node in leaving:
             reason = drain.mark(node, self.slurm.named.get(node.name))
             if reason is not None:
                 unmarked[it.pod.uid] = Waiting(it.pod, f"Slurm node {node.name} gets the reason {reason!r}", 1.0)
-                plan = plan.with_drain(reason, node.name)
+                drain_by[reason] = (*drain_by.get(reason, ()), node.name)
         return replace(
             plan,
+            drain=drain_by,
             delete=tuple(it for it in plan.delete if it.pod.uid not in unmarked),
             waiting=(*plan.waiting, *unmarked.values()),
         )

@@ -52,10 +52,6 @@ class PodPlan:
     look_again: float | None = None
     """Seconds until time alone may have changed this."""
 
-    def with_drain(self, reason: str, slurm_node: str) -> PodPlan:
-        """The plan in which this node gets this reason as well."""
-        return replace(self, drain={**self.drain, reason: (*self.drain.get(reason, ()), slurm_node)})
-
 
 def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now: float) -> PodPlan:
     """Decide one pass over the pods."""

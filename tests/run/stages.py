@@ -67,10 +67,10 @@ def static() -> list[Stage]:
 
 
 def unit(tests: Sequence[str] = (), *, beside_lanes: bool = False) -> Stage:
-    """The unit tests, or some. Beside lanes, each test has more time."""
+    """The unit tests, or some. Beside lanes, each test has more time. Alone, a third process fills the waits of two."""
     chosen = list(tests) or ["tests/unit"]
-    patience = ("--timeout=600",) if beside_lanes else ()
-    command = _pytest("-n", "2", "--dist", "worksteal", *patience, *chosen)
+    ways = ("-n", "2", "--timeout=600") if beside_lanes else ("-n", "3")
+    command = _pytest(*ways, "--dist", "worksteal", *chosen)
     return Stage("unit", command, "make check", pytest=True, nice=A_LITTLE_BEHIND)
 
 

@@ -57,7 +57,7 @@ def mutant(name: str, becomes: str, *tests: str, text: str = "2 * number") -> Mu
     return Mutant(name, "wrong", "code_of_it.py", text, becomes, tuple(f"tests/test_it.py::{test}" for test in tests))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_mutant_is_caught_only_if_each_of_its_tests_fails_and_passes_without_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +196,7 @@ def test_a_random_mutant_is_drawn_again_for_the_same_commit_and_never_an_equival
     assert drawn.draw(tmp_path, 5, None) != first
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_random_mutant_is_caught_by_its_own_test_or_by_one_around_it_and_otherwise_survives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

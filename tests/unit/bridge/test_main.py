@@ -161,7 +161,6 @@ async def test_no_pod_is_deleted_and_nothing_submitted_while_slurm_is_unknown(wo
     assert ("team", "p") in world.kube.objects(PODS)
 
 
-@pytest.mark.timeout(120)
 def test_ten_minutes_without_slurm_end_no_pod_and_no_pass_and_the_next_pod_gets_its_job(tmp_path: Path) -> None:
     """In virtual time: nodes count as lost, empty lists are believed and passes count as stuck after a minute."""
 

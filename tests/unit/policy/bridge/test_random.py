@@ -168,7 +168,6 @@ def test_the_model_finds_a_bridge_that_ignores_the_pods_of_jobs_whose_start_slur
 
 
 # The defect is rare.
-@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_for_which_a_job_keeps_the_place_of_a_start_that_slurm_has_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

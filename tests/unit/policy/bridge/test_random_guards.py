@@ -94,7 +94,7 @@ def without_guard(world: GuardWorld) -> set[str]:
 
 
 # A run takes a part of a second, and the profile has some or thousands.
-@pytest.mark.timeout(20 + 2 * settings().max_examples)
+@pytest.mark.timeout(600 + 2 * settings().max_examples)
 @given(seed=st.integers(0, 2**32))
 def test_no_cpu_mib_or_device_has_two_owners_and_no_epilog_waits_for_ever(seed: int) -> None:
     world = run(seed)
@@ -114,14 +114,12 @@ def find(often: int | None = None) -> None:
         run(seed, often)
 
 
-@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_ends_epilogs_with_their_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "_is_gone", lambda *_: True)
     with pytest.raises(AssertionError, match="of other jobs"):
         find()
 
 
-@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_drains_no_node_whose_slurmd_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     decides = guards.decide
     monkeypatch.setattr(guards, "decide", lambda *of: tuple(it for it in decides(*of) if not isinstance(it, Drain)))
@@ -129,7 +127,6 @@ def test_the_model_finds_a_bridge_that_drains_no_node_whose_slurmd_was_lost(monk
         find()
 
 
-@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_releases_pods_with_devices_beside_slurms_own_jobs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -138,7 +135,6 @@ def test_the_model_finds_a_bridge_that_releases_pods_with_devices_beside_slurms_
         find()
 
 
-@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_guards_share_their_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -152,7 +148,6 @@ def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_guards_share_their
         find(SUSPEND)
 
 
-@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_knows_guards_by_what_their_users_can_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,7 +156,6 @@ def test_the_model_finds_a_bridge_that_knows_guards_by_what_their_users_can_chan
     assert any(any(run(seed, CHANGE).completing.values()) for seed in range(300))
 
 
-@pytest.mark.timeout(120)
 def test_the_model_finds_a_bridge_that_releases_pods_for_which_no_epilog_will_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,7 +16,7 @@ from sidecars.slurm.records import JobRequest, Node, Pending, Reservation
 from tests.unit.policy.explain import building
 from tests.unit.policy.explain.test_words import NAMES
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(600)
 
 QUESTIONS: list[Callable[[Seen], Answer]] = [
     lambda it: job.explain(it, "12"),

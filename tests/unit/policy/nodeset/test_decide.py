@@ -685,7 +685,6 @@ SOME_JOBS = st.lists(
 
 
 # With fewer, hardly a pod is deleted of which a defect would make a difference.
-@pytest.mark.timeout(120)
 @settings(max_examples=4 * settings().max_examples)
 @given(worlds(), st.data())
 def test_whatever_is_answered_it_ends_and_no_pod_that_may_have_a_job_is_deleted(

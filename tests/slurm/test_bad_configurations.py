@@ -11,9 +11,10 @@ from sidecars.reconfigure import slurmds
 from sidecars.slurm import diagnosis
 from tests.support.configurations import BadConfiguration, bad
 from tests.support.real import as_processes, ports, rendered
-from tests.support.real.as_processes import SLURMCTLD, WITHIN, Daemons
+from tests.support.real.as_processes import SLURMCTLD, Daemons
 from tests.support.real.gate import Gate
 from tests.support.real.harness import VALUES, until
+from tests.support.real.processes import WITHIN
 from tests.support.real.rendered import Release
 
 pytestmark = pytest.mark.timeout(400)
@@ -34,7 +35,7 @@ class Gated:
 
     def life(self) -> str:
         """Changes when slurmctld is restarted."""
-        found = self.daemons.run(SLURMCTLD, "sh", "-c", "cat /proc/[0-9]*/stat").splitlines()
+        found = self.daemons.output(SLURMCTLD, "sh", "-c", "cat /proc/[0-9]*/stat").splitlines()
         [oldest, *_] = sorted((it.rpartition(")")[2].split()[19] for it in found if "(slurmctld)" in it), key=int)
         return oldest
 

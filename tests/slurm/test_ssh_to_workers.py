@@ -60,7 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     lines = f"{ALL}PrologFlags={lists['PrologFlags']}\n{node}\n"
     with contextlib.closing(Daemons(tmp_path_factory.mktemp("ssh"), PORT, lines)) as daemons:
         daemons.slurmctld()
-        daemons.add("login", "login", 0, ["sleep", "infinity"])
+        daemons.add("login", "login", 0, ["sleep", "infinity"], daemons.files)
         daemons.run("login", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key", check=True)
         key = daemons.run("login", "cat", "/root/key.pub", check=True).stdout.encode()
         daemons.add("worker", "slurmd", 0, ["sh", "-c", PREPARE], {**daemons.files, "key.pub": key})

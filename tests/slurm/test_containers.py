@@ -16,7 +16,6 @@ from tests.support.real import hostile, ports, registry
 from tests.support.real.as_processes import Daemons
 from tests.support.real.contained import CACHE, USERS, WORKERS, run_as
 from tests.support.real.harness import CommandError, until, until_equal
-from tests.support.real.processes import WITHIN
 from tests.support.real.registry import Addresses, Registry
 from tests.support.real.rendered import Ports
 
@@ -76,7 +75,7 @@ def test_what_a_task_writes_into_the_image_is_gone_with_it(contained: Daemons) -
 
 def test_a_batch_script_runs_in_the_image(contained: Daemons) -> None:
     number = submit(contained, "slinky-2", "cat /which; id -u")
-    until_equal("the batch job to complete", lambda: contained.job(number)["JobState"], "COMPLETED", WITHIN)
+    until_equal("the batch job to complete", lambda: contained.job(number)["JobState"], "COMPLETED")
     assert contained.output("slinky-2", "cat", f"/home/alice/slurm-{number}.out") == "the image\n2001\n"
 
 
@@ -192,10 +191,11 @@ def test_a_signal_reaches_the_program_itself(contained: Daemons) -> None:
     number = submit(contained, "slinky-1", script)
     out = f"/home/alice/slurm-{number}.out"
     until(
-        "the program to run", lambda: "ready" in contained.output("slinky-1", "sh", "-c", f"cat {out} || true"), WITHIN
+        "the program to run",
+        lambda: "ready" in contained.output("slinky-1", "sh", "-c", f"cat {out} || true"),
     )
     contained.login("scancel", "--batch", "--signal=USR1", str(number))
-    until_equal("the program to have ended", lambda: contained.job(number)["JobState"], "FAILED", WITHIN)
+    until_equal("the program to have ended", lambda: contained.job(number)["JobState"], "FAILED")
     assert contained.output("slinky-1", "cat", out).endswith("got it\n")
     assert contained.job(number)["ExitCode"] == "3:0"
 
@@ -223,7 +223,7 @@ def test_the_home_folder_can_be_left_out(contained: Daemons) -> None:
 def test_a_batch_script_names_its_image_in_its_first_lines(contained: Daemons) -> None:
     script = f"#!/bin/sh\n#SBATCH --container-image={BOX}\n#SBATCH --container-workdir=/bin\ncat /which; pwd; exit 7\n"
     number = int(run_as(contained, "alice", "sbatch", "--parsable", "--nodelist=slinky-2", stdin=script))
-    until_equal("the batch job to end", lambda: contained.job(number)["JobState"], "FAILED", WITHIN)
+    until_equal("the batch job to end", lambda: contained.job(number)["JobState"], "FAILED")
     assert contained.job(number)["ExitCode"] == "7:0"
     assert contained.output("slinky-2", "cat", f"/home/alice/slurm-{number}.out") == "the image\n/bin\n"
 

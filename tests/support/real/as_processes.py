@@ -13,8 +13,8 @@ from pathlib import Path
 from sidecars.contract import manifest, podfiles
 from tests.support.real import outside
 from tests.support.real.gate import Gate
-from tests.support.real.harness import CommandError, until
-from tests.support.real.processes import WITHIN, Processes
+from tests.support.real.harness import WILL_COME, CommandError, until
+from tests.support.real.processes import Processes
 from tests.support.real.rendered import ADDRESS, PASSWORD, Release, shell
 
 SLURMCTLD, SLURMDBD, MARIADB, LOGIN = "slurm-controller-0", "slurm-accounting-0", "slurm-mariadb-0", "login"
@@ -114,7 +114,7 @@ class Daemons(Processes):
         """The key that signs Slurm's tokens."""
         return self.release.keys[manifest.JWT_KEY]
 
-    def output(self, place: str, *words: str, stdin: str | None = None, timeout: float = WITHIN) -> str:
+    def output(self, place: str, *words: str, stdin: str | None = None, timeout: float = WILL_COME) -> str:
         """Standard output of a command of root, where the daemon of this name runs. Raises CommandError."""
         there = ("env", "--chdir=/", f"PATH={PATH}", "HOME=/root")
         done = self.run(place, *there, *words, stdin=stdin or "", seconds=timeout)
@@ -122,7 +122,7 @@ class Daemons(Processes):
             raise CommandError(f"{' '.join(words[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def login(self, *words: str, stdin: str | None = None, timeout: float = WITHIN) -> str:
+    def login(self, *words: str, stdin: str | None = None, timeout: float = WILL_COME) -> str:
         """Run a command on the login node."""
         return self.output(LOGIN, *words, stdin=stdin, timeout=timeout)
 
@@ -145,7 +145,7 @@ class Daemons(Processes):
             lines = self.login("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
             return dict(line.split() for line in lines)
 
-        until("the workers to be idle", states, WITHIN, is_it=lambda found: found == workers)
+        until("the workers to be idle", states, is_it=lambda found: found == workers)
 
     def logs(self) -> str:
         """The end of each log."""
@@ -200,7 +200,7 @@ def running(
                 found.assert_running()
                 return gate.has_started()
 
-            until("slurmctld to have its configuration", has_started, WITHIN)
+            until("slurmctld to have its configuration", has_started)
             start(SLURMCTLD, Container("slurmctld", slurmctld, {}, gate.of_slurmctld))
         rest = release.slurmrestd
         text = _SLURMRESTD.format(environment=rest.environment, arguments=rest.arguments)

@@ -16,8 +16,9 @@ from sidecars.slurm.client import Client
 from sidecars.slurm.tokens import TokenSource
 from tests.cluster.waiting import until
 from tests.support.real import outside
+from tests.support.real.harness import WILL_COME
 from tests.support.real.outside import NOBODY, SLURM
-from tests.support.real.processes import WITHIN, Processes
+from tests.support.real.processes import Processes
 
 ADDRESS = "127.0.0.1"
 PORTS = {"slurmctld": 0, "slurmrestd": 1, "slurmd": 2, "sackd": 7, "slurmdbd": 8, "mariadb": 9}
@@ -110,12 +111,12 @@ class Daemons(Processes):
         """
         ports = {"address": ADDRESS, "port": self.port("mariadb")}
         self.add("mariadb", "mariadb", 0, ["sh", "-c", _MARIADB.format(**ports)], {"pw": b"pw"})
-        until(lambda: self.listens("mariadb"), "MariaDB to listen", WITHIN, self.log)
+        until(lambda: self.listens("mariadb"), "MariaDB to listen", WILL_COME, self.log)
         ports |= {"port": self.port("slurmdbd"), "storage": self.port("mariadb"), "host": socket.gethostname()}
         keys = {name: self.files[name] for name in ("slurm.key", "jwt.key")}
         conf = {"slurmdbd.conf": _SLURMDBD_CONF.format(**ports).encode()}
         self.add("slurmdbd", "slurmdbd", SLURM, ["slurmdbd", "-D"], conf | keys)
-        until(lambda: self.listens("slurmdbd"), "slurmdbd to listen", WITHIN, self.log)
+        until(lambda: self.listens("slurmdbd"), "slurmdbd to listen", WILL_COME, self.log)
 
     def listens(self, name: str) -> bool:
         """Whether the daemon of `PORTS` accepts connections."""
@@ -140,7 +141,7 @@ class Daemons(Processes):
             states = self.run("slurmctld", "sinfo", "--noheader", "--Node", "--format=%t").stdout.split()
             return set(states) == {"idle"}
 
-        until(idle, "all nodes to be idle", WITHIN, self.log)
+        until(idle, "all nodes to be idle", WILL_COME, self.log)
 
 
 @contextlib.contextmanager

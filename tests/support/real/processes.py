@@ -13,9 +13,7 @@ from pathlib import Path
 
 from tests.cluster.waiting import until
 from tests.support.real import outside
-
-WITHIN = 300.0
-"""Seconds that a busy host may take for anything."""
+from tests.support.real.harness import WILL_COME
 
 
 class NotRunning(Exception):
@@ -71,7 +69,7 @@ class Processes:
         daemon.process = daemon.stack.enter_context(
             outside.daemon(self.home / name, daemon.image, daemon.user, daemon.files, daemon.command, daemon.folders)
         )
-        until(lambda: not self.runs(name) or self._entered(name), f"{name} to start", WITHIN, self.log)
+        until(lambda: not self.runs(name) or self._entered(name), f"{name} to start", WILL_COME, self.log)
 
     def kill(self, name: str) -> None:
         """End it without a warning, unless it doesn't run; it is gone afterwards."""
@@ -82,7 +80,7 @@ class Processes:
     def end(self, name: str) -> None:
         """Ask it to end; it is gone afterwards."""
         os.kill(self.pid(name), signal.SIGTERM)
-        until(lambda: not self.runs(name), f"{name} to end", WITHIN, self.log)
+        until(lambda: not self.runs(name), f"{name} to end", WILL_COME, self.log)
         self.kill(name)
 
     def forget(self, name: str) -> None:
@@ -122,7 +120,7 @@ class Processes:
         return Path(f"/proc/{self.pid(name)}/root")
 
     def run(
-        self, name: str, *words: str, user: int = 0, stdin: str = "", check: bool = False, seconds: float = WITHIN
+        self, name: str, *words: str, user: int = 0, stdin: str = "", check: bool = False, seconds: float = WILL_COME
     ) -> subprocess.CompletedProcess[str]:
         """Run a command among the processes and in the files of a daemon, in /tmp. `check`: it must succeed."""
         pid = self.pid(name)

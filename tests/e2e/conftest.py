@@ -32,7 +32,6 @@ WATCHED = (
     "hybrid",
     "jailed",
     "operated",
-    "parallel",
     "peopled",
     "restored",
     "upgraded",

@@ -49,7 +49,6 @@ LANES: Mapping[int, tuple[str, ...]] = {
         "test_chart_testing",
         "test_without_operator",
         "test_jail",
-        "test_mpi",
         "test_helm_test",
         "test_explain",
         "test_containers",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.real.clocks import changed, logged
 from tests.support.real.configuration import (
     CTLD,
     accepted,
@@ -37,14 +38,17 @@ def test_changes_run_in_seconds_and_no_call_fails_meanwhile(slurm: Slurm) -> Non
         took = []
         for timeout in (131, 132, 133):
             enough = counts["calls"] + 2
-            took.append(change_timeout(slurm, timeout))
+            change_timeout(slurm, timeout)
+            until_running(slurm)
+            # By the clocks of the log and of the API server.
+            runs = logged(slurm, CTLD, "reconfigure", "slurmctld runs configuration")
+            took.append(runs - changed(slurm, "controllers.slinky.slurm.net", "slurm"))
             until("calls to go on", lambda: counts["calls"], is_it=enough.__le__)
-        until_running(slurm)
     print(f"extraConf changed -> running: {', '.join(f'{it:.2f} s' for it in took)}; {counts}")
     assert counts["failed"] == 0
     assert restarts(slurm) == life
     # What it takes is the benchmark's to measure; here it is told from a kubelet that takes a minute by itself.
-    assert min(took) < 20
+    assert 0 < min(took) < 20
 
 
 def test_a_pending_job_that_names_a_node_survives_its_worker_whatever_slurmctld_reads_meanwhile(slurm: Slurm) -> None:

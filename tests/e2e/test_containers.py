@@ -1,19 +1,42 @@
-"""Jobs in images of a real registry whose workers are pods, in a Slurm cluster of its own with three workers.
+"""Jobs in images of a real registry, and MPI programs, on workers that are pods: a Slurm cluster of its own with three.
 
 tests/slurm/test_containers.py has what needs no Kubernetes.
 """
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from tests.cluster import cache
+from tests.cluster import images as built
+from tests.cluster.local import existing, named_by
 from tests.support.real import contained as running
 from tests.support.real import registry
 from tests.support.real.check_runs import begin, ended, log_of, result
 from tests.support.real.contained import BOX, WORKERS, run_as, worker
-from tests.support.real.harness import Kubernetes, Slurm
+from tests.support.real.harness import CommandError, Kubernetes, Slurm, until
 from tests.support.real.registry import Registry
+
+MPICH, OPEN_MPI = "libmpich.so.12", "libmpi.so.40"
+PROGRAM = (Path(built.REPOSITORY) / "tests/support/real/mpi_program.py").read_text()
+WRITE = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
+RANKS = 4
+TWO = "--nodelist=slinky-[0-1]"
+REPOSITORY = f"{built.REGISTRY}/slurmd-mpi"
+INSTALLED = "/usr/local/lib/all_reduce.py"
+ALLREDUCE = {
+    "enabled": True,
+    "suspend": True,
+    "gpus": False,
+    "env": {"CHECK_COMMAND": f"python3 {INSTALLED} {MPICH}", "CHECK_SRUN_OPTIONS": "--mpi=pmi2"},
+    "limits": {"bus_bandwidth": {"min": "1MB/s"}},
+}
+"""The chart's check on nodes without GPUs: the program stands in for all_reduce_perf of nccl-tests."""
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +48,18 @@ def images(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Registry]:
 
 @pytest.fixture(scope="module")
 def contained(kubernetes: Kubernetes, images: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """The cluster with its users, and the registries with the images."""
-    with running.running(kubernetes, tmp_path_factory.mktemp("contained")) as found:
+    """The cluster with its users, the registries with the images. The workers run the image slurmd-mpi."""
+    archive = built.build_images(cache.root(), lambda _: None, ("slurmd-mpi",))
+    nodes = existing(named_by(str(kubernetes.kubeconfig)) or "").nodes
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(lambda node: node.import_more(archive), nodes))
+    values = (
+        *("--set", f"nodesets.slinky.slurmd.image.repository={REPOSITORY}"),
+        *("--set-json", f"checks.definitions.allreduce={json.dumps(ALLREDUCE)}"),
+    )
+    with running.running(kubernetes, tmp_path_factory.mktemp("contained"), *values) as found:
+        for number in range(WORKERS):
+            found.worker(worker(number), "python3", "-c", WRITE, INSTALLED, PROGRAM)
         yield found
 
 
@@ -76,3 +109,48 @@ def test_the_check_of_containers_measures_on_each_worker_how_long_one_takes_to_s
         f"slinky-{number}": "passed" for number in range(WORKERS)
     }
     assert all(it["measured"]["start_time"].endswith("ms") for it in found.values())
+
+
+def check(output: str) -> None:
+    """All ranks have printed the right sum, and half of them ran on each worker."""
+    found = re.findall(r"^hello from rank (\d+) of (\d+) on (\S+): the sum is (\d+)$", output, re.MULTILINE)
+    total = RANKS * (RANKS + 1) // 2
+    wanted = [(str(rank), str(RANKS), str(total)) for rank in range(RANKS)]
+    assert sorted((rank, size, sum_) for rank, size, _, sum_ in found) == wanted, output
+    assert Counter(node for _, _, node, _ in found) == {"slinky-0": RANKS // 2, "slinky-1": RANKS // 2}, output
+
+
+def test_srun_starts_a_program_of_mpich_on_two_workers(contained: Slurm) -> None:
+    launch = ("srun", "--mpi=pmi2", "-N2", TWO, f"-n{RANKS}", "--overcommit", "python3", "-c", PROGRAM, MPICH)
+    check(run_as(contained, "alice", *launch))
+
+
+def test_mpirun_in_a_job_starts_a_program_of_open_mpi_on_two_workers(contained: Slurm) -> None:
+    # Its ranks wait for each other without sleeping, on the cores that they share with other tests.
+    mpirun = f'timeout 300 mpirun python3 -c "$program" {OPEN_MPI}'
+    script = f"#!/bin/bash\nprogram=$(cat <<'end'\n{PROGRAM}\nend\n)\n{mpirun}\n"
+    options = ("--parsable", "-N2", TWO, f"-n{RANKS}", "--overcommit", "--output=/home/alice/out")
+    number = int(run_as(contained, "alice", "sbatch", *options, stdin=script))
+    over = ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL")
+    until("the job to end", lambda: contained.job(number)["JobState"] in over, 360)
+    node = contained.job(number)["BatchHost"].rpartition("-")[2]
+    output = contained.worker(worker(int(node)), "cat", "/home/alice/out")
+    check(output)
+    assert contained.job(number)["JobState"] == "COMPLETED"
+
+
+def test_srun_refuses_pmix_which_these_images_do_not_have(contained: Slurm) -> None:
+    with pytest.raises(CommandError, match="pmix"):
+        run_as(contained, "alice", "srun", "--mpi=pmix", "true")
+    assert run_as(contained, "alice", "srun", "--mpi=list").split()[-1] == "pmi2"
+
+
+def test_the_check_allreduce_measures_the_bandwidth_of_mpich_between_the_workers(contained: Slurm) -> None:
+    contained.until_idle(WORKERS)
+    begin(contained, "allreduce", "allreduce-1")
+    assert ended(contained, "allreduce-1") == "Complete", log_of(contained, "allreduce-1")
+    found = result(contained, "allreduce")
+    assert {name: it["result"] for name, it in found.items()} == {
+        f"slinky-{number}": "passed" for number in range(WORKERS)
+    }
+    assert all(it["measured"]["bus_bandwidth"].endswith("B/s") for it in found.values()), found

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.real.clocks import changed, logged
 from tests.support.real.harness import CommandError, Kubernetes, Slurm, condition, until, until_equal
 
 LOGIN = "slurm-login-slinky"
-WITHIN = 30
+PROMISE = 30
 """Seconds that a change may take. A kubelet alone takes a minute or more."""
 SSH = ("ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes")
 
@@ -42,6 +43,16 @@ def ssh(slurm: Slurm, key: str, *words: str) -> str:
     return slurm.login("sh", "-c", '"$@" 2>&1', "sh", *SSH, "-i", f"/root/{key}", "root@127.0.0.1", *words)
 
 
+def since_change(slurm: Slurm, when: float) -> float:
+    """Seconds from the last change of the LoginSet until then."""
+    return when - changed(slurm, "loginsets.slinky.slurm.net", LOGIN)
+
+
+def written(slurm: Slurm) -> float:
+    """Seconds from the last change of the LoginSet until the kubelet wrote it into the pod, by their clocks."""
+    return since_change(slurm, float(slurm.login("stat", "-c", "%.3Y", "/etc/slurm-login/..data")))
+
+
 def pods(kubernetes: Kubernetes) -> list[dict[str, Any]]:
     """The login pods that stay."""
     found = kubernetes.items("-n", "slurm", "pods", "-l", f"app.kubernetes.io/instance={LOGIN}")
@@ -55,8 +66,8 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
     until(
         "the first key to be taken",
         lambda: "in" in ssh(loginset, "first", "echo", "in").split() or None,
-        promise=WITHIN,
     )
+    assert written(loginset) < PROMISE
     words = [
         str(loginset.kubernetes.kubectl_path),
         "-n",
@@ -78,7 +89,8 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
     assert session.stdout.readline() == "open\n"
     change(loginset, rootSshAuthorizedKeys=f"{first}\n{second}", extraSshdConfig="Banner /etc/debian_version")
     banner = loginset.login("cat", "/etc/debian_version").strip()
-    until("the second key and the banner", lambda: banner in ssh(loginset, "second", "true") or None, promise=WITHIN)
+    until("the second key and the banner", lambda: banner in ssh(loginset, "second", "true") or None)
+    assert since_change(loginset, logged(loginset, f"deploy/{LOGIN}", "login", "sshd: takes its new")) < PROMISE
     change(loginset, rootSshAuthorizedKeys=second)
 
     def refused() -> bool | None:
@@ -88,7 +100,8 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
             return "Permission denied" in str(error) or None
         return None
 
-    until("the first key to be refused", refused, promise=WITHIN)
+    until("the first key to be refused", refused)
+    assert written(loginset) < PROMISE
     out, _ = session.communicate("a word\n", timeout=60)
     assert out == "got a word\n"
     [after] = pods(loginset.kubernetes)
@@ -99,15 +112,12 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
 def test_a_setting_that_sshd_would_refuse_changes_nothing_and_is_logged(loginset: Slurm) -> None:
     change(loginset, rootSshAuthorizedKeys=new_key(loginset, "only"), extraSshdConfig="NoSuchSetting yes")
 
-    def logged() -> bool | None:
-        log = loginset.kubernetes.kubectl("-n", loginset.namespace, "logs", f"deploy/{LOGIN}", "-c", "login")
-        return "sshd: keeps its configuration, the new one is wrong" in log or None
-
-    until("the log to say so", logged, promise=WITHIN)
+    refusal = "sshd: keeps its configuration, the new one is wrong"
+    refused = until("the log to say so", lambda: logged(loginset, f"deploy/{LOGIN}", "login", refusal))
+    assert since_change(loginset, refused) < PROMISE
     # The change before may have sshd listen anew at this moment.
-    until(
-        "the new key to be taken", lambda: "in" in ssh(loginset, "only", "echo", "in").split() or None, promise=WITHIN
-    )
+    until("the new key to be taken", lambda: "in" in ssh(loginset, "only", "echo", "in").split() or None)
+    assert written(loginset) < PROMISE
 
 
 def test_scaled_to_zero_and_back_a_login_node_is_the_same_to_ssh(loginset: Slurm) -> None:

@@ -162,7 +162,7 @@ def test_a_worker_that_was_cut_off_for_longer_than_slurmds_timeout_is_used_again
         with cut_off(pool, "slurm-worker-slinky-1"):
             until("Slurm to give the worker up", lambda: pool.nodes()["slinky-1"].startswith("down"))
             assert reason(pool, "slinky-1") == "Not responding"
-        until_equal("the worker to be used again", lambda: pool.nodes()["slinky-1"], "idle", promise=200)
+        until_equal("the worker to be used again", lambda: pool.nodes()["slinky-1"], "idle")
         until_equal("the NodeSet to be ready", lambda: ready(pool).get("status"), "True")
     finally:
         patch(pool, extraConf=before)

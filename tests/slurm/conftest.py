@@ -16,8 +16,11 @@ from tests.cluster import cache
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.images import build_images
 from tests.cluster.tools import tool
+from tests.contract.target import Target
 from tests.support.bridge_world import control_plane
 from tests.support.group_controllers import controllers
+from tests.support.real.daemons import Daemons
+from tests.support.real.external_slurm import target
 
 PROGRAMS = ("kube", "kubectl", "helm", "jobset", "lws")
 SHARE_KUBERNETES = tuple(f"tests/slurm/test_bridge{it}.py" for it in ("", "_devices", "_guard", "_places"))
@@ -64,3 +67,17 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """
     with control_plane(tmp_path_factory.mktemp("kubernetes")) as found, controllers(found):
         yield found
+
+
+@pytest.fixture
+def slurm(daemons: Daemons) -> Target:
+    """The Slurm of a file, whose fixture `daemons` starts it."""
+    return target(daemons)
+
+
+@pytest.fixture
+def jwt_key(slurm: Target, tmp_path: Path) -> Path:
+    """A file with the key of that Slurm, for a bridge."""
+    path = tmp_path / "jwt.key"
+    path.write_bytes(slurm.key)
+    return path

@@ -11,7 +11,7 @@ from sidecars.reconfigure import slurmds
 from sidecars.slurm import diagnosis
 from tests.support.configurations import BadConfiguration, bad
 from tests.support.real import as_processes, ports, rendered
-from tests.support.real.as_processes import SLURMCTLD, WITHIN, Daemons
+from tests.support.real.as_processes import SLURMCTLD, Daemons
 from tests.support.real.gate import Gate
 from tests.support.real.harness import VALUES, until
 from tests.support.real.rendered import Release
@@ -34,14 +34,14 @@ class Gated:
 
     def life(self) -> str:
         """Changes when slurmctld is restarted."""
-        found = self.daemons.run(SLURMCTLD, "sh", "-c", "cat /proc/[0-9]*/stat").splitlines()
+        found = self.daemons.output(SLURMCTLD, "sh", "-c", "cat /proc/[0-9]*/stat").splitlines()
         [oldest, *_] = sorted((it.rpartition(")")[2].split()[19] for it in found if "(slurmctld)" in it), key=int)
         return oldest
 
     def until_judged(self, release: Release, status: str) -> Condition:
         """Publish a configuration and wait until the condition ConfigurationAccepted has this status."""
         self.gate.publish(release)
-        return until(f"{status}", lambda: self.gate.accepted(release), WITHIN, is_it=lambda it: it.status == status)
+        return until(f"{status}", lambda: self.gate.accepted(release), is_it=lambda it: it.status == status)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gated]:
     gate = Gate(tmp_path_factory.mktemp("volumes"), release)
     with as_processes.running(tmp_path_factory.mktemp("gated"), release, gate=gate, again=True) as daemons:
         sha256 = release.config_set.sha256
-        until("`reconfigure` to know what slurmctld runs", lambda: gate.status().running == sha256, WITHIN)
+        until("`reconfigure` to know what slurmctld runs", lambda: gate.status().running == sha256)
         yield Gated(daemons, gate)
 
 
@@ -141,7 +141,7 @@ def test_a_slurmd_that_takes_a_configuration_has_another_start_time_which_ends_t
         status = gated.gate.status()
         return status.running == release.config_set.sha256 and not status.watching
 
-    until("the change to run, and no slurmd to be watched", is_kept, WITHIN)
+    until("the change to run, and no slurmd to be watched", is_kept)
     after = starts(gated)
     assert [it for it in before if after[it] == before[it]] == []
     gated.until_judged(gated.release, "True")
@@ -156,7 +156,7 @@ def test_a_line_that_ends_every_slurmd_is_taken_back_and_they_run_again(gated: G
     rejected = gated.gate.status().rejected
     assert rejected is not None
     assert (rejected.daemon, len(rejected.nodes)) == ("slurmd", 2)
-    until("the former configuration to run", lambda: gated.gate.status().running == before, WITHIN)
+    until("the former configuration to run", lambda: gated.gate.status().running == before)
     words = f"spec.extraConf line {line_of(release, ENDING)}: fatal: mkdir(/etc/hostname/spool): Not a directory"
     for node in rejected.nodes:
         assert quoted(gated, release, "slurmd", node).startswith(words)
@@ -171,7 +171,7 @@ def test_a_line_that_slurmctld_ends_on_after_its_dry_run_is_taken_back(gated: Ga
     refused = gated.until_judged(release, "False")
     assert refused.reason == ConfigurationAccepted.RECONFIGURE_FAILED
     assert "slurmctld ended when it read the configuration" in refused.message
-    until("the former configuration to run", lambda: gated.gate.status().running == before, WITHIN)
+    until("the former configuration to run", lambda: gated.gate.status().running == before)
     line = line_of(release, DEADLY.splitlines()[1])
     words = f"spec.extraConf line {line}: fatal: open /nonexistent/folder/file: No such file or directory"
     assert quoted(gated, release, "slurmctld", SLURMCTLD).startswith(words)

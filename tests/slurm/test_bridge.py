@@ -24,10 +24,10 @@ from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
 from tests.support.apiserver import until
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import CHART, CRDS, World, a_world, crd, slurm_conf
+from tests.support.bridge_world import CHART, CRDS, OTHER, World, a_world, crd, slurm_conf
 from tests.support.real import ports
 from tests.support.real.daemons import ADDRESS, Daemons
-from tests.support.real.external_slurm import running, target
+from tests.support.real.external_slurm import running
 
 PORT = ports.BRIDGE
 MAIL = 8
@@ -45,20 +45,11 @@ def daemons(tmp_path: Path) -> Iterator[Daemons]:
         yield found
 
 
-@pytest.fixture
-def slurm(daemons: Daemons) -> Target:
-    return target(daemons)
-
-
 @pytest_asyncio.fixture
-async def world(plane: ControlPlane, slurm: Target, tmp_path: Path) -> AsyncIterator[World]:
+async def world(plane: ControlPlane, slurm: Target, jwt_key: Path) -> AsyncIterator[World]:
     """A tenant's namespace and two nodes of eight CPUs, with a bridge."""
-    # A list of nodes that is empty counts only after a minute.
-    other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
-    await slurm.call(protocol.create_nodes(other))
-    key = tmp_path / "jwt.key"
-    key.write_bytes(slurm.key)
-    async with a_world(plane, slurm.url, key, simulated(), user="mail") as found, found.bridge():
+    await slurm.call(protocol.create_nodes(OTHER))
+    async with a_world(plane, slurm.url, jwt_key, simulated(), user="mail") as found, found.bridge():
         yield found
 
 

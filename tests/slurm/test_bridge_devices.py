@@ -1,5 +1,6 @@
 """Devices of the bridge with a real slurmctld and kube-scheduler. No kubelet runs: the test ends the pods."""
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -35,32 +36,27 @@ from tests.support.bridge_devices import (
     template,
     with_gpu,
 )
-from tests.support.bridge_world import World, a_world, slurm_conf
+from tests.support.bridge_world import OTHER, World, a_world, slurm_conf
 from tests.support.real import ports
+from tests.support.real.daemons import Daemons
 from tests.support.real.external_slurm import running, target
 
 PORT = ports.BRIDGE_DEVICES
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """slurmctld with the lines of docs/bridge.md."""
     lines = slurm_conf("bf_interval=1") + "GresTypes=gpu,gpushare\n"
-    with running(tmp_path_factory.mktemp("slurm"), PORT, lines) as daemons:
-        yield target(daemons)
+    with running(tmp_path_factory.mktemp("slurm"), PORT, lines) as found:
+        asyncio.run(target(found).call(protocol.create_nodes(OTHER)))
+        yield found
 
 
 @pytest_asyncio.fixture
-async def world(slurm: Target, plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
+async def world(slurm: Target, plane: ControlPlane, jwt_key: Path) -> AsyncIterator[World]:
     """A tenant's namespace, and two nodes."""
-    # A list of nodes that is empty counts only after a minute.
-    other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
-    nodes = await slurm.call(protocol.get_nodes())
-    if nodes is None or all(it.name != "other" for it in nodes.nodes):
-        await slurm.call(protocol.create_nodes(other))
-    key = tmp_path / "jwt.key"
-    key.write_bytes(slurm.key)
-    async with a_world(plane, slurm.url, key, simulated(), user="mail") as found:
+    async with a_world(plane, slurm.url, jwt_key, simulated(), user="mail") as found:
         yield found
         for job_id, states in (await slurm.call(protocol.get_job_states())).items():
             if not states & STATES_ENDED:

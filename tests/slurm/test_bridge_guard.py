@@ -27,7 +27,7 @@ from tests.support.bridge import slurm as simulated
 from tests.support.bridge_world import World, a_world
 from tests.support.real import ports
 from tests.support.real.daemons import ADDRESS, Daemons
-from tests.support.real.external_slurm import running, target
+from tests.support.real.external_slurm import running
 
 ROOT = Path(__file__).parents[2]
 PORT = ports.BRIDGE_GUARD
@@ -53,11 +53,6 @@ def daemons(tmp_path: Path) -> Iterator[Daemons]:
     """slurmctld and slurmrestd."""
     with running(tmp_path / "slurm", PORT, LINES) as found:
         yield found
-
-
-@pytest.fixture
-def slurm(daemons: Daemons) -> Target:
-    return target(daemons)
 
 
 @dataclass
@@ -118,11 +113,9 @@ Cluster = tuple[World, list[Worker]]
 
 
 @pytest_asyncio.fixture
-async def cluster(plane: ControlPlane, daemons: Daemons, tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(plane: ControlPlane, daemons: Daemons, jwt_key: Path) -> AsyncIterator[Cluster]:
     """Two Kubernetes nodes, each with a worker whose slurmd the test starts."""
-    key = tmp_path / "jwt.key"
-    key.write_bytes(daemons.key)
-    async with a_world(plane, daemons.url, key, simulated(), user="mail", partition="pods") as world:
+    async with a_world(plane, daemons.url, jwt_key, simulated(), user="mail", partition="pods") as world:
         workers = []
         for index, kube_node in enumerate(world.nodes):
             await world.admin.merge_patch(

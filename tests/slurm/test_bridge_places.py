@@ -26,7 +26,7 @@ from tests.contract.target import Target
 from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import ACCOUNTS, NUMBERS, World, a_world, add_node, slurm_conf
+from tests.support.bridge_world import ACCOUNTS, NUMBERS, OTHER, World, a_world, add_node, slurm_conf
 from tests.support.real import ports
 from tests.support.real.daemons import ADDRESS, Daemons
 from tests.support.real.external_slurm import running, target
@@ -37,8 +37,6 @@ PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 PartitionName=urgent Nodes=bridge State=UP PriorityTier=10 PreemptMode=OFF
 """
-OTHER = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
-"""A list of nodes that is empty counts only after a minute."""
 REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets")
 
 
@@ -50,17 +48,10 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
         yield found
 
 
-@pytest.fixture
-def slurm(daemons: Daemons) -> Target:
-    return target(daemons)
-
-
 @pytest_asyncio.fixture
-async def world(plane: ControlPlane, slurm: Target, tmp_path: Path) -> AsyncIterator[World]:
+async def world(plane: ControlPlane, slurm: Target, jwt_key: Path) -> AsyncIterator[World]:
     """A tenant's namespace and two nodes of eight CPUs."""
-    key = tmp_path / "jwt.key"
-    key.write_bytes(slurm.key)
-    async with a_world(plane, slurm.url, key, simulated(), user=USER) as found:
+    async with a_world(plane, slurm.url, jwt_key, simulated(), user=USER) as found:
         entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'
         await found.admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {found.namespace: entry}})
         yield found

@@ -18,6 +18,7 @@ from sidecars.policy.checks.plan import Verdict
 from sidecars.slurm import protocol
 from tests.support.real import plain, ports
 from tests.support.real.daemons import Daemons
+from tests.support.real.harness import WILL_COME
 from tests.support.real.plain import longest_wait, read_nodes, seconds_to_start, until_idle, until_jobs
 
 PORT = ports.CHECK_JOBS
@@ -84,7 +85,7 @@ async def run(cluster: Daemons, check: Check) -> dict[str, Verdict]:
 
 
 async def until_idle_or_drained(cluster: Daemons) -> None:
-    end = time.monotonic() + plain.WITHIN
+    end = time.monotonic() + WILL_COME
     while any(
         node.states & {"COMPLETING", "ALLOCATED", "MIXED", "NOT_RESPONDING"}
         for node in (await read_nodes(cluster)).values()

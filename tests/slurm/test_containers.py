@@ -13,7 +13,7 @@ from sidecars.containers.main import STEP
 from tests.cluster import debian
 from tests.support.real import contained as clusters
 from tests.support.real import hostile, ports, registry
-from tests.support.real.as_processes import WITHIN, Daemons
+from tests.support.real.as_processes import Daemons
 from tests.support.real.contained import CACHE, USERS, WORKERS, run_as
 from tests.support.real.harness import CommandError, until, until_equal
 from tests.support.real.registry import Addresses, Registry
@@ -64,7 +64,7 @@ def test_a_job_in_a_container_has_its_home_its_folder_and_its_exit_code(containe
     script = "echo $SLURM_JOB_ID >written; pwd; echo $HOME; exit 7"
     with pytest.raises(CommandError, match=r"rc 7\n/home/alice\n/home/alice\n"):
         run_as(contained, "alice", "srun", "-w", "slinky-1", f"--container={BOX}", "sh", "-c", script)
-    assert contained.run("slinky-1", "cat", "/home/alice/written").strip().isdigit()
+    assert contained.output("slinky-1", "cat", "/home/alice/written").strip().isdigit()
 
 
 def test_what_a_task_writes_into_the_image_is_gone_with_it(contained: Daemons) -> None:
@@ -75,13 +75,13 @@ def test_what_a_task_writes_into_the_image_is_gone_with_it(contained: Daemons) -
 
 def test_a_batch_script_runs_in_the_image(contained: Daemons) -> None:
     number = submit(contained, "slinky-2", "cat /which; id -u")
-    until_equal("the batch job to complete", lambda: contained.job(number)["JobState"], "COMPLETED", WITHIN)
-    assert contained.run("slinky-2", "cat", f"/home/alice/slurm-{number}.out") == "the image\n2001\n"
+    until_equal("the batch job to complete", lambda: contained.job(number)["JobState"], "COMPLETED")
+    assert contained.output("slinky-2", "cat", f"/home/alice/slurm-{number}.out") == "the image\n2001\n"
 
 
 def test_an_image_by_its_digest_needs_no_registry_once_it_is_unpacked(contained: Daemons) -> None:
     inspect = ("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", f"docker://{OPEN}/team/box:1")
-    digest = contained.run("slinky-0", *inspect).strip()
+    digest = contained.output("slinky-0", *inspect).strip()
     assert run_as(contained, "alice", "srun", f"--container={BOX}", "cat", "/which") == "the image\n"
     named = f"{DOWN}/team/box@{digest}"
     assert run_as(contained, "alice", "srun", f"--container={named}", "cat", "/which") == "the image\n"
@@ -134,7 +134,7 @@ def test_a_full_volume_fails_the_task_with_the_remedy_and_keeps_nothing(containe
         f"mount -t tmpfs -o size={size},mode=1777 tmpfs /mnt; {become} slurm-oci-run --cache=/mnt --image={BOX} "
         f"--insecure-registry={OPEN} --environment=self -- true 2>&1; echo $?; ls -A /mnt/{USERS['alice']}/images"
     )
-    error, *rest = contained.run("slinky-0", "unshare", "--mount", "sh", "-c", script).splitlines()
+    error, *rest = contained.output("slinky-0", "unshare", "--mount", "sh", "-c", script).splitlines()
     assert rest == ["125"]
     assert error.startswith(f"slurm-oci-run: error: {BOX}: ")
     assert error.endswith("no space left on device: an administrator must enlarge the volume of the image cache")
@@ -142,7 +142,7 @@ def test_a_full_volume_fails_the_task_with_the_remedy_and_keeps_nothing(containe
 
 def test_a_hostile_image_changes_nothing_outside_of_its_folder(contained: Daemons) -> None:
     victim = "rm -rf /tmp/victim; install -d -m 777 /tmp/victim; echo own >/tmp/victim/file; chmod 666 /tmp/victim/file"
-    contained.run("slinky-0", "sh", "-c", victim)
+    contained.output("slinky-0", "sh", "-c", victim)
     shell = debian.program("busybox", "busybox-static").read_bytes()
     names = ("contained", "refused", "parent")
     for name in names:
@@ -152,14 +152,14 @@ def test_a_hostile_image_changes_nothing_outside_of_its_folder(contained: Daemon
     for name in names[1:]:
         with pytest.raises(CommandError, match=f"hostile/{name}:1: can't be unpacked: "):
             run_as(contained, "alice", "srun", "-w", "slinky-0", f"--container={OPEN}/hostile/{name}:1", "true")
-    assert contained.run("slinky-0", "sh", "-c", "cd /tmp/victim; echo *; cat file") == "file\nown\n"
+    assert contained.output("slinky-0", "sh", "-c", "cd /tmp/victim; echo *; cat file") == "file\nown\n"
     cache = CACHE
     for look in (
         "find / -xdev -name escaped",
         f"find {cache} -name escaped -not -path '*/rootfs/*' -o -type b -o -type c",
         f"ls -A {cache}/{USERS['alice']}/images | grep '^[.]' || true",
     ):
-        assert contained.run("slinky-0", "sh", "-c", look) == ""
+        assert contained.output("slinky-0", "sh", "-c", look) == ""
 
 
 def test_a_private_image_is_for_those_with_its_password(contained: Daemons) -> None:
@@ -170,7 +170,7 @@ def test_a_private_image_is_for_those_with_its_password(contained: Daemons) -> N
         write = f"umask 077; mkdir -p ~/.config/containers; echo '{text}' >~/.config/containers/auth.json"
         for number in range(WORKERS):
             become = ("setpriv", f"--reuid={USERS[user]}", f"--regid={USERS[user]}", "--clear-groups")
-            contained.run(f"slinky-{number}", *become, "env", f"HOME=/home/{user}", "sh", "-c", write)
+            contained.output(f"slinky-{number}", *become, "env", f"HOME=/home/{user}", "sh", "-c", write)
     assert run_as(contained, "alice", "srun", f"--container={image}", "cat", "/which") == "the image\n"
     error = fails(contained, image, "bob")
     assert "the registry refuses you" in error
@@ -178,7 +178,7 @@ def test_a_private_image_is_for_those_with_its_password(contained: Daemons) -> N
 
 
 def test_no_user_can_read_the_images_of_another(contained: Daemons) -> None:
-    listing = contained.run("slinky-0", "ls", "-ln", CACHE)
+    listing = contained.output("slinky-0", "ls", "-ln", CACHE)
     assert "drwx------" in next(line for line in listing.splitlines() if line.endswith(" 2001"))
 
 
@@ -190,10 +190,13 @@ def test_a_signal_reaches_the_program_itself(contained: Daemons) -> None:
     script = "trap 'echo got it; exit 3' USR1; echo ready; while :; do sleep 1; done"
     number = submit(contained, "slinky-1", script)
     out = f"/home/alice/slurm-{number}.out"
-    until("the program to run", lambda: "ready" in contained.run("slinky-1", "sh", "-c", f"cat {out} || true"), WITHIN)
+    until(
+        "the program to run",
+        lambda: "ready" in contained.output("slinky-1", "sh", "-c", f"cat {out} || true"),
+    )
     contained.login("scancel", "--batch", "--signal=USR1", str(number))
-    until_equal("the program to have ended", lambda: contained.job(number)["JobState"], "FAILED", WITHIN)
-    assert contained.run("slinky-1", "cat", out).endswith("got it\n")
+    until_equal("the program to have ended", lambda: contained.job(number)["JobState"], "FAILED")
+    assert contained.output("slinky-1", "cat", out).endswith("got it\n")
     assert contained.job(number)["ExitCode"] == "3:0"
 
 
@@ -220,9 +223,9 @@ def test_the_home_folder_can_be_left_out(contained: Daemons) -> None:
 def test_a_batch_script_names_its_image_in_its_first_lines(contained: Daemons) -> None:
     script = f"#!/bin/sh\n#SBATCH --container-image={BOX}\n#SBATCH --container-workdir=/bin\ncat /which; pwd; exit 7\n"
     number = int(run_as(contained, "alice", "sbatch", "--parsable", "--nodelist=slinky-2", stdin=script))
-    until_equal("the batch job to end", lambda: contained.job(number)["JobState"], "FAILED", WITHIN)
+    until_equal("the batch job to end", lambda: contained.job(number)["JobState"], "FAILED")
     assert contained.job(number)["ExitCode"] == "7:0"
-    assert contained.run("slinky-2", "cat", f"/home/alice/slurm-{number}.out") == "the image\n/bin\n"
+    assert contained.output("slinky-2", "cat", f"/home/alice/slurm-{number}.out") == "the image\n/bin\n"
 
 
 def test_srun_in_an_allocation_has_the_image_that_salloc_was_given(contained: Daemons) -> None:

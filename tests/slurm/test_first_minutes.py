@@ -14,10 +14,10 @@ from sidecars.reconfigure.main import answers_at
 from tests.cluster.waiting import until
 from tests.support.real import daemons, ports
 from tests.support.real.daemons import ALL, Daemons
+from tests.support.real.harness import WILL_COME
 from tests.support.real.outside import SLURM
 
 PORT = ports.FIRST_MINUTES
-WITHIN = 300
 
 
 class Slurmctld:
@@ -47,7 +47,7 @@ class Slurmctld:
     def starts(self) -> bool:
         """Start it again; False if it ends."""
         self._daemons.start("slurmctld")
-        until(lambda: self._answers() or not self._runs(), "slurmctld to run or to end", WITHIN, self.log)
+        until(lambda: self._answers() or not self._runs(), "slurmctld to run or to end", WILL_COME, self.log)
         if runs := self._runs():
             return runs
         self.kill()
@@ -72,7 +72,7 @@ def slurmctld(tmp_path: Path) -> Iterator[Slurmctld]:
         found.slurmdbd()
         slurmctld = Slurmctld(found)
         found.slurmctld()
-        until(lambda: bool(answers_at(PORT)), "slurmctld to run", WITHIN, found.log)
+        until(lambda: bool(answers_at(PORT)), "slurmctld to run", WILL_COME, found.log)
         yield slurmctld
 
 
@@ -81,7 +81,7 @@ def test_a_slurmctld_that_is_killed_in_its_first_minutes_starts_again_with_its_i
 ) -> None:
     job = slurmctld.run("sbatch", "--parsable", "--hold", "--wrap=true")
     assert job.isdigit(), job
-    until((slurmctld.state / "job_state").exists, "the job to be saved", WITHIN)
+    until((slurmctld.state / "job_state").exists, "the job to be saved", WILL_COME)
     cluster = (slurmctld.state / "clustername").read_text()
     assert cluster.partition("|")[2].isdigit(), cluster
 

@@ -18,7 +18,6 @@ from tests.support.real.daemons import ADDRESS, ALL, Daemons
 from tests.support.real.harness import until, until_equal
 
 PORT = ports.SSH
-WITHIN = 300
 ALICE, BOB = 10001, 10002
 PREPARE = f"""
 useradd --uid {ALICE} --create-home alice && useradd --uid {BOB} --create-home bob
@@ -60,13 +59,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     lines = f"{ALL}PrologFlags={lists['PrologFlags']}\n{node}\n"
     with contextlib.closing(Daemons(tmp_path_factory.mktemp("ssh"), PORT, lines)) as daemons:
         daemons.slurmctld()
-        daemons.add("login", "login", 0, ["sleep", "infinity"])
+        daemons.add("login", "login", 0, ["sleep", "infinity"], daemons.files)
         daemons.run("login", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key", check=True)
         key = daemons.run("login", "cat", "/root/key.pub", check=True).stdout.encode()
         daemons.add("worker", "slurmd", 0, ["sh", "-c", PREPARE], {**daemons.files, "key.pub": key})
         daemons.until_idle()
         found = Site(daemons)
-        until("sshd to answer", lambda: "Access denied" in found.ssh("alice", "true")[1] or None, WITHIN)
+        until("sshd to answer", lambda: "Access denied" in found.ssh("alice", "true")[1] or None)
         yield found
 
 
@@ -79,16 +78,16 @@ def test_a_user_without_a_job_on_the_worker_is_refused_with_the_reason(site: Sit
 def test_a_user_with_a_job_on_the_worker_gets_into_it_and_others_and_later_ones_do_not(site: Site) -> None:
     code, text = site.run("worker", "sbatch", "--parsable", "--wrap=sleep 900", user=ALICE)
     assert code == 0, text
-    until_equal("the job to run", site.states, ["RUNNING"], WITHIN)
+    until_equal("the job to run", site.states, ["RUNNING"])
 
     def session() -> str:
         code, found = site.ssh("alice", "id -un; echo job $SLURM_JOB_ID")
         return found if code == 0 else ""
 
     # A job runs a moment before its worker has the step that sessions get into.
-    found = until("alice to be let in", session, WITHIN)
+    found = until("alice to be let in", session)
     assert f"alice\njob {text.strip()}\n" in found
     assert "you have no active jobs" in site.ssh("bob", "id")[1]
     site.run("worker", "scancel", "--user=alice")
-    until_equal("the job to end", site.states, [], WITHIN)
+    until_equal("the job to end", site.states, [])
     assert "you have no active jobs" in site.ssh("alice", "id")[1]

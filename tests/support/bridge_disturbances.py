@@ -34,10 +34,11 @@ from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge_kubelets import FINISHES, Kubelets
 from tests.support.bridge_stays import Stays
-from tests.support.bridge_world import ACCOUNTS, NUMBERS, add_node, bridge_account
+from tests.support.bridge_world import ACCOUNTS, NUMBERS, OTHER, add_node, bridge_account
 from tests.support.owners import Component, leaked, rivals
 from tests.support.real import daemons
-from tests.support.real.daemons import ALL, MEMORY, Daemons, NotRunning
+from tests.support.real.daemons import ALL, MEMORY, Daemons
+from tests.support.real.processes import NotRunning
 
 log = logging.getLogger(__name__)
 
@@ -106,9 +107,7 @@ class Run:
 
     async def prepare(self) -> None:
         """The tenant, the nodes, the bridge."""
-        # A list of nodes that is empty counts only after a minute.
-        other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
-        await self.rest.call(protocol.create_nodes(other))
+        await self.rest.call(protocol.create_nodes(OTHER))
         labels = {"slurm-bridge": "managed"}
         metadata = {"name": self.namespace, "labels": labels}
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})

@@ -63,6 +63,10 @@ def documented() -> str:
     return yaml.safe_dump_all(values.documents)
 
 
+OTHER = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
+"""A node that is no bridge's: a list of nodes that is empty counts only after a minute."""
+
+
 def slurm_conf(*parameters: str) -> str:
     """The lines of slurm.conf that docs/bridge.md asks for, with these SchedulerParameters more."""
     page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")

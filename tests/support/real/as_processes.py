@@ -4,21 +4,19 @@ Each has the files of its image, a hostname, and a mount and a process namespace
 root.
 """
 
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sidecars.contract import manifest, podfiles
 from tests.support.real import outside
 from tests.support.real.gate import Gate
-from tests.support.real.harness import CommandError, until
+from tests.support.real.harness import WILL_COME, CommandError, until
+from tests.support.real.processes import Processes
 from tests.support.real.rendered import ADDRESS, PASSWORD, Release, shell
 
-WITHIN = 300
-"""Seconds for what will come: how fast the daemons start is not what these tests are about."""
 SLURMCTLD, SLURMDBD, MARIADB, LOGIN = "slurm-controller-0", "slurm-accounting-0", "slurm-mariadb-0", "login"
 STATE = "/var/spool/slurmctld"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -98,16 +96,13 @@ class Container:
     folders: Mapping[str, Path] | None = None
 
 
-@dataclass(frozen=True)
-class Daemons:
+class Daemons(Processes):
     """All of them, until `running` ends."""
 
-    release: Release
-    home: Path
-    """Their logs are below it."""
-
-    processes: dict[str, int]
-    """The first process of each, by name."""
+    def __init__(self, home: Path, release: Release) -> None:
+        """Starts none."""
+        super().__init__(home)
+        self.release = release
 
     @property
     def url(self) -> str:
@@ -119,30 +114,17 @@ class Daemons:
         """The key that signs Slurm's tokens."""
         return self.release.keys[manifest.JWT_KEY]
 
-    def run(self, place: str, *words: str, stdin: str | None = None, timeout: float = WITHIN) -> str:
+    def output(self, place: str, *words: str, stdin: str | None = None, timeout: float = WILL_COME) -> str:
         """Standard output of a command of root, where the daemon of this name runs. Raises CommandError."""
-        pid = self.processes[place]
-        enter = (
-            "nsenter",
-            f"--target={pid}",
-            "--mount",
-            "--uts",
-            "--pid",
-            f"--root=/proc/{pid}/root",
-            "env",
-            "--chdir=/",
-        )
-        environment = {"PATH": PATH, "HOME": "/root"}
-        done = subprocess.run(
-            [*enter, *words], input=stdin, capture_output=True, text=True, timeout=timeout, env=environment, check=False
-        )
+        there = ("env", "--chdir=/", f"PATH={PATH}", "HOME=/root")
+        done = self.run(place, *there, *words, stdin=stdin or "", seconds=timeout)
         if done.returncode != 0:
             raise CommandError(f"{' '.join(words[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def login(self, *words: str, stdin: str | None = None, timeout: float = WITHIN) -> str:
+    def login(self, *words: str, stdin: str | None = None, timeout: float = WILL_COME) -> str:
         """Run a command on the login node."""
-        return self.run(LOGIN, *words, stdin=stdin, timeout=timeout)
+        return self.output(LOGIN, *words, stdin=stdin, timeout=timeout)
 
     def job(self, number: int) -> dict[str, str]:
         """`scontrol show job` as fields."""
@@ -151,7 +133,7 @@ class Daemons:
 
     def assert_running(self) -> None:
         """Fail if a daemon has ended."""
-        ended = [name for name, pid in self.processes.items() if not Path(f"/proc/{pid}").exists()]
+        ended = self.ended()
         assert not ended, f"{ended} ended\n{self.logs()}"
 
     def until_idle(self) -> None:
@@ -163,7 +145,7 @@ class Daemons:
             lines = self.login("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
             return dict(line.split() for line in lines)
 
-        until("the workers to be idle", states, WITHIN, is_it=lambda found: found == workers)
+        until("the workers to be idle", states, is_it=lambda found: found == workers)
 
     def logs(self) -> str:
         """The end of each log."""
@@ -189,15 +171,12 @@ def running(
     """
     slurm_key = {manifest.SLURM_KEY: release.keys[manifest.SLURM_KEY]}
     hosts = " ".join([ADDRESS, *release.host_names, LOGIN])
-    found = Daemons(release, home, {})
-    with ExitStack() as stack:
+    with closing(Daemons(home, release)) as found:
 
         def start(name: str, container: Container, hostname: str = "") -> None:
             text = _BEGIN.format(name=hostname or name, hosts=hosts) + container.script
             command = ("unshare", "--uts", "sh", "-euc", _FIRST.format(script=text))
-            daemon = outside.daemon(home / name, container.image, 0, container.files, command, container.folders)
-            process = stack.enter_context(daemon)
-            [found.processes[name]] = until(f"{name} to start", lambda: outside.children(process.pid), WITHIN)
+            found.add(name, container.image, 0, command, container.files, container.folders)
 
         if release.storage is not None:
             # slurmdbd waits for its database, and slurmctld for slurmdbd.
@@ -221,7 +200,7 @@ def running(
                 found.assert_running()
                 return gate.has_started()
 
-            until("slurmctld to have its configuration", has_started, WITHIN)
+            until("slurmctld to have its configuration", has_started)
             start(SLURMCTLD, Container("slurmctld", slurmctld, {}, gate.of_slurmctld))
         rest = release.slurmrestd
         text = _SLURMRESTD.format(environment=rest.environment, arguments=rest.arguments)

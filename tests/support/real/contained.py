@@ -80,8 +80,8 @@ def worker(number: int) -> str:
 
 
 @contextmanager
-def running(kubernetes: Kubernetes, folder: Path) -> Iterator[Slurm]:
-    """The cluster with its users, and the image in the registries, until the end of the block.
+def running(kubernetes: Kubernetes, folder: Path, *words: str) -> Iterator[Slurm]:
+    """The cluster with its users, and the image in the registries, until the end of the block. `words`: more of Helm's.
 
     The operator must run and watch NAMESPACE, and `registry.running` must be around this block. `folder` must be empty.
     """
@@ -89,7 +89,7 @@ def running(kubernetes: Kubernetes, folder: Path) -> Iterator[Slurm]:
     found = Slurm(kubernetes, NAMESPACE)
     kubernetes.helm(
         *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace),
-        *("-f", str(VALUES), "-f", str(folder / "values.yaml")),
+        *("-f", str(VALUES), "-f", str(folder / "values.yaml"), *words),
     )
     found.until_idle(WORKERS)
     for name, number in USERS.items():
@@ -117,7 +117,7 @@ def on_this_host(home: Path, first_port: int, addresses: Addresses) -> Iterator[
     cache.mkdir()
     release = rendered.release(NAMESPACE, first_port, [VALUES], _values(addresses, cache))
     with as_processes.running(home, release, prepare=_PREPARE, folders={CACHE: cache}) as found:
-        found.run("slinky-0", *_push(addresses), stdin=_busybox())
+        found.output("slinky-0", *_push(addresses), stdin=_busybox())
         yield found
 
 
@@ -156,7 +156,7 @@ def run_as(slurm: Login, user: str, *words: str, stdin: str | None = None) -> st
 
 def push(daemons: Daemons, image: str, layer: bytes) -> None:
     """Push an image with this tar file as its only layer, as `host:port/team/name:tag`."""
-    daemons.run("slinky-0", "sh", "-c", _PUSH_LAYER, "push", image, stdin=base64.b64encode(layer).decode())
+    daemons.output("slinky-0", "sh", "-c", _PUSH_LAYER, "push", image, stdin=base64.b64encode(layer).decode())
 
 
 def layers(slurm: Slurm) -> list[str]:

@@ -1,25 +1,24 @@
-"""Slurm's daemons of one cluster as plain processes of this host, in the files of the images: started, killed, entered.
+"""Slurm's daemons of one cluster with a slurm.conf of the test's own, as plain processes of this host.
 
 Needs root. Each file of tests has ten ports of its own, see `ports`; which daemon has which is in `PORTS`.
 """
 
 import contextlib
-import os
 import secrets
 import shlex
-import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sidecars.slurm.client import Client
 from sidecars.slurm.tokens import TokenSource
 from tests.cluster.waiting import until
 from tests.support.real import outside
+from tests.support.real.harness import WILL_COME
 from tests.support.real.outside import NOBODY, SLURM
+from tests.support.real.processes import Processes
 
 ADDRESS = "127.0.0.1"
 PORTS = {"slurmctld": 0, "slurmrestd": 1, "slurmd": 2, "sackd": 7, "slurmdbd": 8, "mariadb": 9}
@@ -31,8 +30,6 @@ ALL = "PartitionName=all Nodes=ALL Default=YES State=UP\n"
 PATIENT = "MessageTimeout=60\n"
 """On a busy host, slurmctld doesn't answer within the usual 10 s."""
 MEMORY = "SelectTypeParameters=CR_Core_Memory\n"
-WITHIN = 300.0
-"""Seconds that a busy host may take for anything."""
 _MARIADB = (
     "mkdir -p /var/lib/mysql /run/mysqld &&"
     " MARIADB_DATABASE=acct MARIADB_USER=slurm MARIADB_PASSWORD_FILE=/etc/slurm/pw"
@@ -59,29 +56,12 @@ PidFile=/run/slurmctld/slurmdbd.pid
 _CONFIGLESS = "SlurmctldParameters=enable_configless\n"
 
 
-class NotRunning(Exception):
-    """A command was to run in a daemon that doesn't."""
-
-
-@dataclass
-class _Daemon:
-    image: str
-    user: int
-    command: Sequence[str]
-    files: Mapping[str, bytes]
-    stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    process: subprocess.Popen[bytes] | None = None
-
-
-class Daemons:
-    """The daemons from `port` on, whose files and logs are in `home`/NAME. `close` ends all of them.
-
-    Each can be killed and started again, and finds what it has saved.
-    """
+class Daemons(Processes):
+    """The daemons from `port` on."""
 
     def __init__(self, home: Path, port: int, lines: str = ALL) -> None:
         """Starts none. `lines`: those of slurm.conf with nodes, partitions, and what differs from the usual ones."""
-        self.home = home
+        super().__init__(home)
         self.first_port = port
         self.key = secrets.token_bytes(32)
         self.url = f"http://{ADDRESS}:{self.port('slurmrestd')}"
@@ -93,21 +73,12 @@ class Daemons:
             "jwt.key": self.key,
         }
         """What each daemon has in /etc/slurm."""
-        self._all: dict[str, _Daemon] = {}
 
     def port(self, daemon: str) -> int:
         """That of a daemon of `PORTS`."""
         return self.first_port + PORTS[daemon]
 
     # --- daemons
-
-    def add(
-        self, name: str, image: str, user: int, command: Sequence[str], files: Mapping[str, bytes] | None = None
-    ) -> None:
-        """Start a program of an image as this user, with these `files` in /etc/slurm, or `self.files`."""
-        assert name not in self._all, f"{name} exists"
-        self._all[name] = _Daemon(image, user, command, self.files if files is None else files)
-        self.start(name)
 
     def slurmctld(self, files: Mapping[str, bytes] | None = None) -> None:
         """Start it, with these files as well."""
@@ -117,9 +88,8 @@ class Daemons:
         """Start it with these variables as well."""
         common = ("SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv")
         listens = f"{ADDRESS}:{self.port('slurmrestd')}"
-        self.add(
-            "slurmrestd", "slurmrestd", NOBODY, ["env", *common, *environment, "slurmrestd", "-s", "slurmctld", listens]
-        )
+        command = ["env", *common, *environment, "slurmrestd", "-s", "slurmctld", listens]
+        self.add("slurmrestd", "slurmrestd", NOBODY, command, self.files)
 
     def slurmd(self, name: str, *options: str, files: Mapping[str, bytes] | None = None, prepare: str = "true") -> None:
         """Start that of the node `name` with these options, after the shell script `prepare`, with these files as well.
@@ -141,46 +111,12 @@ class Daemons:
         """
         ports = {"address": ADDRESS, "port": self.port("mariadb")}
         self.add("mariadb", "mariadb", 0, ["sh", "-c", _MARIADB.format(**ports)], {"pw": b"pw"})
-        until(lambda: self.listens("mariadb"), "MariaDB to listen", WITHIN, self.log)
+        until(lambda: self.listens("mariadb"), "MariaDB to listen", WILL_COME, self.log)
         ports |= {"port": self.port("slurmdbd"), "storage": self.port("mariadb"), "host": socket.gethostname()}
         keys = {name: self.files[name] for name in ("slurm.key", "jwt.key")}
         conf = {"slurmdbd.conf": _SLURMDBD_CONF.format(**ports).encode()}
         self.add("slurmdbd", "slurmdbd", SLURM, ["slurmdbd", "-D"], conf | keys)
-        until(lambda: self.listens("slurmdbd"), "slurmdbd to listen", WITHIN, self.log)
-
-    def start(self, name: str) -> None:
-        """Start it, unless it runs. Returns when it runs in the files of its image, or has ended."""
-        daemon = self._all[name]
-        if daemon.process is not None:
-            return
-        daemon.process = daemon.stack.enter_context(
-            outside.daemon(self.home / name, daemon.image, daemon.user, daemon.files, daemon.command)
-        )
-        until(lambda: not self.runs(name) or self._entered(name), f"{name} to start", WITHIN, self.log)
-
-    def kill(self, name: str) -> None:
-        """End it without a warning, unless it doesn't run; it is gone afterwards."""
-        daemon = self._all[name]
-        daemon.process = None
-        daemon.stack.close()
-
-    def end(self, name: str) -> None:
-        """Ask it to end; it is gone afterwards."""
-        os.kill(self.pid(name), signal.SIGTERM)
-        until(lambda: not self.runs(name), f"{name} to end", WITHIN, self.log)
-        self.kill(name)
-
-    def forget(self, name: str) -> None:
-        """Kill it. Another one of this name may follow, and finds nothing of what this one has saved."""
-        self.kill(name)
-        del self._all[name]
-        former = sum(1 for _ in self.home.glob(f"{name}.*"))
-        (self.home / name).rename(self.home / f"{name}.{former}")
-
-    def runs(self, name: str) -> bool:
-        """Whether it has been started, and hasn't ended."""
-        process = self._all[name].process
-        return process is not None and process.poll() is None
+        until(lambda: self.listens("slurmdbd"), "slurmdbd to listen", WILL_COME, self.log)
 
     def listens(self, name: str) -> bool:
         """Whether the daemon of `PORTS` accepts connections."""
@@ -188,52 +124,11 @@ class Daemons:
             return True
         return False
 
-    def close(self) -> None:
-        """End all, the last one first."""
-        with contextlib.ExitStack() as ends:
-            for name in self._all:
-                ends.callback(self.kill, name)
-
     # --- what is inside of them
-
-    def pid(self, name: str) -> int:
-        """The first process of the daemon's namespaces."""
-        process = self._all[name].process if name in self._all else None
-        found = [] if process is None else outside.children(process.pid)
-        if not found:
-            raise NotRunning(f"{name}\n{self.log(name)[-3000:]}")
-        return found[0]
-
-    def root(self, name: str) -> Path:
-        """The root of a daemon that runs."""
-        return Path(f"/proc/{self.pid(name)}/root")
-
-    def run(
-        self, name: str, *words: str, user: int = 0, stdin: str = "", check: bool = False, seconds: float = WITHIN
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command among the processes and in the files of a daemon, in /tmp. `check`: it must succeed."""
-        pid = self.pid(name)
-        enter = ("nsenter", f"--target={pid}", "--mount", "--pid", f"--root=/proc/{pid}/root")
-        become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", "--chdir=/tmp")
-        done = subprocess.run(
-            [*enter, *become, *words],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-            env=outside.environment(),
-        )
-        assert not check or done.returncode == 0, (done, self.log())
-        return done
 
     def scontrol(self, *words: str, check: bool = False) -> subprocess.CompletedProcess[str]:
         """Run `scontrol` as an administrator."""
         return self.run("slurmctld", "scontrol", *words, check=check)
-
-    def log(self, name: str = "*") -> str:
-        """What it has logged, or all have."""
-        return "\n".join(path.read_text(errors="replace") for path in sorted(self.home.glob(f"{name}/log")))
 
     def client(self, user: str = "slurm") -> Client:
         """A client of slurmrestd with tokens of this user."""
@@ -246,14 +141,7 @@ class Daemons:
             states = self.run("slurmctld", "sinfo", "--noheader", "--Node", "--format=%t").stdout.split()
             return set(states) == {"idle"}
 
-        until(idle, "all nodes to be idle", WITHIN, self.log)
-
-    def _entered(self, name: str) -> bool:
-        """Whether its first process has its own root, and nothing else of this host's."""
-        with contextlib.suppress(OSError, NotRunning):
-            root = self.root(name)
-            return not root.samefile("/") and not (root / ".host").exists()
-        return False
+        until(idle, "all nodes to be idle", WILL_COME, self.log)
 
 
 @contextlib.contextmanager

@@ -12,11 +12,10 @@ from sidecars.slurm.checks import CheckRequest
 from sidecars.slurm.records import Node
 from tests.support.real import daemons
 from tests.support.real.daemons import MEMORY, Daemons
+from tests.support.real.harness import WILL_COME
 
 GAMES = 5
 """The user `games` of the images."""
-WITHIN = 300.0
-"""Seconds for what will come, however busy the host is."""
 NODE = "CPUs=2 RealMemory=200"
 JOB = "of-a-user"
 
@@ -75,7 +74,7 @@ async def seconds_to_start(cluster: Daemons, nodes: Sequence[str], user: str = "
             found = await admin.call(protocol.get_waiting_job(number))
             if not found.waits or (array and number not in await admin.call(protocol.get_waiting_ids())):
                 return time.monotonic() - began
-            assert time.monotonic() - began < WITHIN, found
+            assert time.monotonic() - began < WILL_COME, found
             await asyncio.sleep(0.02)
 
 
@@ -98,7 +97,7 @@ async def seconds_of_srun(cluster: Daemons, nodes: Sequence[str]) -> float:
 
 async def until_jobs(cluster: Daemons, name: str, state: str, count: int) -> None:
     """Wait until so many jobs of this name are in the state."""
-    end = time.monotonic() + WITHIN
+    end = time.monotonic() + WILL_COME
     async with cluster.client() as client:
         while True:
             jobs = await client.call(protocol.get_jobs())

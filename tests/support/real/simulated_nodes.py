@@ -20,11 +20,10 @@ from sidecars.slurm.records import Node, QueuedJob
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import sign
 from tests.support.real.daemons import ADDRESS, MEMORY, Daemons
+from tests.support.real.harness import WILL_COME
 
 T = TypeVar("T")
 
-WITHIN = 300.0
-"""Seconds for what will come, however busy the host is."""
 SETTLED = 4
 """So many runs of the scheduler without a further job: backfill, whose interval is as long, has run as well."""
 CONF = f"""\
@@ -70,7 +69,7 @@ class Slurmctld:
             headers={TOKEN_HEADER: sign(self.key, "root", 900, time.time()), "Content-Type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=WITHIN) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=WILL_COME) as answer:  # noqa: S310
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{method} {path} {body}: {error.read().decode()[:2000]}") from error
@@ -99,9 +98,9 @@ class Slurmctld:
 
     def until(self, what: str, look: Callable[[], bool]) -> None:
         """Wait until `look` is true."""
-        deadline = time.monotonic() + WITHIN
+        deadline = time.monotonic() + WILL_COME
         while not look():
-            assert time.monotonic() < deadline, f"waited {WITHIN:g} s for {what}"
+            assert time.monotonic() < deadline, f"waited {WILL_COME:g} s for {what}"
             time.sleep(0.1)
 
     def cycles(self) -> int:

@@ -96,8 +96,11 @@ def lines(stream: IO[str] | None, count: int) -> list[str]:
 
 
 def supervised(folder: Path, check: str, count: int) -> list[str]:
-    """What daemons print at their start, each until the check has failed 3 times in a row; so many lines of it."""
-    program(folder / "daemon", "#!/bin/sh\necho run\n: >run; exec sleep 60\n")
+    """What daemons print at their start, each until the check has failed 3 times in a row; so many lines of it.
+
+    A daemon never ends without being killed.
+    """
+    program(folder / "daemon", "#!/bin/sh\necho run\n: >run; exec sleep infinity\n")
     program(folder / "check", f"#!/bin/sh\necho check\n{check}\n")
     script = "check_seconds=0.05 check_failures=3; supervise --check ./check daemon ./daemon; run_until_term"
     with supervisor(folder, script) as process:

@@ -23,6 +23,8 @@ NAMES = st.from_regex(r"[a-z0-9.-]{0,5}(0{0,3}[0-9]{1,4}|[0-9]{17,22}|[a-z])", f
         ("r[1-2]n[0-1]-ib", ["r1n0-ib", "r1n1-ib", "r2n0-ib", "r2n1-ib"]),
         ("slinky-[0-1],gpu-0", ["slinky-0", "slinky-1", "gpu-0"]),
         ("[1-2]", ["1", "2"]),
+        ("[999999999999999998-999999999999999999]", ["999999999999999998", "999999999999999999"]),
+        ("[1,999999999999999999]", ["1", "999999999999999999"]),
     ],
 )
 def test_a_hostlist_expands_in_its_own_order(expression: str, names: list[str]) -> None:
@@ -63,6 +65,9 @@ def test_names_compress_to_sorted_ranges(names: list[str], expression: str) -> N
         "a b",
         "n[1\n]",
         f"n[0-{MAX_NAMES}]",
+        "n[1000000000000000000]",
+        "n[1000000000000000000-1000000000000000000]",
+        "n[0999999999999999999-999999999999999999]",
     ],
 )
 def test_what_is_no_hostlist_is_refused(expression: str) -> None:

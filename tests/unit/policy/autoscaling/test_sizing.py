@@ -110,6 +110,7 @@ def test_a_write_is_recorded_and_what_changes_nothing_is_not_written() -> None:
     assert less is not None
     assert (less.replicas, less.raised_at, less.lowered_at, less.remove) == (1, None, NOW, ("a",))
     lower = nodeset(replicas=1)
+    assert sizing.applied(Size(1, ("a",), Autoscaled.IDLE, ""), lower, less, "CPUs=1", NOW) is None
     gone = Size(1, (), Autoscaled.SATISFIED, "another reason")
     assert sizing.applied(gone, lower, less, "CPUs=1", NOW) is None
     assert sizing.applied(gone, lower, less, "CPUs=2", NOW) is not None

@@ -34,7 +34,7 @@ from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge_kubelets import FINISHES, Kubelets
 from tests.support.bridge_stays import Stays
-from tests.support.bridge_world import ACCOUNTS, NUMBERS, add_node, bridge_account
+from tests.support.bridge_world import ACCOUNTS, NUMBERS, a_namespace, add_node, bind, bridge_account
 from tests.support.owners import Component, leaked, rivals
 from tests.support.real import daemons
 from tests.support.real.daemons import ALL, MEMORY, Daemons, NotRunning
@@ -109,9 +109,8 @@ class Run:
         # A list of nodes that is empty counts only after a minute.
         other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
         await self.rest.call(protocol.create_nodes(other))
-        labels = {"slurm-bridge": "managed"}
-        metadata = {"name": self.namespace, "labels": labels}
-        await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        await self.client.create(NAMESPACES, a_namespace(self.namespace, **{"slurm-bridge": "managed"}))
+        await bind(self.client, self.namespace)
         default = {"name": "default", "namespace": self.namespace}
         await self.client.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
         entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'

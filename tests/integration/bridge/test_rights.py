@@ -49,8 +49,10 @@ async def enforced(world: World) -> None:
     await world.create("tried")
 
     async def refused() -> bool:
+        # Another one each time: the same image is no change.
+        other = [{**EVIL[0], "value": f"image-{next(NUMBERS)}"}]
         try:
-            await world.account.json_patch(PODS, world.namespace, "tried", EVIL, dict)
+            await world.account.json_patch(PODS, world.namespace, "tried", other, dict)
         except Forbidden:
             return False
         except ApiError:

@@ -15,6 +15,7 @@ from sidecars.bridge import metrics
 from sidecars.bridge.devices import Devices
 from sidecars.bridge.memory import Memory, Submission
 from sidecars.bridge.refused import Change, Refused
+from sidecars.bridge.rights import Rights
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract import bridge
 from sidecars.kube import PODS, Client, EventRecorder, Forbidden, Invalid, KubeError, Malformed, NotFound, Store
@@ -89,6 +90,7 @@ class Effects:
         memory: Memory,
         book: JobBook,
         devices: Devices,
+        rights: Rights,
         *,
         now: Callable[[], float],
         wall: Callable[[], float],
@@ -102,6 +104,7 @@ class Effects:
         self._memory = memory
         self._book = book
         self._devices = devices
+        self._rights = rights
         self._now = now
         self._wall = wall
         self._wake = wake
@@ -204,7 +207,9 @@ class Effects:
                     await self._delete(action)
         except (KubeError, SlurmError) as error:
             if isinstance(action, Change) and isinstance(error, Invalid | Forbidden):
-                self.refused.note(action, version, error)
+                self.refused.note(action, version, self._rights.explained(action.pod.namespace, error))
+            elif isinstance(action, DeletePod | Grant | Deallocate) and isinstance(error, Forbidden):
+                self._rights.explained(action.pod.namespace, error)
             # In most cases, the pod has changed or is gone: its cache shows that soon.
             usual = isinstance(error, NotFound | KubeConflict | Invalid)
             log.log(logging.DEBUG if usual else logging.WARNING, "%s: %s", type(action).__name__, error)

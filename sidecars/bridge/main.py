@@ -23,6 +23,7 @@ from sidecars.bridge.memory import Memory
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import Owners
 from sidecars.bridge.passes import Passes
+from sidecars.bridge.rights import Rights
 from sidecars.bridge.settings import Settings, parse
 from sidecars.bridge.slurm import Slurm
 from sidecars.contract.logs import PrintableFormatter
@@ -153,8 +154,9 @@ async def lead(
             log.warning("ConfigMap %s/%s is missing: no pod gets a job", settings.namespace, settings.tenants)
         poller = Poller(carrier, now)
         slurm = Slurm(carrier, connect, seconds_left)
+        place = settings.namespace, settings.tenants, settings.tenant_role, settings.service_account
         effects = Effects(
-            *(client, slurm, pods.store, events, memory, book, known),
+            *(client, slurm, pods.store, events, memory, book, known, Rights(events, *place, now)),
             now=now,
             wall=time.time,
             wake=wake,

@@ -6,7 +6,6 @@ Without this, each of them would be sent in each pass.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from sidecars.kube import ApiError
 from sidecars.policy.bridge.decide import is_reported
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import Action, Label, Release, Report, Why
@@ -41,10 +40,10 @@ class Refused:
         pod = self._find(change.pod)
         return pod.metadata.resource_version if pod is not None else ""
 
-    def note(self, change: Change, version: str, error: ApiError) -> None:
-        """The API server has refused this change, which was for this version of the pod."""
+    def note(self, change: Change, version: str, text: str) -> None:
+        """The API server has refused this change, which was for this version of the pod, with this explanation."""
         again_at = self._now() + AGAIN_SECONDS
-        self._refusals[type(change), change.pod.uid] = _Refusal(change, version, again_at, error.message)
+        self._refusals[type(change), change.pod.uid] = _Refusal(change, version, again_at, text)
 
     def replaced(self, actions: Iterable[Action]) -> tuple[Action, ...]:
         """The actions, but for changes that would be refused again: the conditions of their pods show it instead.

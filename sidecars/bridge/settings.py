@@ -23,6 +23,10 @@ class Settings:
     """SlurmUser, or an operator of Slurm."""
     tenants: str = "slurm-bridge-tenants"
     """Name of the ConfigMap with the Slurm user of each namespace."""
+    tenant_role: str = "slurm-bridge-tenant"
+    """Name of the ClusterRole that a RoleBinding in the namespace of each tenant names."""
+    service_account: str = "slurm-bridge"
+    """Name of the bridge's own ServiceAccount."""
     partition: str = "slurm-bridge"
     """The partition of namespaces that name none."""
     kubeconfig: Path | None = None
@@ -49,6 +53,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add("--slurm-user", default="slurm", metavar="USER", help="SlurmUser (default: %(default)s)")
     add("--namespace", default=environment.get("POD_NAMESPACE") or "default", help="of the ConfigMap and the Lease")
     add("--tenants", default="slurm-bridge-tenants", metavar="NAME", help="ConfigMap: the Slurm user by namespace")
+    add("--tenant-role", default="slurm-bridge-tenant", metavar="NAME", help="ClusterRole of tenants' RoleBindings")
+    add("--service-account", default="slurm-bridge", metavar="NAME", help="the bridge's own (default: %(default)s)")
     add("--default-partition", default="slurm-bridge", metavar="NAME", help="of namespaces that name none")
     add("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's own account")
     add("--health-port", type=port, default=8081, metavar="PORT", help="of /healthz, /readyz and /metrics; 0 for none")
@@ -63,6 +69,8 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         key_file=given.jwt_key,
         slurm_user=given.slurm_user,
         tenants=given.tenants,
+        tenant_role=given.tenant_role,
+        service_account=given.service_account,
         partition=given.default_partition,
         kubeconfig=given.kubeconfig,
         health_port=given.health_port,

@@ -36,6 +36,8 @@ class Settings:
     """Types of node conditions whose reason and message become part of a cordoned node's drain reason, in order."""
     cordon_drained_nodes: bool = False
     """Whether the Kubernetes node of a worker is cordoned that was drained in Slurm by a user."""
+    allowed_service_accounts: tuple[str, ...] = ()
+    """ServiceAccounts, as NAMESPACE/NAME, whose tokens pods of custom resources may have."""
     leader_elect: bool = False
     """Whether to reconcile only while holding the Lease."""
     leader_elect_namespace: str = ""
@@ -82,6 +84,12 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         action="store_true",
         help="cordon the Kubernetes node of a worker that is drained in Slurm",
     )
+    add(
+        "--allowed-service-accounts",
+        default="",
+        metavar="NAMESPACE/NAME,...",
+        help="whose tokens pods of custom resources may have (default: none)",
+    )
     add("--metrics-secure", action="store_true", help="metrics over TLS, for those who may get /metrics")
     add("--leader-elect", nargs="?", const=True, default=False, type=_boolean, metavar="BOOL")
     add("--leader-elect-namespace", default="", metavar="NAMESPACE")
@@ -102,6 +110,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         metrics_addr=given.metrics_addr,
         metrics_secure=given.metrics_secure,
         propagated_node_conditions=tuple(name for name in given.propagated_node_conditions.split(",") if name),
+        allowed_service_accounts=tuple(name for name in given.allowed_service_accounts.split(",") if name),
         cordon_drained_nodes=given.cordon_drained_nodes,
         leader_elect=given.leader_elect,
         leader_elect_namespace=given.leader_elect_namespace or environment.get("POD_NAMESPACE") or "default",

@@ -53,7 +53,7 @@ from tests.bench.running_pods import BOUND, kubelets
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
 from tests.support.bridge import node, pod
-from tests.support.bridge_world import ACCOUNTS, bridge_account, control_plane, slurm_conf, status
+from tests.support.bridge_world import ACCOUNTS, bind, bridge_account, control_plane, slurm_conf, status
 
 PODS_IN_ALL = 5_000
 BURST = 1_000
@@ -223,6 +223,7 @@ class _Bench:
             account = {"name": "default", "namespace": name}
             body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
             await self._client.create(ACCOUNTS, body)
+        await bind(self._client, TENANT)
         managed = -(-(self._pods + UNSATISFIABLE) // ON_A_NODE) + 1
         names = [f"slurm-{number}" for number in range(managed)]
         names += [f"bare-{number}" for number in range(-(-self._burst // ON_A_NODE) + 1)]

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from sidecars.contract import bridge, extra
-from sidecars.kube import NODES, PODS
+from sidecars.kube import NODES, PODS, AlreadyExists
 from sidecars.slurm import protocol
 from sidecars.slurm.external import GUARD_OUTPUT, ExternalRequest
 from sidecars.slurm.protocol.fields import Fields
@@ -24,7 +24,7 @@ from tests.contract.target import Target
 from tests.support.apiserver import until
 from tests.support.bridge import pod
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import World, a_world
+from tests.support.bridge_world import ACCOUNTS, World, a_world
 from tests.support.real import ports
 from tests.support.real.daemons import ADDRESS, Daemons
 from tests.support.real.external_slurm import running
@@ -67,9 +67,14 @@ class Worker:
 
     async def create(self) -> None:
         annotations = {bridge.GUARD: bridge.GUARD_VERSION}
-        # The only account that exists here.
-        account = {"serviceAccountName": "slurm-bridge", "automountServiceAccountToken": False}
-        spec = {"nodeName": self.kube_node, "containers": [{"name": "slurmd", "image": "x"}], **account}
+        # No controller creates accounts here.
+        with contextlib.suppress(AlreadyExists):
+            await self.world.admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": "slurm"}})
+        spec = {
+            "nodeName": self.kube_node,
+            "containers": [{"name": "slurmd", "image": "x"}],
+            "automountServiceAccountToken": False,
+        }
         metadata = {"namespace": "slurm", "name": self.name, "annotations": annotations}
         await self.world.admin.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 

@@ -34,7 +34,7 @@ from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge_kubelets import FINISHES, Kubelets
 from tests.support.bridge_stays import Stays
-from tests.support.bridge_world import ACCOUNTS, NUMBERS, OTHER, add_node, bridge_account
+from tests.support.bridge_world import ACCOUNTS, NUMBERS, OTHER, a_namespace, add_node, bind, bridge_account
 from tests.support.owners import Component, leaked, rivals
 from tests.support.real import daemons
 from tests.support.real.daemons import ALL, MEMORY, Daemons
@@ -108,9 +108,8 @@ class Run:
     async def prepare(self) -> None:
         """The tenant, the nodes, the bridge."""
         await self.rest.call(protocol.create_nodes(OTHER))
-        labels = {"slurm-bridge": "managed"}
-        metadata = {"name": self.namespace, "labels": labels}
-        await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        await self.client.create(NAMESPACES, a_namespace(self.namespace, **{"slurm-bridge": "managed"}))
+        await bind(self.client, self.namespace)
         default = {"name": "default", "namespace": self.namespace}
         await self.client.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
         entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'

@@ -67,6 +67,19 @@ OTHER = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External 
 """A node that is no bridge's: a list of nodes that is empty counts only after a minute."""
 
 
+def a_namespace(name: str, **labels: str) -> Manifest:
+    """A Namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+async def bind(admin: Client, namespace: str) -> None:
+    """Let the bridge change the pods of a namespace, by the command of docs/bridge.md."""
+    metadata = {"name": "slurm-bridge-tenant", "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "slurm-bridge-tenant"}
+    subject = {"kind": "ServiceAccount", "name": "slurm-bridge", "namespace": "slurm"}
+    await admin.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": [subject]})
+
+
 def slurm_conf(*parameters: str) -> str:
     """The lines of slurm.conf that docs/bridge.md asks for, with these SchedulerParameters more."""
     page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
@@ -78,7 +91,12 @@ def slurm_conf(*parameters: str) -> str:
 
 
 def install(plane: ControlPlane, release: str, values: str, *words: str, verb: str = "install") -> None:
-    """Install or `upgrade` the chart in the namespace `slurm`."""
+    """Install or `upgrade` the chart in the namespace `slurm`, beside the namespaces of its tenants."""
+    names = [*((yaml.safe_load(values) or {}).get("tenants") or ())]
+    namespaces = yaml.safe_dump_all([a_namespace(name) for name in names])
+    kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", "apply", "--filename=-"]
+    if names:
+        run(kubectl, stdin=namespaces, seconds=60)
     command: list[str | Path] = [tool("helm"), verb, release, CHART, "-n", "slurm", "--values=-", *words]
     run([*command, f"--kubeconfig={plane.kubeconfig}"], env=helm_environment(), stdin=values, seconds=60)
 
@@ -261,9 +279,8 @@ async def a_world(
         Client.connect(load_credentials(plane.kubeconfig)) as admin,
         Client.connect(account) as client,
     ):
-        labels = {"slurm-bridge": "managed"}
-        metadata = {"name": namespace, "labels": labels}
-        await admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        await admin.create(NAMESPACES, a_namespace(namespace, **{"slurm-bridge": "managed"}))
+        await bind(admin, namespace)
         default = {"name": "default", "namespace": namespace}
         await admin.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
         for name in nodes:

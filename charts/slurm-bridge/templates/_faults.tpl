@@ -21,6 +21,8 @@
 {{- range $name, $tenant := .Values.tenants -}}
 {{- if eq $name $namespace -}}
 {{- include "slurm-bridge.check.line" (list (printf "tenants.%s" $name) "this is the namespace of the bridge, whose Secrets a tenant must not reach" "Use another namespace.") -}}
+{{- else if eq $name (include "slurm-bridge.clusterNamespace" $) -}}
+{{- include "slurm-bridge.check.line" (list (printf "tenants.%s" $name) "this is the namespace of the Slurm cluster, whose pods can't wait for it" "Use another namespace.") -}}
 {{- else if eq $name "kube-system" -}}
 {{- include "slurm-bridge.check.line" (list "tenants.kube-system" "the cluster's own pods must not wait for Slurm" "Use another namespace.") -}}
 {{- end -}}
@@ -30,6 +32,18 @@
 {{- end -}}
 {{- if and .Values.tenants .Values.tenantsConfigMap -}}
 {{- include "slurm-bridge.check.line" (list "tenants" "with tenantsConfigMap, the chart creates no ConfigMap" "Set one of the two.") -}}
+{{- end -}}
+{{- if and .Values.tenantsConfigMap (kindIs "invalid" .Values.tenantNamespaces) (not .Values.admission.managedNamespaces) -}}
+{{- include "slurm-bridge.check.line" (list
+  "tenantNamespaces"
+  "with tenantsConfigMap, the chart doesn't know in which namespaces the bridge may change pods"
+  "Set the namespaces of the ConfigMap, or [] if you create their RoleBindings (docs/bridge.md)."
+) -}}
+{{- end -}}
+{{- range $index, $name := .Values.tenantNamespaces -}}
+{{- if has $name (list "kube-system" $namespace (include "slurm-bridge.clusterNamespace" $)) -}}
+{{- include "slurm-bridge.check.line" (list (printf "tenantNamespaces[%d]" $index) (printf "the bridge must not change the pods of `%s`" $name) "Remove it.") -}}
+{{- end -}}
 {{- end -}}
 {{- $seen := dict -}}
 {{- range $index, $rule := .Values.devices -}}
@@ -52,6 +66,9 @@
 {{- end -}}
 {{- if has $namespace (.Values.admission.managedNamespaces | default list) -}}
 {{- include "slurm-bridge.check.line" (list "admission.managedNamespaces" (printf "`%s` is the namespace of the bridge, whose pods can't wait for it" $namespace) "Remove it.") -}}
+{{- end -}}
+{{- if and (ne $namespace (include "slurm-bridge.clusterNamespace" .)) (has (include "slurm-bridge.clusterNamespace" .) (.Values.admission.managedNamespaces | default list)) -}}
+{{- include "slurm-bridge.check.line" (list "admission.managedNamespaces" (printf "`%s` is the namespace of the Slurm cluster, whose pods can't wait for it" (include "slurm-bridge.clusterNamespace" .)) "Remove it.") -}}
 {{- end -}}
 {{- if has "kube-system" (.Values.admission.managedNamespaces | default list) -}}
 {{- include "slurm-bridge.check.line" (list "admission.managedNamespaces" "the pods of `kube-system` can't wait for Slurm" "Remove it.") -}}

@@ -39,6 +39,57 @@ comment names another one. All names of objects are defined here.
 {{- default "slurm" .Values.cluster }}
 {{- end }}
 
+{{/* Namespace of the Slurm cluster: of slurmrestd, and of the worker pods. */}}
+{{- define "slurm-bridge.clusterNamespace" -}}
+{{- .Values.clusterNamespace | default (include "slurm-bridge.namespace" .) }}
+{{- end }}
+
+{{/* Name of the ClusterRole with what the bridge reads. Not the full name, that of a ClusterRole of former releases. */}}
+{{- define "slurm-bridge.reader" -}}
+{{- printf "%s-reader" (include "slurm-bridge.fullname" .) }}
+{{- end }}
+
+{{/* Name of the ClusterRole with what the bridge writes in the namespace of a tenant. RoleBindings alone bind it. */}}
+{{- define "slurm-bridge.tenantRole" -}}
+{{- printf "%s-tenant" (include "slurm-bridge.fullname" .) }}
+{{- end }}
+
+{{/* The namespaces in which the chart binds that ClusterRole, as a JSON list. */}}
+{{- define "slurm-bridge.tenantNamespaces" -}}
+{{- $named := .Values.tenantNamespaces }}
+{{- if and .Values.tenantsConfigMap (kindIs "invalid" $named) }}
+{{- $named = .Values.admission.managedNamespaces }}
+{{- end }}
+{{- concat (keys (.Values.tenants | default dict)) ($named | default list) | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{/* The bridge's ServiceAccount, as the subjects of a binding. */}}
+{{- define "slurm-bridge.subjects" -}}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "slurm-bridge.serviceAccountName" . }}
+    namespace: {{ include "slurm-bridge.namespace" . }}
+{{- end }}
+
+{{/* The bridge's name as a user of Kubernetes. */}}
+{{- define "slurm-bridge.user" -}}
+system:serviceaccount:{{ include "slurm-bridge.namespace" . }}:{{ include "slurm-bridge.serviceAccountName" . }}
+{{- end }}
+
+{{/* The names of all bridges of the Kubernetes cluster as its users, as a JSON list. */}}
+{{- define "slurm-bridge.bridges" -}}
+{{- $users := list (include "slurm-bridge.user" .) }}
+{{- range .Values.admission.otherBridges }}
+{{- $users = append $users (printf "system:serviceaccount:%s" (replace "/" ":" .)) }}
+{{- end }}
+{{- toJson $users }}
+{{- end }}
+
+{{/* Expression: whether a user may change a policy, as whoever installs the chart may. Call with the name of the policy. */}}
+{{- define "slurm-bridge.mayChangePolicy" -}}
+authorizer.group("admissionregistration.k8s.io").resource("validatingadmissionpolicies").name("{{ . }}").check("patch").allowed()
+{{- end }}
+
 {{/* URL of slurmrestd. */}}
 {{- define "slurm-bridge.url" -}}
 {{- default (printf "http://%s-restapi.%s:6820" (include "slurm-bridge.cluster" .) (include "slurm-bridge.namespace" .)) .Values.sharedConfig.slurmRestApi | trimSuffix "/" }}
@@ -109,7 +160,7 @@ labels:
 {{- $matchLabels = dict "slurm-bridge" "managed" }}
 {{- end }}
 {{- end }}
-{{- $never := list "kube-system" (include "slurm-bridge.namespace" .) }}
+{{- $never := list "kube-system" (include "slurm-bridge.namespace" .) (include "slurm-bridge.clusterNamespace" .) | uniq }}
 {{- $expressions = append $expressions (dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $never) }}
 {{- with $matchLabels }}
 matchLabels:

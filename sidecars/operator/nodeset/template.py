@@ -52,6 +52,7 @@ async def _rendered_source(this: Pass) -> PodSource:
         given = rendering.inputs(nodeset, controller, await runtime.lookup.facts(controller, manifest))
         # First of all, so that what can't be rendered is never stored.
         template = rendered.template(given)
+        workload.check_identity(runtime, nodeset.namespace, template)
         refused = gpus.refusal(runtime, nodeset, template)
         if refused:
             raise NotUsableError(Ready.FEWER_GPUS_THAN_NODE, refused)
@@ -77,6 +78,7 @@ async def _rendered_source(this: Pass) -> PodSource:
                     order.again(block),
                 )
             stay = _template_of(rendered, given, stays)
+            workload.check_identity(runtime, nodeset.namespace, stay)
             return PodSource(stays.hash, nodeset.status.collision_count, stay, block.condition, order.again(block))
         revision, collisions = await revisions.current(this, given)
         return PodSource(revision.hash, collisions or None, _template_of(rendered, given, revision))

@@ -25,6 +25,7 @@ from sidecars.policy.conditions import Condition
 from sidecars.policy.conditions import find as condition_of
 from sidecars.policy.immutable import Claim, Plan, Resize
 from sidecars.policy.reasons import EventReason, Ready
+from sidecars.workloads import identity
 from sidecars.workloads.facts import MissingReferenceError
 from sidecars.workloads.resources import GROUP, ResourceError
 
@@ -63,6 +64,9 @@ async def apply_all(
     """
     with usable():
         manifests = render()
+        for each in manifests:
+            if each["kind"] in _WORKLOADS:
+                check_identity(runtime, each["metadata"]["namespace"], each["spec"]["template"])
     failures: list[NotUsableError] = []
     read: set[str] = set()
     for each in manifests:
@@ -76,6 +80,11 @@ async def apply_all(
             read.add(each["kind"])
     if failures:
         raise failures[0]
+
+
+def check_identity(runtime: Runtime, namespace: str, template: Manifest) -> None:
+    """Raises ResourceError for a pod template with a token that the operator's settings don't allow."""
+    identity.check(template["spec"], namespace, runtime.settings.allowed_service_accounts)
 
 
 async def _apply(runtime: Runtime, owner: Manifest, wanted: Manifest, *, recreates: bool) -> bool:

@@ -42,7 +42,7 @@ class PodQueued(Explained):
 
 
 class BridgeEvent(Explained):
-    """Events of the Slurm Bridge, of pods and of Kubernetes nodes."""
+    """Events of the Slurm Bridge, of pods, of Kubernetes nodes, and of the ConfigMap of the tenants."""
 
     SUBMITTED = "Submitted", "The pod got a job in Slurm. The note has its id.", NOTHING
     RELEASED = "Released", "The job runs, and the pod may start on the job's node.", NOTHING
@@ -51,6 +51,11 @@ class BridgeEvent(Explained):
         "NotBound",
         "The scheduler couldn't bind a released pod within 15 s. Its job is cancelled, and the node avoided.",
         "The note quotes the scheduler.",
+    )
+    NO_ROLE_BINDING = (
+        "NoRoleBinding",
+        "A tenant's namespace has no RoleBinding with which the bridge may change its pods.",
+        "Run the command in the note ([Rights](../bridge.md#rights)).",
     )
     REFUSED = (
         "Refused",

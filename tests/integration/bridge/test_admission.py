@@ -193,7 +193,9 @@ async def test_without_the_policy_that_adds_the_gate_a_pod_is_refused_with_what_
 ) -> None:
     name = f"{world.namespace}-written"
     await another_namespace(world.admin, name)
-    install(plane, name, f"admission: {{addGate: false, managedNamespaces: [{name}]}}")
+    install(
+        plane, name, f"admission: {{addGate: false, managedNamespaces: [{name}], otherBridges: [slurm/slurm-bridge]}}"
+    )
 
     async def refused() -> str:
         try:

@@ -66,7 +66,11 @@ async def test_the_policy_and_the_webhook_do_the_same(world: World, plane: Contr
     hooked = f"{world.namespace}-hooked"
     await world.admin.create(NAMESPACES, {"metadata": {"name": hooked}})
     await world.admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": hooked}})
-    install(plane, hooked, f"admission: {{mode: webhook, managedNamespaces: [{hooked}]}}")
+    install(
+        plane,
+        hooked,
+        f"admission: {{mode: webhook, managedNamespaces: [{hooked}], otherBridges: [slurm/slurm-bridge]}}",
+    )
     name = f"{hooked}-slurm-bridge-webhook"
     webhook = Webhook(world.admin, name, tmp_path)
     await webhook.redirect()

@@ -176,3 +176,28 @@ async def test_the_bridge_may_write_no_other_webhook_and_read_no_other_secret(wo
         await world.account.merge_patch(certificate.CONFIGURATIONS, None, "other", {"metadata": {"labels": {"a": "b"}}})
     with pytest.raises(ApiError, match="cannot get"):
         await world.account.get(SECRETS, "slurm", "slurm-auth-jwt")
+
+
+async def test_the_bridge_changes_nothing_of_its_webhook_but_the_trusted_certificates(world: World) -> None:
+    """Who has its token would have the API server send all pods to a webhook."""
+    rules = [{"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["*"]}]
+    elsewhere = [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://evil.example/"}}]
+    everywhere = [{"op": "remove", "path": "/webhooks/0/namespaceSelector"}]
+    another = [{"op": "copy", "from": "/webhooks/0", "path": "/webhooks/-"}]
+    another += [{"op": "replace", "path": "/webhooks/1/name", "value": "b.example.com"}]
+    place = certificate.CONFIGURATIONS, None, NAME
+
+    async def enforced() -> bool:
+        try:
+            await world.account.json_patch(*place, [{"op": "add", "path": "/metadata/labels/a", "value": "b"}], dict)
+            await world.account.json_patch(*place, rules, dict)
+        except ApiError as error:
+            return "alone" in error.message
+        return False
+
+    await world.until("the policies to be enforced", enforced)
+    for patch in (rules, elsewhere, everywhere, another):
+        with pytest.raises(ApiError, match="the Slurm Bridge changes the trusted certificates alone"):
+            await world.account.json_patch(*place, patch, dict)
+    bundle = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
+    await world.account.json_patch(*place, bundle, dict)

@@ -48,7 +48,7 @@ class Recorded(Effects):
 
     def __init__(self, clock: list[float]) -> None:
         nothing: Any = None
-        super().__init__(*[nothing] * 7, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
+        super().__init__(*[nothing] * 8, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
         self.sent: list[Action] = []
 
     async def _apply(self, action: Action) -> None:
@@ -143,7 +143,7 @@ class Cancelled:
 
 async def test_a_group_whose_job_requests_too_little_gets_no_other_one_at_once() -> None:
     memory, slurm, nothing = Memory(), Cancelled(), cast("Any", None)
-    parts = (nothing, cast("Any", slurm), nothing, nothing, memory, nothing, nothing)
+    parts = (nothing, cast("Any", slurm), nothing, nothing, memory, nothing, nothing, nothing)
     effects = Effects(*parts, now=lambda: 100.0, wall=lambda: 0.0, wake=lambda: None)
     await effects.apply([Cancel(7, "job 7 requests 1 tasks, and its pods need 2", rest=(8,), refused=POD.key)])
     assert slurm.jobs == [7, 8]
@@ -168,7 +168,7 @@ async def test_a_job_is_cancelled_for_an_unbound_pod_only_if_it_is_unbound_at_th
 ) -> None:
     """Of a connection that has broken without a word, the watch shows nothing for a minute."""
     memory, slurm, nothing = Memory(), Cancelled(), cast("Any", None)
-    parts = (cast("Any", Kube(node, uid)), cast("Any", slurm), nothing, nothing, memory, nothing, nothing)
+    parts = (cast("Any", Kube(node, uid)), cast("Any", slurm), nothing, nothing, memory, nothing, nothing, nothing)
     effects = Effects(*parts, now=lambda: 100.0, wall=lambda: 0.0, wake=lambda: None)
     await effects.apply([Cancel(7, "pod p was not bound to k1 within 15 s: taint", unbound=POD)])
     assert slurm.jobs == jobs
@@ -184,7 +184,7 @@ class Submitted(Cancelled):
 async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_later_each_time() -> None:
     """Such as by a plugin of slurmctld."""
     memory, nothing, clock = Memory(), cast("Any", None), [100.0]
-    parts = (nothing, cast("Any", Submitted()), cast("Any", Store()), nothing, memory, nothing, nothing)
+    parts = (nothing, cast("Any", Submitted()), cast("Any", Store()), nothing, memory, nothing, nothing, nothing)
     effects = Effects(*parts, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
     submit, pauses = Submit(POD.key, (Part(Shape("ada", "p"), 1),)), []
     for job in (7, 8, 9):
@@ -206,7 +206,7 @@ class Announced(Effects):
     def __init__(self, clock: list[float]) -> None:
         self.notes: list[str] = []
         self.written = asyncio.Event()
-        doubles: list[Any] = [None] * 7
+        doubles: list[Any] = [None] * 8
         doubles[3] = self
         super().__init__(*doubles, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
 

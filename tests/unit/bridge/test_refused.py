@@ -5,7 +5,7 @@ import pytest
 
 from sidecars.bridge.refused import AGAIN_SECONDS, Refused
 from sidecars.contract import bridge
-from sidecars.kube import PODS, Invalid
+from sidecars.kube import PODS
 from sidecars.policy.bridge.manifests import Pod as Manifest
 from sidecars.policy.bridge.records import Action, Cancel, GroupKey, Label, Pod, Release, Report, Why
 from tests.support.bridge import live, pod
@@ -31,7 +31,7 @@ class Bench:
 
     def note(self, *changes: Label | Release | Report) -> None:
         for it in changes:
-            self.refused.note(it, self.refused.version(it), Invalid(422, "Invalid", "too long"))
+            self.refused.note(it, self.refused.version(it), "too long")
 
     def replaced(self, *actions: Action) -> tuple[Action, ...]:
         return self.refused.replaced(actions)

@@ -18,8 +18,9 @@ def test_only_the_address_of_slurmrestd_is_required(capsys: pytest.CaptureFixtur
 
 def test_flags_become_settings() -> None:
     flags = "--jwt-key /k --slurm-user admin --namespace n --tenants t --default-partition p --health-port 0 --lease l"
+    flags += " --tenant-role r --service-account a"
     found = parse(["--slurmrestd-url", URL, *flags.split()], {})
-    assert found == Settings(URL, "n", Path("/k"), "admin", "t", "p", health_port=0, lease="l")
+    assert found == Settings(URL, "n", Path("/k"), "admin", "t", "r", "a", "p", health_port=0, lease="l")
 
 
 def test_rules_for_devices_are_parsed() -> None:

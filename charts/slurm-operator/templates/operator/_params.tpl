@@ -23,6 +23,9 @@ Arguments of the operator, as a list. Call it with the root context.
 {{- with .Values.propagatedNodeConditions }}
 - --propagated-node-conditions={{ join "," . }}
 {{- end }}
+{{- with .Values.operator.allowedServiceAccounts }}
+- --allowed-service-accounts={{ join "," . }}
+{{- end }}
 {{- if .Values.cordonDrainedNodes }}
 - --cordon-drained-nodes
 {{- end }}

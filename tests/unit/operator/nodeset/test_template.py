@@ -85,6 +85,17 @@ async def test_a_template_that_can_not_be_rendered_is_never_stored() -> None:
     assert written(parts) == []
 
 
+async def test_a_template_with_a_token_of_another_program_is_never_stored() -> None:
+    parts = ready()
+    account = {"serviceAccountName": "slurm-bridge", "automountServiceAccountToken": True}
+    found = await source(parts, template={"spec": account})
+    assert found.template is None
+    assert found.problem is not None
+    assert found.problem.reason == "Invalid"
+    assert "ServiceAccount 'slurm-bridge': set it to false" in found.problem.message
+    assert written(parts) == []
+
+
 async def test_a_nodeset_with_the_names_of_an_older_one_gets_no_pods() -> None:
     parts = ready()
     spec = {"controllerRef": {"name": "slurm"}, "template": {"spec": {"hostname": "n-"}}}

@@ -58,7 +58,18 @@ async def test_pods_are_not_replaced_for_a_secret_or_a_configmap_that_was_refuse
 
 
 def workload_of(kind: str) -> Manifest:
-    return {**service("w"), "kind": kind, "apiVersion": "apps/v1", "spec": {"template": {"spec": {"containers": []}}}}
+    spec = {"containers": [], "automountServiceAccountToken": False}
+    return {**service("w"), "kind": kind, "apiVersion": "apps/v1", "spec": {"template": {"spec": spec}}}
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
+async def test_no_workload_with_a_token_of_another_program_is_applied(kind: str) -> None:
+    parts, item = Parts(), workload_of(kind)
+    item["spec"]["template"]["spec"] = {"serviceAccountName": "slurm-bridge", "automountServiceAccountToken": True}
+    with pytest.raises(NotUsableError, match="ServiceAccount 'slurm-bridge': set it to false") as caught:
+        await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: [service(), item])
+    assert caught.value.reason == "Invalid"
+    assert parts.requests.made == []
 
 
 async def test_a_fault_of_the_api_server_is_not_taken_for_a_refusal() -> None:

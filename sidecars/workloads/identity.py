@@ -1,0 +1,41 @@
+"""Which ServiceAccounts' tokens the pods of custom resources may have.
+
+Whoever may write a custom resource need not be allowed to create pods: a pod template that names the ServiceAccount of
+another program would give him its rights.
+"""
+
+from collections.abc import Collection, Iterator
+
+from sidecars.workloads.resources import Json, ResourceError
+
+_PLACE = "spec.template.spec"
+_SOURCES = ("serviceAccountToken", "podCertificate")
+"""Sources of a projected volume that prove who the pod is."""
+
+
+def check(spec: Json, namespace: str, allowed: Collection[str]) -> None:
+    """Raises ResourceError for a PodSpec whose pods get a token of a ServiceAccount that isn't `allowed`.
+
+    `allowed`: as NAMESPACE/NAME. A ServiceAccount without its token is not looked at.
+    """
+    account = str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default")
+    place = f"{namespace}/{account}"
+    if place in allowed:
+        return
+    for field, remedy in _tokens(spec):
+        raise ResourceError(
+            f"{_PLACE}.{field}",
+            f"pods would get a token of the ServiceAccount {account!r}: {remedy}, or have an administrator add "
+            f"{place!r} to operator.allowedServiceAccounts in the values of the chart slurm-operator",
+        )
+
+
+def _tokens(spec: Json) -> Iterator[tuple[str, str]]:
+    """The fields by which a pod gets a token, and what ends that. Without the field, Kubernetes mounts one."""
+    if spec.get("automountServiceAccountToken") is not False:
+        yield "automountServiceAccountToken", "set it to false"
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            for kind in _SOURCES:
+                if source.get(kind) is not None:
+                    yield f"volumes[{index}].projected.sources", f"remove the {kind}"

@@ -28,12 +28,14 @@ _BLOCKER = re.compile(
     r"pod ([a-z0-9.-]+)/([a-z0-9.-]+)"
     r"(?: of an ended job is still| of a suspended job is|, whose job has no place there, is) on node"
 )
+_AGAIN = "after 60 s, the pod is queued again for another node"
+_READY = f"the node is ready and uncordoned, or, {_AGAIN}"
 _EVENTS = {
     "more CPUs than it has": "one of these jobs has ended",
     "still allocated to another ResourceClaim": "the other ResourceClaim has given the device back",
-    " is cordoned": "the node is ready and uncordoned",
-    " isn't ready": "the node is ready and uncordoned",
-    "Kubernetes has no node": "the node is ready and uncordoned",
+    " is cordoned": _READY,
+    " isn't ready": _READY,
+    "Kubernetes has no node": _AGAIN,
     " is not known yet": "Slurm answers with the record of the node",
 }
 """What ends a wait for a node or its devices, by a part of the bridge's words."""

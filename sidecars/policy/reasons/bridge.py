@@ -52,6 +52,11 @@ class BridgeEvent(Explained):
         "The scheduler couldn't bind a released pod within 15 s. Its job is cancelled, and the node avoided.",
         "The note quotes the scheduler.",
     )
+    REQUEUED = (
+        "Requeued",
+        "Its job couldn't start the pod, or has ended before. The pod gets another job. The note has the cause.",
+        WAIT,
+    )
     REFUSED = (
         "Refused",
         "The pod can't have a job, or the Kubernetes node can't have a record in Slurm. The note has the cause.",

@@ -34,9 +34,11 @@ from sidecars.policy.bridge.records import (
     Label,
     Release,
     Report,
+    Requeue,
     Start,
     Submit,
     Why,
+    avoid_key,
 )
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.reasons.bridge import BridgeEvent
@@ -203,6 +205,8 @@ class Effects:
                     await self._report(action.pod, action.why, action.message)
                 case Cancel():
                     await self._cancel(action)
+                case Requeue():
+                    await self._requeue(action)
                 case DeletePod():
                     await self._delete(action)
         except (KubeError, SlurmError) as error:
@@ -254,8 +258,6 @@ class Effects:
                     log.debug("condition of %s: %s", it.name, error)
 
     async def _label(self, action: Label) -> None:
-        # Not before: the next job may lack the same as the last one.
-        self._memory.refusals.pop(action.pod.key, None)
         pod = self._pod(action.pod)
         if pod is not None and pods.job_id_of(pod) is None:
             await self._patch(pod, pods.label_patch(pod, action.job, action.pod.key.group))
@@ -306,6 +308,8 @@ class Effects:
             await self._devices.deallocate(pod, action)
 
     async def _release(self, action: Release) -> None:
+        # Not before: the next job may lack the same as the last one.
+        self._memory.refusals.pop(action.pod.key, None)
         pod = self._pod(action.pod)
         if pod is None or not pods.is_gated(pod):
             return
@@ -351,6 +355,19 @@ class Effects:
         """Whether it waits for the scheduler at this moment: a watch may be silent for a minute before it is cut."""
         pod = await self._kube.get(PODS, seen.namespace, seen.name, Pod)
         return pod.metadata.uid == seen.uid and not pod.spec.node_name
+
+    async def _requeue(self, action: Requeue) -> None:
+        pod, now = self._pod(action.pod), self._now()
+        if pod is None or not pods.is_gated(pod) or pods.job_id_of(pod) != action.job:
+            return
+        if action.node:
+            self._memory.avoid(avoid_key(action.pod), action.node, now)
+        if self._memory.may_ask("requeue", action.job, now):
+            # What keeps the pods may keep them on every node: each further job comes later.
+            self._memory.refuse(action.pod.key, action.message, now)
+        await self._patch(pod, pods.requeue_patch(pod, action.job))
+        self._event(pod, "Normal", BridgeEvent.REQUEUED, action.message)
+        log.info("pod %s/%s is queued again: %s", pod.metadata.namespace, pod.metadata.name, action.message)
 
     async def _delete(self, action: DeletePod) -> None:
         pod = self._pod(action.pod)

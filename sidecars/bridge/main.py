@@ -181,6 +181,7 @@ async def lead(
             ),
             partition=settings.partition,
             now=now,
+            wall=time.time,
         )
         poller.subscribe(lambda changed, removed: wake())
         tasks.create_task(poller.run())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import GroupKey, Job, Phase
+from sidecars.policy.bridge.records import GroupKey, Job, Obstacle, Phase
 
 T = TypeVar("T")
 
@@ -74,6 +74,8 @@ class Memory:
     """Since when a Kubernetes node has been missing that pods are bound to."""
     asked: dict[tuple[str, int], float] = field(default_factory=dict)
     """When a request of that kind was last sent about a job."""
+    obstructed: dict[int, tuple[float, Obstacle]] = field(default_factory=dict)
+    """Since when a job has run whose pods something keeps, and what it was last."""
     root: set[str] = field(default_factory=set)
     """Slurm users that turned out to have uid 0."""
     paused: dict[int, Refusal] = field(default_factory=dict)
@@ -160,6 +162,14 @@ class Memory:
             if not nodes:
                 del self._avoided[owner]
         return {owner: tuple(nodes) for owner, nodes in self._avoided.items()}
+
+    def obstruct(self, found: Mapping[int, Obstacle], now: float) -> None:
+        """Take in what keeps the pods of running jobs at this moment."""
+        self.obstructed = {job: (self.obstructed.get(job, (now,))[0], it) for job, it in found.items()}
+
+    def obstacles(self, now: float) -> dict[int, Obstacle]:
+        """What has kept the pods of running jobs, and for how long."""
+        return {job: it._replace(seconds=now - since) for job, (since, it) in self.obstructed.items()}
 
     def sent_to(self, uid: str, version: str | None) -> str:
         """The node of a release that was sent and may have effect; "" for none. `version`: that of a gated pod.

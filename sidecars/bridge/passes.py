@@ -20,7 +20,7 @@ from sidecars.kube import Event, Store
 from sidecars.kube.records import ConfigMap
 from sidecars.policy.bridge import causes, groups, pods, shape, tenants
 from sidecars.policy.bridge.claims import PodClaims
-from sidecars.policy.bridge.decide import decide
+from sidecars.policy.bridge.decide import decided
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
@@ -70,6 +70,7 @@ class Passes:
         *,
         partition: str,
         now: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
         self._slurm = slurm
         self._effects = effects
@@ -85,6 +86,7 @@ class Passes:
         self._devices = devices
         self._partition = partition
         self._now = now
+        self._wall = wall
         self._woken = asyncio.Event()
         self._dirty = True
         self._looked_at = float("-inf")
@@ -320,11 +322,14 @@ class Passes:
             avoided=memory.avoided(now),
             cpus=records.cpus() | self._guards.cpus,
             gres=self._guards.gres,
+            obstacles=memory.obstacles(now),
         )
-        actions = self._effects.refused.replaced(decide(view))
+        decision = decided(view)
+        memory.obstruct(decision.obstacles, now)
+        actions = self._effects.refused.replaced(decision.actions)
         self._waits = any(pod.gated for pod in seen)
         # What waits for time to pass is looked at in each pass.
-        due_later = view.submitting or view.paused or memory.unbound or memory.missing
+        due_later = view.submitting or view.paused or memory.unbound or memory.missing or memory.obstructed
         self._busy = bool(actions or due_later or self._owners.waiting)
         whole = await self._effects.apply(actions)
         self._busy = await self._guards.apply(view) or self._busy
@@ -384,6 +389,9 @@ class Passes:
         else:
             found = pods.pod_of(pod, *shaped, sent=sent, lost=lost, claims=claims, rules=self._devices.rules)
             self._views[meta.uid] = pod, shaped, claims, sent, lost, found
+        ends = meta.deletion_timestamp
+        if ends is not None and ends.timestamp() <= self._wall():
+            found = dataclasses.replace(found, overdue=True)
         if found.gated or found.bound or not found.live:
             memory.unbound.pop(meta.uid, None)
             return found

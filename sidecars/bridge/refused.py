@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from sidecars.policy.bridge.decide import is_reported
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Action, Label, Release, Report, Why
+from sidecars.policy.bridge.records import Action, Label, Release, Report, Requeue, Why
 from sidecars.policy.bridge.records import Pod as SeenPod
 
 AGAIN_SECONDS = 300.0
 """Seconds after which a change is sent again although the pod is the same: the rule that forbids it may be another."""
 
-Change = Label | Release | Report
+Change = Label | Release | Report | Requeue
 """What changes a pod."""
 
 

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from sidecars.contract import bridge
 from sidecars.kube import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, Client, Manifest, Resource
-from sidecars.policy.bridge import shape
+from sidecars.policy.bridge import requeued, shape
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected
@@ -194,6 +194,61 @@ async def test_a_pod_that_the_scheduler_can_not_bind_costs_its_job_and_the_next_
         new = [states for job, states in listed.items() if job not in before]
         assert sorted(map("+".join, new)) == ["CANCELLED", "RUNNING"]
         await world.admin.delete(REPLICA_SETS, world.namespace, "serve")
+
+
+@contextlib.asynccontextmanager
+async def waiting_for(world: World, slurm: Target, place: str, other: str) -> AsyncIterator[tuple[Manifest, int]]:
+    """A pod whose job runs on the first node, where one of an ended job terminates for long. The other node is full."""
+    async with bridge_of(world, slurm, place, other):
+        await create(world, "first", "slurm-bridge", seconds=120)
+        await bound(world, "first", place)
+        await create(world, "second", "slurm-bridge")
+        await bound(world, "second", other)
+        await slurm.call(protocol.cancel_job(await job_of(world, "first")))
+        await create(world, "next", "slurm-bridge")
+
+        async def refused() -> bool:
+            return (await world.condition("next")).get("reason") == "NodeNotFree"
+
+        await until("the next job to run, and its pod to wait", refused)
+        waits = await world.pod("next")
+        assert waits is not None
+        yield waits, await job_of(world, "next")
+        await world.admin.delete(PODS, world.namespace, "first", grace_period_seconds=0)
+
+
+async def test_a_pod_whose_node_is_cordoned_when_its_job_runs_gets_another_job_and_node(
+    slurm: Target, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requeued, "RELEASE_SECONDS", 3.0)
+    place, other = world.nodes
+    async with waiting_for(world, slurm, place, other) as (waits, job_id):
+        await world.admin.merge_patch(NODES, None, place, {"spec": {"unschedulable": True}})
+        await world.admin.delete(PODS, world.namespace, "second", grace_period_seconds=0)
+        await bound(world, "next", other)
+        found = await world.pod("next")
+        assert found is not None
+        assert found["metadata"]["uid"] == waits["metadata"]["uid"]
+        assert (await slurm.call(protocol.get_job_states()))[job_id] == {"CANCELLED"}
+        assert await job_of(world, "next") != job_id
+
+
+@pytest.mark.parametrize(("state", "cause"), [("TIMEOUT", reaches_its_time_limit), ("NODE_FAIL", loses_its_node)])
+async def test_a_pod_that_never_ran_gets_another_job_when_slurm_has_ended_its_first_one(
+    daemons: Daemons, slurm: Target, world: World, state: str, cause: Cause
+) -> None:
+    place, other = world.nodes
+    async with waiting_for(world, slurm, place, other) as (waits, job_id):
+        await cause(daemons, job_id, place)
+
+        async def another() -> bool:
+            found = await world.pod("next")
+            assert found is not None
+            assert found["metadata"]["uid"] == waits["metadata"]["uid"]
+            return found["metadata"].get("labels", {}).get(bridge.JOB_LABEL, "") not in ("", str(job_id))
+
+        await until("another job of the same pod", another)
+        assert (await slurm.call(protocol.get_job_states()))[job_id] == {state}
 
 
 async def test_a_node_that_a_user_poisons_with_a_signal_is_back_in_service_when_the_job_has_ended(

@@ -4,6 +4,8 @@ The order of the steps for one group of pods, each of which a restart may follow
 
     Submit a held job → Label the pods → Start the job → Slurm runs it → Release the pods → … → its end → DeletePod
 
+A pod that never ran is not deleted when its job can't start it, or was ended by Slurm: it is queued again (`requeued`).
+
 A held job never runs. Therefore a job that was submitted twice, or whose answer was lost, is found in Slurm's list and
 adopted or cancelled before it can use anything.
 
@@ -21,9 +23,10 @@ Unknown is never an end: a job that Slurm doesn't list, or that has another owne
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from sidecars.policy.bridge import adoption, by_user, grants, orphans
+from sidecars.policy.bridge import adoption, by_user, grants, orphans, requeued
 from sidecars.policy.bridge.adoption import difference, is_for, is_theirs, parts_of, refuse
 from sidecars.policy.bridge.guards import kind_of
 from sidecars.policy.bridge.pods import condition_message
@@ -33,6 +36,7 @@ from sidecars.policy.bridge.records import (
     GroupKey,
     Job,
     Label,
+    Obstacle,
     Phase,
     Pod,
     Release,
@@ -62,24 +66,56 @@ too.
 """
 
 
+class Decision(NamedTuple):
+    """What to do, and what keeps the pods of running jobs, for the next view."""
+
+    actions: tuple[Action, ...]
+    obstacles: Mapping[int, Obstacle]
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    job: int
+    obstacle: Obstacle
+
+
+@dataclass(frozen=True, slots=True)
+class _Blockers:
+    words: Mapping[str, str]
+    """See `_blockers`."""
+    lasting: AbstractSet[str]
+    """The nodes on which something blocks whose end is not known."""
+
+
+_Step = Action | _Blocked
+
+
 def decide(view: View) -> tuple[Action, ...]:
     """The actions, in an order in which they may be applied at the same time. None while Slurm is unknown."""
+    return decided(view).actions
+
+
+def decided(view: View) -> Decision:
+    """The actions, and the obstacles. While Slurm is unknown, the obstacles remain those of the view."""
     if not view.known:
-        return ()
+        return Decision((), view.obstacles)
     groups: defaultdict[GroupKey, list[Pod]] = defaultdict(list)
     for pod in view.pods:
         groups[pod.key].append(pod)
-    actions: list[Action] = []
+    steps: list[_Step] = []
     submitted: defaultdict[GroupKey, list[Job]] = defaultdict(list)
     for job in view.jobs.values():
         if job.phase is Phase.SUBMITTED and is_theirs(job, view):
             submitted[job.key].append(job)
-    blockers = _blockers(view)
+    words = _blockers(view)
+    blockers = _Blockers(words, _lasting(view, words))
     adoptable: set[int] = set()
     for key, pods in groups.items():
-        actions += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
-    actions += orphans.cancelled(view, adoptable)
-    return tuple(it for it in actions if not isinstance(it, Report) or not is_reported(it))
+        steps += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
+    steps += orphans.cancelled(view, adoptable)
+    actions = [it for it in steps if not isinstance(it, _Blocked)]
+    obstacles = {it.job: it.obstacle for it in steps if isinstance(it, _Blocked)}
+    return Decision(tuple(it for it in actions if not isinstance(it, Report) or not is_reported(it)), obstacles)
 
 
 def is_reported(report: Report) -> bool:
@@ -109,6 +145,20 @@ def _blockers(view: View) -> dict[str, str]:
     Slurm gives the cores of a suspended job to others.
     """
     found: dict[str, str] = {}
+    for node, _, words in _blocking(view):
+        found.setdefault(node, words)
+    return {**given_twice(view), **found}
+
+
+def _lasting(view: View, words: Mapping[str, str]) -> set[str]:
+    """The nodes that are blocked by something without a known end, such as a pod whose grace period is over."""
+    if not words:  # as most of the time
+        return set()
+    found = given_twice(view).keys() | {node for node, pod, _ in _blocking(view) if not pod.deleting or pod.overdue}
+    return found & words.keys()
+
+
+def _blocking(view: View) -> Iterator[tuple[str, Pod, str]]:
     misplaced = without_place(view)
     for pod in view.pods:
         if not pod.present or pod.job is None:
@@ -124,8 +174,7 @@ def _blockers(view: View) -> dict[str, str]:
             kind = " of a suspended job is" if phase is Phase.STOPPED else " of an ended job is still"
             if alive:
                 kind = ", whose job has no place there, is"
-            found.setdefault(node, f"pod {pod.namespace}/{pod.name}{kind}")
-    return {**given_twice(view), **found}
+            yield node, pod, f"pod {pod.namespace}/{pod.name}{kind}"
 
 
 def _group(
@@ -133,9 +182,9 @@ def _group(
     pods: list[Pod],
     view: View,
     submitted: list[Job],
-    blockers: Mapping[str, str],
+    blockers: _Blockers,
     adoptable: set[int],
-) -> Iterator[Action]:
+) -> Iterator[_Step]:
     live = [pod for pod in pods if pod.live]
     labelled: defaultdict[GroupKey, list[tuple[Pod, Job]]] = defaultdict(list)
     waiting: list[Pod] = []
@@ -148,11 +197,15 @@ def _group(
         if job is None:
             text = f"Slurm doesn't know job {pod.job} of this pod. If it has ended, delete the pod."
             yield Report(pod, Why.JOB_UNKNOWN, text)
+        elif job.phase is Phase.ENDED and pod.gated and not job.comment.by_user and requeued.ended_by_slurm(job):
+            text = f"Slurm job {job.job_id} has ended before this pod could start ({job.state})"
+            yield from requeued.queued_again(job, [pod], text)
         elif job.phase is Phase.ENDED:
             yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
         elif job.guard and job.phase is Phase.PENDING and (job.completing or not pod.gated):
             # Its user can have it queued again. Until its pods are gone, its former nodes are COMPLETING.
-            yield DeletePod(pod, f"Slurm job {job.job_id} was queued again", job.state)
+            text = f"Slurm job {job.job_id} was queued again"
+            yield from requeued.queued_again(job, [pod], text) if pod.gated else (DeletePod(pod, text, job.state),)
         else:
             labelled[job.key].append((pod, job))
     # Until their object is read, the pods of all of its parts have the same key, and those that wait have no size.
@@ -245,9 +298,12 @@ def _without_job(
         yield Submit(key, parts, tuple(avoided), guard, tuple(waiting))
 
 
-def _with_job(
-    job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: Mapping[str, str]
-) -> Iterator[Action]:
+def _with_job(job: Job, members: list[Pod], waiting: list[Pod], view: View, blockers: _Blockers) -> Iterator[_Step]:
+    if job.phase is Phase.RUNNING and (job.confirmed or job.comment.by_user):
+        given_up = tuple(_given_up(job, members, waiting, view))
+        yield from given_up
+        if given_up:
+            return
     ids = job.ids if waiting or any(pod.gated for pod in members) else ()  # most jobs only have pods that run
     used = [pod for job_id in ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     taken = Counter(pod.job for pod in used)
@@ -317,17 +373,36 @@ def _is_for(component: Job, pod: Pod, known: AbstractSet[tuple[int | None, Shape
     return (component.job_id, pod.shape) in known or component.digest == pod.shape.digest
 
 
-def _running(
-    job: Job, members: list[Pod], used: list[Pod], view: View, blockers: Mapping[str, str]
-) -> Iterator[Action]:
+def _given_up(job: Job, members: list[Pod], waiting: list[Pod], view: View) -> Iterator[_Step]:
+    """When a pod can't be bound, or can't be released: first those that wait lose the job, and then it is cancelled.
+
+    One that is CANCELLED ends the pods that still have it.
+    """
     late = next((it for it in members if not it.gated and not it.bound and it.unbound_seconds >= _patience(it)), None)
     if late is not None:
         reason = late.unbound_reason or "the scheduler gives no reason"
         text = f"pod {late.name} was not bound to {late.node} within {_patience(late):.0f} s: {reason}"
-        yield replace(
+        cancel = replace(
             orphans.cancel(job, text), avoid=(avoid_key(late), late.node) if late.node else None, unbound=late
         )
+        again = () if job.comment.by_user else tuple(requeued.queued_again(job, members, text))
+        yield from again or (cancel,)
+        yield from requeued.waits_for_end(job, waiting)
         return
+    obstacle = requeued.overdue(job, view)
+    gated = [pod for pod in members if pod.gated]
+    if obstacle is None or not (gated or waiting):
+        return
+    # Its end doesn't matter any longer: some of the pods may have lost the job already.
+    yield _Blocked(job.job_id, obstacle)
+    text = f"job {job.job_id} had its nodes for {requeued.RELEASE_SECONDS:.0f} s: {obstacle.message}"
+    yield from requeued.queued_again(job, gated, text, obstacle.node)
+    if not gated:
+        yield orphans.cancel(job, text)
+    yield from requeued.waits_for_end(job, waiting)
+
+
+def _running(job: Job, members: list[Pod], used: list[Pod], view: View, blockers: _Blockers) -> Iterator[_Step]:
     for pod in members:
         # A pod that has never waited needs no condition.
         if not pod.gated and pod.reported[0] not in ("", Why.RELEASED.value):
@@ -354,13 +429,19 @@ def _running(
         return
     for _, node in pairs:
         fault = view.nodes.get(node, f"Kubernetes has no node {node}")
-        if not fault and node in blockers:
-            fault = f"{blockers[node]} on node {node}"
+        if fault or node in blockers.lasting:
+            yield _Blocked(job.job_id, Obstacle(fault or f"{blockers.words[node]} on node {node}", node))
+        if not fault and node in blockers.words:
+            fault = f"{blockers.words[node]} on node {node}"
         if fault:
             for pod in gated:
                 yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {fault}")
             return
     plan = grants.plan(job, pairs, view)
+    if plan.fault or plan.actions:
+        nodes = {node for _, node in pairs}
+        text = plan.fault or "its devices are not allocated"
+        yield _Blocked(job.job_id, Obstacle(text, min(nodes) if len(nodes) == 1 else ""))
     if plan.fault:
         for pod in gated:
             yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has its nodes, but {plan.fault}")
@@ -370,6 +451,7 @@ def _running(
         yield Release(pod, job.job_id, node, job.end_time)
     placed = {pod.uid for pod, _ in pairs}
     for pod in (it for it in gated if it.uid not in placed):
+        yield _Blocked(job.job_id, Obstacle("it has no place left"))
         yield Report(pod, Why.NODE_NOT_FREE, f"Slurm job {job.job_id} has no place left for this pod")
 
 

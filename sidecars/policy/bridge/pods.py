@@ -157,6 +157,22 @@ def label_patch(pod: Pod, job: int, group: str) -> Patch:
     ]
 
 
+def requeue_patch(pod: Pod, job: int) -> Patch:
+    """Takes the id of this job off a pod that waits. It is then as before it got the job."""
+    gates = [it.name for it in pod.spec.scheduling_gates]
+    gate = f"/spec/schedulingGates/{gates.index(bridge.GATE)}/name"
+    label = f"/metadata/labels/{_escaped(bridge.JOB_LABEL)}"
+    patch: Patch = [
+        *_same(pod),
+        {"op": "test", "path": gate, "value": bridge.GATE},
+        {"op": "test", "path": label, "value": str(job)},
+        {"op": "remove", "path": label},
+    ]
+    if bridge.GROUP_ANNOTATION in pod.metadata.annotations:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(bridge.GROUP_ANNOTATION)}"})
+    return patch
+
+
 def release_patch(pod: Pod, node: str, end_time: int, now: float) -> Patch:
     """Removes the gate, and binds the pod to the node. `end_time`: of its job; 0: never."""
     gates = [it.name for it in pod.spec.scheduling_gates]
@@ -219,8 +235,11 @@ def _same(pod: Pod) -> Patch:
 def _entry(path: str, present: Mapping[str, str], key: str, value: str) -> Patch:
     if not present:
         return [{"op": "add", "path": path, "value": {key: value}}]
-    escaped = key.replace("~", "~0").replace("/", "~1")
-    return [{"op": "add", "path": f"{path}/{escaped}", "value": value}]
+    return [{"op": "add", "path": f"{path}/{_escaped(key)}", "value": value}]
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _affinity(pod: Pod, node: str) -> Patch:

@@ -68,6 +68,8 @@ class Pod:
     bound: bool = False
     deleting: bool = False
     finished: bool = False
+    overdue: bool = False
+    """Whether it is being deleted, and its grace period is over."""
     lost: bool = False
     """Whether its Kubernetes node is gone."""
     owner: str = ""
@@ -199,6 +201,16 @@ class Kind:
     """Why they get none."""
 
 
+class Obstacle(NamedTuple):
+    """What keeps the pods of a running job from being released, without a known end."""
+
+    message: str
+    node: str = ""
+    """The Kubernetes node to avoid; "" for none."""
+    seconds: float = 0.0
+    """For how long the job has had an obstacle."""
+
+
 @dataclass(frozen=True)
 class View:
     """What is known at one moment."""
@@ -228,6 +240,8 @@ class View:
     """How many of each GRES the nodes with a slurmd have, by Kubernetes node."""
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
+    obstacles: Mapping[int, Obstacle] = field(default_factory=dict)
+    """Those that `decided` found in the last view, by job."""
     misnamed: Mapping[GroupKey, tuple[Job, str]] = field(default_factory=dict)
     """The jobs that the bridge has submitted just now and that Slurm shows as those of another user, each with the user
     who has submitted it.
@@ -378,6 +392,17 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Requeue:
+    """Take the job's id off a pod that waits. It gets another job when this one has ended."""
+
+    pod: Pod
+    job: int
+    message: str
+    node: str = ""
+    """What its next job is to avoid."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeletePod:
     """Delete the pod, with its full grace."""
 
@@ -387,7 +412,7 @@ class DeletePod:
     """Of its job: Slurm's word."""
 
 
-Action = Submit | Label | Start | Allow | Grant | Deallocate | Release | Report | Cancel | DeletePod
+Action = Submit | Label | Start | Allow | Grant | Deallocate | Release | Report | Cancel | Requeue | DeletePod
 
 
 def avoid_key(pod: Pod) -> str:

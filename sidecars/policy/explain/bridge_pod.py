@@ -28,16 +28,21 @@ _BLOCKER = re.compile(
     r"pod ([a-z0-9.-]+)/([a-z0-9.-]+)"
     r"(?: of an ended job is still| of a suspended job is|, whose job has no place there, is) on node"
 )
+_AGAIN = "after 60 s, the pod is queued again for another node"
+_READY = f"the node is ready and uncordoned, or, {_AGAIN}"
 _EVENTS = {
     "more CPUs than it has": "one of these jobs has ended",
     "still allocated to another ResourceClaim": "the other ResourceClaim has given the device back",
-    " is cordoned": "the node is ready and uncordoned",
-    " isn't ready": "the node is ready and uncordoned",
-    "Kubernetes has no node": "the node is ready and uncordoned",
+    " is cordoned": _READY,
+    " isn't ready": _READY,
+    "Kubernetes has no node": _AGAIN,
     " is not known yet": "Slurm answers with the record of the node",
 }
 """What ends a wait for a node or its devices, by a part of the bridge's words."""
-_LESS = "Correct what the message names. A job that has less than its pods request gets no more: cancel it."
+_LESS = (
+    "Correct what the message names. A job that has less than its pods request gets no more: "
+    "it is cancelled after 60 s, but for a user's."
+)
 _NO_USER = "has no Slurm user"
 _TENANTS = "--tenants="
 _LEVELS = {
@@ -231,10 +236,11 @@ def _not_free(found: Finding, pod: Object, seen: Seen) -> Finding:
     at = objects.time(present, "metadata", "deletionTimestamp") if present is not None else None
     late = at is not None and at < seen.now
     remedy = f"See why it doesn't end: kubectl -n {namespace} describe pod {name}" if late else found.remedy
+    gone = f"pod {namespace}/{name} is gone, or, {_AGAIN}"
     return replace(
         found,
         remedy=remedy,
-        event=f"pod {namespace}/{name} is gone" if late or at is None else f"pod {namespace}/{name} ends at the latest",
+        event=gone if late or at is None else f"pod {namespace}/{name} ends at the latest",
         at=None if late else at,
     )
 

@@ -57,6 +57,11 @@ class BridgeEvent(Explained):
         "A tenant's namespace has no RoleBinding with which the bridge may change its pods.",
         "Run the command in the note ([Rights](../bridge.md#rights)).",
     )
+    REQUEUED = (
+        "Requeued",
+        "Its job couldn't start the pod, or has ended before. The pod gets another job. The note has the cause.",
+        WAIT,
+    )
     REFUSED = (
         "Refused",
         "The pod can't have a job, or the Kubernetes node can't have a record in Slurm. The note has the cause.",

@@ -197,6 +197,8 @@ async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_la
         clock[0] += 1000
     assert pauses == [5, 10, 20]
     await effects.apply([Label(POD, 10)])
+    assert POD.key in memory.refusals
+    await effects.apply([Release(POD, 10, "k1")])
     assert memory.refusals == {}
 
 

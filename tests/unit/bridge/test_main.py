@@ -17,9 +17,10 @@ from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS
 from sidecars.policy.bridge import decide
 from sidecars.policy.bridge.groups import SourceKind
-from sidecars.policy.bridge.records import Action, View
+from sidecars.policy.bridge.records import View
 from sidecars.simulate.records import Fault
 from sidecars.slurm.states import is_drain
+from tests.support.apiserver import until
 from tests.support.bridge import live, node, pod
 from tests.support.virtual_time import run_with_sockets
 from tests.unit.bridge.world import World, a_world
@@ -295,11 +296,11 @@ async def test_while_no_pod_waits_nothing_is_decided_until_slurmctld_has_started
 ) -> None:
     views: list[View] = []
 
-    def counted(view: View) -> tuple[Action, ...]:
+    def counted(view: View) -> decide.Decision:
         views.append(view)
-        return decide.decide(view)
+        return decide.decided(view)
 
-    monkeypatch.setattr("sidecars.bridge.passes.decide", counted)
+    monkeypatch.setattr("sidecars.bridge.passes.decided", counted)
     world.kube.put(NODES, node("k2"))
     world.kube.put(PODS, pod("team", "p"))
     async with world.bridge():
@@ -426,6 +427,64 @@ async def test_the_next_job_avoids_a_node_only_for_a_while(world: World, monkeyp
         later = AVOID_SECONDS
         await world.until("the node to be allowed again", lambda: following.excluded == [])
     assert following.states == {"PENDING"}
+
+
+def test_a_pod_whose_node_is_cordoned_and_deleted_in_the_moment_of_its_start_gets_another_node(tmp_path: Path) -> None:
+    async def lost() -> None:
+        async with a_world(tmp_path) as world, world.bridge():
+            world.kube.put(NODES, node("k2"))
+            await until("the records", world.when(lambda: {"k1", "k2"} <= world.slurm.nodes.keys()), 80)
+            world.kube.put(PODS, pod("team", "p"))
+            first = await world.job()
+            uid = world.pod()["metadata"]["uid"]
+            cordoned = node("k1")
+            cordoned["spec"]["unschedulable"] = True
+            world.kube.put(NODES, cordoned)
+            await asyncio.sleep(2)
+            world.slurm.job_run(first.job_id, {"k1": 1})
+            await world.until("the condition", lambda: world.condition().get("reason") == "NodeNotFree")
+            world.kube.remove(NODES, "", "k1")
+            await asyncio.sleep(50)
+            assert "RUNNING" in first.states
+            await until("the job's end", world.when(lambda: "CANCELLED" in first.states), 15)
+            await until("another job", world.when(lambda: any(not it.blocked for it in live(world.slurm))), 15)
+            following = await world.job()
+            world.slurm.job_run(following.job_id, {"k2": 1})
+            await world.until("the release", world.released)
+            written = world.pod()["metadata"]
+            assert (written["uid"], written["annotations"][bridge.NODE_ANNOTATION]) == (uid, "k2")
+            assert "Requeued" in world.reasons()
+
+    run_with_sockets(lost())
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL"])
+async def test_a_pod_that_never_ran_is_not_deleted_when_slurm_has_ended_its_job(
+    world: World, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    monkeypatch.setattr(memory, "_FIRST_RETRY", 0.1)
+    async with world.bridge():
+        world.kube.put(PODS, pod("team", "p"))
+        first = await world.job()
+        uid = world.pod()["metadata"]["uid"]
+        await passes(world, 2)
+        world.slurm.job_end(first.job_id, state=state)
+        await world.until("another job", lambda: [it.job_id for it in live(world.slurm)] not in ([], [first.job_id]))
+        following = await world.job()
+        await world.until(
+            "its id", lambda: world.pod()["metadata"]["labels"].get(bridge.JOB_LABEL) == str(following.job_id)
+        )
+    assert world.pod()["metadata"]["uid"] == uid
+    assert not world.released()
+
+
+async def test_a_pod_that_never_ran_ends_with_a_job_that_its_owner_cancels(world: World) -> None:
+    async with world.bridge():
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        world.slurm.job_end(job.job_id, state="CANCELLED")
+        await world.until("the pod to be gone", lambda: ("team", "p") not in world.kube.objects(PODS))
+    assert len(world.slurm.jobs) == 1
 
 
 async def test_a_job_of_a_stranger_with_a_copied_comment_has_no_effect(world: World) -> None:

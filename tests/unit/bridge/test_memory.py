@@ -5,7 +5,7 @@ import msgspec
 from sidecars.bridge.memory import AVOID_SECONDS, LOST_AFTER, REPEAT_AFTER, Memory, PerPod, Submission
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import GroupKey, Job, Phase
+from sidecars.policy.bridge.records import GroupKey, Job, Obstacle, Phase
 
 KEY = GroupKey("team", "u")
 
@@ -165,3 +165,13 @@ def test_what_follows_from_a_pod_is_computed_once_for_each_version_of_it() -> No
     known.pop("b")
     known.pop("unknown")
     assert (known(same_uid), known(other)) == (3, 4)
+
+
+def test_the_time_of_an_obstacle_begins_again_when_the_job_had_none_meanwhile() -> None:
+    memory, cordoned, gone = Memory(), Obstacle("node a is cordoned", "a"), Obstacle("node a is gone", "a")
+    memory.obstruct({7: cordoned}, 100)
+    memory.obstruct({7: gone}, 130)
+    assert memory.obstacles(150) == {7: gone._replace(seconds=50)}
+    memory.obstruct({}, 160)
+    memory.obstruct({7: gone}, 170)
+    assert memory.obstacles(175) == {7: gone._replace(seconds=5)}

@@ -23,7 +23,7 @@ from sidecars.policy.bridge.records import Action, Phase, Release, View
 from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import ExternalJob
 from sidecars.slurm.records import Node
-from tests.unit.policy.bridge.model import CPUS, MEMORY, SimJob, SimPod, World
+from tests.unit.policy.bridge.model import CANCELLED, CPUS, MEMORY, SimJob, SimPod, World
 from tests.unit.policy.bridge.model_claims import GPUS
 
 
@@ -98,11 +98,11 @@ class GuardWorld(World):
         its = {uid for uid, it in self.pods.items() if it.pod.job == job.job_id and it.pod.node}
         self.unguarded |= its
 
-    def end(self, job: SimJob) -> None:
+    def end(self, job: SimJob, state: str = CANCELLED) -> None:
         """Its Epilogs begin."""
         if job.phase in (Phase.RUNNING, Phase.STARTING, Phase.STOPPED):
             self._begin_epilogs(job)
-        super().end(job)
+        super().end(job, state)
 
     def _begin_epilogs(self, job: SimJob) -> None:
         """They wait for the bridge, if it is a guard by its output, or has been queued again."""
@@ -169,11 +169,14 @@ class GuardWorld(World):
         self.native = [it for it in self.native if it.node != node]
         for job in self.jobs.values():
             if node in job.slots and job.phase in (Phase.RUNNING, Phase.STARTING, Phase.STOPPED):
-                self.end(job)
+                self.end(job, "NODE_FAIL")
 
     def lose_node(self, node: str) -> None:
-        """As without guards."""
+        """As without guards. Slurm misses the slurmd, and ends its jobs."""
         super().lose_node(node)
+        for job in self.jobs.values():
+            if node in job.slots and job.phase in (Phase.RUNNING, Phase.STARTING, Phase.STOPPED):
+                self.end(job, "NODE_FAIL")
         for nodes in self.completing.values():
             nodes.discard(node)
         self.native = [it for it in self.native if it.node != node]

@@ -25,13 +25,16 @@ from sidecars.policy.bridge.records import (
     Grant,
     GroupKey,
     Label,
+    Obstacle,
     Phase,
     Pod,
     Release,
     Report,
+    Requeue,
     Start,
     Submit,
     View,
+    avoid_key,
 )
 from sidecars.policy.bridge.shape import Shape, gpus_of
 from sidecars.slurm.external import Allocation, ExternalJob, Gres
@@ -54,9 +57,11 @@ STATES = {
     Phase.STARTING: ("RUNNING", "CONFIGURING"),
     Phase.RUNNING: ("RUNNING",),
     Phase.STOPPED: ("SUSPENDED",),
-    Phase.ENDED: ("CANCELLED",),
 }
 """In Slurm."""
+CANCELLED = "CANCELLED"
+ENDS = (CANCELLED, "TIMEOUT", "PREEMPTED", "NODE_FAIL")
+"""How jobs end."""
 
 
 @dataclass
@@ -96,6 +101,10 @@ class SimJob:
     rolled_back: bool = False
     """Whether Slurm has forgotten a start of it: it may give it other devices, and its pods keep theirs."""
     ended: int = 0
+    state: str = CANCELLED
+    """Once it has ended."""
+    by_bridge: bool = False
+    """Whether the bridge has cancelled it while it ran."""
     excluded: tuple[str, ...] = ()
     later: int = 0
     """Until then other jobs start before it."""
@@ -149,6 +158,10 @@ class World:
     serial: int = 0
     submitting: dict[GroupKey, int] = field(default_factory=dict)
     avoided: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    obstructed: dict[int, tuple[int, Obstacle]] = field(default_factory=dict)
+    """Since when something keeps the pods of a running job, as the bridge remembers it."""
+    requeued: int = 0
+    """How often a pod was queued again."""
     sent: dict[str, str] = field(default_factory=dict)
     """The nodes of releases that the bridge has sent, by pod."""
     seen: set[tuple[Phase, ...]] = field(default_factory=set)
@@ -226,11 +239,12 @@ class World:
         """All of the job."""
         return [it for it in self.jobs.values() if it.lead == job.lead]
 
-    def end(self, job: SimJob) -> None:
+    def end(self, job: SimJob, state: str = CANCELLED) -> None:
         """The end of the first component ends the others."""
         for it in self.components(job) if job.lead == job.job_id else [job]:
             if it.phase is not Phase.ENDED:
                 it.phase, it.ended = Phase.ENDED, self.step
+                it.state = state if it is job else CANCELLED
 
     def used(self, node: str) -> int:
         """CPUs that Slurm has given away."""
@@ -319,13 +333,8 @@ class World:
             (job.slots, job.indices), job.phase = given, self.rng.choice((Phase.STARTING, Phase.RUNNING))
 
     def lose_node(self, node: str) -> None:
-        """The Kubernetes node and its record are gone: so are its pods."""
+        """The Kubernetes node is gone, and so are its pods. Slurm keeps its record, and the jobs there run on."""
         self.nodes.pop(node, None)
-        for job in list(self.jobs.values()):
-            if node in job.slots:
-                # A heterogeneous job ends as a whole then.
-                for it in self.components(job):
-                    self.end(it)
         for uid in [uid for uid, it in self.pods.items() if it.pod.bound and it.pod.node == node]:
             self._gone(uid)
 
@@ -357,7 +366,7 @@ class World:
 
     def states(self, job: SimJob) -> frozenset[str]:
         """In Slurm's list."""
-        return frozenset(STATES[job.phase])
+        return frozenset((job.state,) if job.phase is Phase.ENDED else STATES[job.phase])
 
     def record(self, job: SimJob) -> ExternalJob:
         """Its details in Slurm."""
@@ -443,6 +452,9 @@ class World:
             nodes=dict.fromkeys(self.nodes, ""),
             submitting=frozenset(self.submitting),
             avoided=dict(self.avoided),
+            obstacles={
+                job: it._replace(seconds=SECONDS * (self.step - since)) for job, (since, it) in self.obstructed.items()
+            },
             cpus=dict(self.nodes),
             holders=self.claims.holders(),
         )
@@ -455,6 +467,7 @@ class World:
             self.begin()
             self.submitting.clear()
             self.avoided.clear()
+            self.obstructed.clear()
             self.sent.clear()
             self.claims.sent.clear()
             self.claims.returned.clear()
@@ -463,7 +476,11 @@ class World:
 
     def act(self, *, kill: bool) -> Sequence[object]:
         """Apply what is decided, in any order; of a bridge that is killed, a part of it."""
-        actions = list(decide.decide(self.view()))
+        decision = decide.decided(self.view())
+        self.obstructed = {
+            job: (self.obstructed.get(job, (self.step,))[0], it) for job, it in decision.obstacles.items()
+        }
+        actions = list(decision.actions)
         most = self.rng.randrange(len(actions) + 1) if kill else len(actions)
         self.rng.shuffle(actions)
         for action in actions[:most]:
@@ -519,13 +536,33 @@ class World:
                 for job_id in (action.job, *action.rest):
                     job = self.jobs.get(job_id)
                     if job is not None and self.rng.random() < 0.2:
+                        job.by_bridge = job.by_bridge or job.phase is Phase.RUNNING
                         self.end(job)
+            case Requeue():
+                found = self.pods.get(action.pod.uid)
+                # The patch names the pod's version.
+                if found is not None and found.pod.gated and found.pod.job == action.job:
+                    self.change(action.pod.uid, job=None)
+                    self.sent.pop(action.pod.uid, None)
+                    self.requeued += 1
+                    if action.node:
+                        key = avoid_key(action.pod)
+                        self.avoided[key] = (*self.avoided.get(key, ()), action.node)[-2:]
             case DeletePod():
                 found = self.pods.get(action.pod.uid)
                 job = self.jobs.get(found.pod.job or 0) if found is not None else None
                 if found is not None and job is not None and not self.may_delete(job):
                     raise AssertionError(f"{action} while job {job} runs")
+                if found is not None and job is not None and found.pod.gated:
+                    self._check_deletion(action, job)
                 self.delete(action.pod.uid)
+
+    def _check_deletion(self, action: DeletePod, job: SimJob) -> None:
+        """A pod that never ran is deleted only if someone has cancelled its job."""
+        ended = [it for it in self.components(job) if it.phase is Phase.ENDED]
+        by_someone = any(it.state == CANCELLED and not it.by_bridge for it in ended)
+        if not job.comment.by_user and not (by_someone and all(it.state == CANCELLED for it in ended)):
+            raise AssertionError(f"{action.pod.uid} never ran and is deleted: {action.message}, {ended}")
 
     def may_delete(self, job: SimJob) -> bool:
         """Whether the pods of the job may be deleted: a component has ended."""

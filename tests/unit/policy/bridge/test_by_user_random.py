@@ -14,7 +14,7 @@ from sidecars.policy.bridge.records import GroupKey, Phase
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import Allocation
 from tests.unit.policy.bridge.model import CPUS, MEMORY, NAMESPACE, USER, SimJob, World
-from tests.unit.policy.bridge.test_random import STEPS, disturb, settled
+from tests.unit.policy.bridge.test_random import STEPS, clean_up, disturb, settled
 
 
 class UserWorld(World):
@@ -70,7 +70,9 @@ class UserWorld(World):
 def run(seed: int) -> UserWorld:
     """One run, checked after each step, until the users have ended their jobs and everything has settled."""
     world = UserWorld(random.Random(seed))  # noqa: S311 - reproducible
-    for step in range(STEPS + 60):
+    for step in range(STEPS + 120):
+        if step == STEPS + 20:
+            clean_up(world)
         if step < STEPS:
             world.disturb()
         elif step == STEPS:

@@ -24,11 +24,13 @@ from sidecars.policy.bridge.records import (
     GroupKey,
     Job,
     Label,
+    Obstacle,
     Part,
     Phase,
     Pod,
     Release,
     Report,
+    Requeue,
     Start,
     Submit,
     View,
@@ -272,6 +274,101 @@ def test_a_pod_is_not_released_to_a_node_that_is_gone_or_takes_no_pods(nodes: di
     assert isinstance(action, Report)
 
 
+CORDONED = {"a": "node a is cordoned", "b": ""}
+
+
+def obstacles_of(*pods: Pod, jobs: tuple[Job, ...], **values: Any) -> dict[int, Obstacle]:
+    view = View(pods, {job.job_id: job for job in jobs}, True, {"team": "ada"}, {"a": "", "b": ""})
+    return dict(decide_module.decided(dataclasses.replace(view, **values)).obstacles)
+
+
+@pytest.mark.parametrize("nodes", [{}, CORDONED])
+def test_a_pod_that_its_running_job_can_not_start_for_a_minute_is_queued_again_and_avoids_the_node(
+    nodes: dict[str, str],
+) -> None:
+    [obstacle] = obstacles_of(LABELLED, jobs=(RUNNING,), nodes=nodes).values()
+    assert obstacle.node == "a"
+    before = {7: obstacle._replace(seconds=59)}
+    assert [type(it) for it in act(LABELLED, jobs=(RUNNING,), nodes=nodes, obstacles=before)] == [Report]
+    [action] = act(LABELLED, jobs=(RUNNING,), nodes=nodes, obstacles={7: obstacle._replace(seconds=60)})
+    assert action == Requeue(LABELLED, 7, f"job 7 had its nodes for 60 s: {obstacle.message}", "a")
+    without = act(dataclasses.replace(LABELLED, job=None), jobs=(RUNNING,), nodes=nodes)
+    assert [type(it) for it in without] == [Report, Cancel]
+
+
+def test_a_job_waits_for_a_pod_that_terminates_and_no_longer_when_its_grace_period_is_over() -> None:
+    old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True, deleting=True)
+    ended = Job(3, Phase.ENDED, "ada", Comment("team", "o"))
+    assert obstacles_of(LABELLED, old, jobs=(RUNNING, ended)) == {}
+    late = dataclasses.replace(old, overdue=True)
+    words = "pod team/old of an ended job is still on node a"
+    assert obstacles_of(LABELLED, late, jobs=(RUNNING, ended)) == {7: Obstacle(words, "a")}
+
+
+def test_a_job_does_not_wait_for_pods_that_have_no_known_end_or_for_devices_and_places_that_it_lacks() -> None:
+    unknown = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    assert obstacles_of(LABELLED, unknown, jobs=(RUNNING,))[7].node == "a"
+    assert obstacles_of(claiming(), jobs=(HAS_GPUS,), holders={it: {"other"} for it in GPUS})[7].node == "a"
+    assert obstacles_of(claiming(), jobs=(HAS_GPUS,))[7].message == "its devices are not allocated"
+    assert obstacles_of(LABELLED, jobs=(dataclasses.replace(RUNNING, slots=()),))[7].node == ""
+    assert obstacles_of(LABELLED, jobs=(RUNNING,)) == {}
+
+
+def test_while_slurm_is_unknown_the_time_of_an_obstacle_goes_on() -> None:
+    known = {7: Obstacle("node a is cordoned", "a", 30)}
+    assert obstacles_of(LABELLED, jobs=(RUNNING,), known=False, obstacles=known) == known
+
+
+def test_a_whole_group_is_queued_again_and_what_runs_of_it_loses_its_job_only_after_the_others() -> None:
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1)))
+    known = {7: Obstacle("node a is cordoned", "a", 60)}
+    waits = group(2, job=7)
+    assert {it.pod.name for it in act(*waits, jobs=(job,), obstacles=known) if isinstance(it, Requeue)} == {"p0", "p1"}
+    runs = dataclasses.replace(waits[1], gated=False, bound=True, node="b")
+    assert [type(it) for it in act(waits[0], runs, jobs=(job,), obstacles=known)] == [Requeue]
+    again = dataclasses.replace(waits[0], job=None)
+    assert [type(it) for it in act(again, runs, jobs=(job,), obstacles=known)] == [Cancel, Report]
+    assert act(runs, jobs=(job,), obstacles=known) == ()
+
+
+def test_pods_that_wait_beside_one_that_is_not_bound_are_queued_again_before_their_job_is_cancelled() -> None:
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1)))
+    first, second = group(2, job=7)
+    late = dataclasses.replace(first, gated=False, node="a", unbound_seconds=15, unbound_reason="taint")
+    assert [type(it) for it in act(late, second, jobs=(job,))] == [Requeue]
+    assert [type(it) for it in act(late, dataclasses.replace(second, job=None), jobs=(job,))] == [Cancel, Report]
+
+
+def test_the_job_of_a_user_that_can_not_start_its_pods_is_ended_by_its_user_alone() -> None:
+    its = dataclasses.replace(RUNNING, comment=Comment("team", "u", by_user=True), confirmed=False)
+    pod = dataclasses.replace(LABELLED, submit=False)
+    known = {7: Obstacle("node a is cordoned", "a", 60)}
+    assert {type(it) for it in act(pod, jobs=(its,), nodes=CORDONED, obstacles=known)} == {Report}
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "COMPLETING,TIMEOUT"])
+def test_a_pod_that_never_ran_is_queued_again_when_slurm_has_ended_its_job(state: str) -> None:
+    ended = dataclasses.replace(RUNNING, phase=Phase.ENDED, state=state)
+    [action] = act(LABELLED, jobs=(ended,))
+    assert isinstance(action, Requeue)
+    assert (action.job, action.node) == (7, "")
+    assert [type(it) for it in act(BOUND, jobs=(ended,))] == [DeletePod]
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", "FAILED", "DEADLINE", "REVOKED", "OUT_OF_MEMORY"])
+def test_a_pod_that_never_ran_is_deleted_when_someone_has_ended_its_job(state: str) -> None:
+    ended = dataclasses.replace(RUNNING, phase=Phase.ENDED, state=state)
+    assert [type(it) for it in act(LABELLED, jobs=(ended,))] == [DeletePod]
+    its = dataclasses.replace(ended, state="TIMEOUT", comment=Comment("team", "u", by_user=True))
+    assert [type(it) for it in act(LABELLED, jobs=(its,))] == [DeletePod]
+
+
+def test_a_pod_that_never_ran_is_queued_again_when_its_guard_was_and_one_that_runs_is_deleted() -> None:
+    again = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True, state="PENDING")
+    assert [type(it) for it in act(LABELLED, jobs=(again,))] == [Requeue]
+    assert [type(it) for it in act(BOUND, jobs=(again,))] == [DeletePod]
+
+
 def test_a_group_waits_until_all_of_its_pods_exist() -> None:
     pods = group(3)
     assert [type(it) for it in act(*pods[:2])] == [Report, Report]
@@ -488,6 +585,19 @@ def test_a_pod_gets_no_place_of_another_component() -> None:
     assert released == {"p0": "a", "p1": "b", "p2": "b"}
     fewer = mixed(Phase.RUNNING, slots=(("a", 1),))
     assert [it.pod.name for it in act(*labelled(), jobs=(fewer,)) if isinstance(it, Release)] == ["p0", "p2"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(Phase.ENDED, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)])
+def test_pods_that_never_ran_are_queued_again_when_slurm_has_ended_one_component(first: Phase, second: Phase) -> None:
+    ended = mixed(first, second, slots=(("a", 2),))
+    ended = dataclasses.replace(
+        ended,
+        state="TIMEOUT" if first is Phase.ENDED else "CANCELLED",
+        rest=tuple(
+            dataclasses.replace(it, state="CANCELLED" if first is Phase.ENDED else "TIMEOUT") for it in ended.rest
+        ),
+    )
+    assert [it.job for it in act(*labelled(), jobs=(ended,)) if isinstance(it, Requeue)] == [FIRST, FIRST, SECOND]
 
 
 @pytest.mark.parametrize(("first", "second"), [(Phase.ENDED, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)])

@@ -13,7 +13,19 @@ from sidecars.policy.bridge import guards
 from sidecars.policy.bridge.guards import Gone, Resume, Worker, kinds, kube_node_of, problem_of, worker_of
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
-from sidecars.policy.bridge.records import DeletePod, GroupKey, Job, Kind, Label, Phase, Report, Submit, View, Why
+from sidecars.policy.bridge.records import (
+    DeletePod,
+    GroupKey,
+    Job,
+    Kind,
+    Label,
+    Phase,
+    Report,
+    Requeue,
+    Submit,
+    View,
+    Why,
+)
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.records import Node
 from tests.unit.policy.bridge.test_decide import BOUND, JOB, LABELLED, POD, RUNNING, SHAPE, act
@@ -121,10 +133,10 @@ def test_a_pod_whose_guard_was_queued_again_is_deleted() -> None:
     assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(waits,), kinds=GUARD))
 
 
-def test_a_pod_that_waits_is_deleted_while_its_guard_that_was_queued_again_is_completing() -> None:
+def test_a_pod_that_waits_loses_its_guard_that_was_queued_again_while_that_is_completing() -> None:
     """Otherwise its user could keep the node COMPLETING for as long as the pod waits."""
     queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
-    assert act(LABELLED, jobs=(queued,), kinds=GUARD) == (DeletePod(LABELLED, "Slurm job 7 was queued again", ""),)
+    assert act(LABELLED, jobs=(queued,), kinds=GUARD) == (Requeue(LABELLED, 7, "Slurm job 7 was queued again"),)
 
 
 def test_the_epilog_of_a_guard_that_was_queued_again_is_told_as_well() -> None:

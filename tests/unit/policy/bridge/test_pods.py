@@ -180,3 +180,20 @@ def test_what_is_shown_can_be_compared_with_what_is_reported() -> None:
     item = operated(manifest(), pods.condition_patch(pod(), Why.REFUSED, "no", 0))
     assert pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").reported == ("Refused", "no")
     assert dataclasses.replace(seen(), reported=("", "")) == seen()
+
+
+def test_only_a_pod_that_waits_with_this_job_loses_its_id() -> None:
+    labels = {bridge.JOB_LABEL: "7", "app": "a"}
+    annotations = {bridge.GROUP_ANNOTATION: "group/g"}
+    metadata = {"name": "p", "uid": "u", "resourceVersion": "3", "labels": labels, "annotations": annotations}
+    gates = [{"name": "other"}, {"name": bridge.GATE}]
+    waits = msgspec.convert({"metadata": metadata, "spec": {"schedulingGates": gates}}, Pod)
+    *tests, label, annotation = pods.requeue_patch(waits, 7)
+    assert {(it["op"], it["path"], it["value"]) for it in tests} == {
+        ("test", "/metadata/uid", "u"),
+        ("test", "/metadata/resourceVersion", "3"),
+        ("test", "/spec/schedulingGates/1/name", bridge.GATE),
+        ("test", "/metadata/labels/scheduler.slinky.slurm.net~1slurm-jobid", "7"),
+    }
+    assert label == {"op": "remove", "path": "/metadata/labels/scheduler.slinky.slurm.net~1slurm-jobid"}
+    assert annotation == {"op": "remove", "path": "/metadata/annotations/slinky.slurm.net~1slurm-group"}

@@ -178,6 +178,9 @@ def test_an_incomplete_group_has_its_number_of_pods() -> None:
     assert "bridge.md#groups" in finding.remedy
 
 
+AGAIN = "after 60 s, the pod is queued again for another node"
+
+
 def blocking() -> tuple[str, str]:
     key = GroupKey("physics", "uid-of-old-0")
     old = SeenPod("uid-of-old-0", "physics", "old-0", key, job=6, node="gpu-1", bound=True, deleting=True)
@@ -200,7 +203,7 @@ def test_a_pod_of_an_ended_job_on_the_node_is_named_with_the_end_of_its_grace_pe
 
 def test_a_pod_that_should_have_ended_is_to_be_looked_at() -> None:
     finding = the_only(waiting(*blocking()), old_pod(-25))
-    assert (finding.event, finding.at) == ("pod physics/old-0 is gone", None)
+    assert (finding.event, finding.at) == (f"pod physics/old-0 is gone, or, {AGAIN}", None)
     assert "kubectl -n physics describe pod old-0" in finding.remedy
 
 
@@ -208,7 +211,7 @@ def test_a_cordoned_node_is_what_a_running_job_waits_for() -> None:
     shown = reported(gated(), (RUNNING,), nodes={"gpu-1": "Kubernetes node gpu-1 is cordoned"})
     finding = the_only(waiting(*shown))
     assert "Kubernetes node gpu-1 is cordoned" in finding.cause
-    assert finding.event == "the node is ready and uncordoned"
+    assert finding.event == f"the node is ready and uncordoned, or, {AGAIN}"
     assert bridge_pod.blocker(waiting(*shown)) is None
 
 
@@ -229,7 +232,7 @@ def test_a_pod_without_the_cores_that_it_uses_is_what_a_running_job_waits_for(
     assert bridge_pod.blocker(asked) == ("physics", "old-0")
     finding = the_only(asked)
     assert words in finding.cause
-    assert finding.event == "pod physics/old-0 is gone"
+    assert finding.event == f"pod physics/old-0 is gone, or, {AGAIN}"
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,10 @@ release-check: $(READY) ## check that all parts have the version of pyproject.to
 release-images: $(READY) ## build the images for this host's architecture into build/release
 	@$(BIN)/python -m release images
 
+.PHONY: release-changes
+release-changes: $(READY) ## compare the packages of build/release with those of a release; FORMER=FOLDER with its *.spdx.json
+	@$(BIN)/python -m release changes --former '$(FORMER)'
+
 .PHONY: postrender
 postrender: $(READY) ## build the folder of slurm-postrender for both Helms into build/release
 	@$(BIN)/python -m release postrender

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import layouts, postrender, publishing, rehearsal, signing, versions
+from release import layouts, postrender, publishing, rebuilt, rehearsal, signing, versions
 from release.changelog import ChangelogError
 from schemas import chart_package
 from schemas.sources import SchemaError
@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check = commands.add_parser("check", help="compare the versions of all parts")
     check.add_argument("--tag", help="the tag of the release, which the changelog must have a date for")
     commands.add_parser("images", help="build the images for the architecture of this host (as root)")
+    changes = commands.add_parser("changes", help="compare the packages of the images with those of a release")
+    changes.add_argument("--former", type=Path, required=True, help="folder with the *.spdx.json of the release")
     commands.add_parser("postrender", help="build the folder of slurm-postrender, and its archive")
     publish = commands.add_parser("publish", help="push images and charts")
     publish.add_argument("--registry", default=chart_package.REGISTRY, help="host and path (default: %(default)s)")
@@ -42,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 return _check(options.tag)
             case "images":
                 _images(BUILD)
+            case "changes":
+                table = rebuilt.as_markdown(rebuilt.changes(rebuilt.read(options.former), rebuilt.read(BUILD)))
+                (BUILD / "changes.md").write_text(table, encoding="utf-8")
+                print(table, end="")
             case "postrender":
                 print(postrender.build(ROOT, BUILD))
             case "publish":

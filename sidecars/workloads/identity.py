@@ -1,7 +1,7 @@
 """Which ServiceAccounts' tokens the pods of custom resources may have.
 
 Whoever may write a custom resource need not be allowed to create pods: a pod template that names the ServiceAccount of
-another program would give him its rights.
+another program would give its rights to them.
 """
 
 from collections.abc import Collection, Iterator

@@ -1,13 +1,14 @@
 """`python -m tests.cluster COMMAND`: the local cluster from the command line."""
 
 import argparse
+import errno
 import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.cluster import guest, install, local
+from tests.cluster import cache, elsewhere, guest, install, local
 from tests.cluster.errors import ClusterError
 from tests.cluster.progress import Progress
 
@@ -36,13 +37,31 @@ def main(argv: list[str]) -> int:
             return _boot(given.times)
         return _run(given.command, given.name, cgroup2=given.cgroup2)
     except ClusterError as error:
-        print(f"\n{error}", file=sys.stderr)
+        print(f"\n{error}{disk_remedy(str(error))}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        print(f"\n{error}{disk_remedy(_FULL)}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted: the same command goes on from here", file=sys.stderr)
         return 130
+
+
+_FULL = "No space left on device"
+
+
+def disk_remedy(message: str) -> str:
+    """What to do about a full disk, if the message is about one; empty otherwise."""
+    if not any(text in message for text in (_FULL, "Disk quota exceeded")):
+        return ""
+    return (
+        f"\nThe disk is full: free some of it, or set SLURM_CHARTS_CACHE to a folder on a larger one instead of "
+        f"{cache.root()}. Then run the same command again: it goes on from here."
+    )
 
 
 def _run(command: str, name: str, *, cgroup2: bool) -> int:
@@ -87,17 +106,20 @@ def _up(name: str, progress: Progress, *, cgroup2: bool) -> None:
     if own is not None:
         # The kubeconfig that an earlier run printed, still set in this shell.
         named, name = None, own
-    values = install.chosen_values(local=not named)
     if named:
-        target = install.Target(named)
-        install.check_reachable(target, progress)
-        install.check_charts(values, progress)
-    else:
-        cluster = local.cluster_up(name, progress, check=lambda progress: install.check_charts(values, progress))
-        if cgroup2:
-            guest.start(cluster, progress)
-        target = install.Target(str(cluster.kubeconfig), cluster.images(), _down_command(name))
-    if install.install(target, values, progress):
+        elsewhere.up(named, progress)
+        return
+    if os.environ.get("REGISTRY"):
+        raise ClusterError(
+            "REGISTRY is set, and KUBECONFIG names no cluster that pulls from it: set KUBECONFIG to the kubeconfig of "
+            "your cluster, or unset REGISTRY for the local cluster, which needs no registry"
+        )
+    values = install.chosen_values(local=True)
+    cluster = local.cluster_up(name, progress, check=lambda progress: install.check_charts(values, progress))
+    if cgroup2:
+        guest.start(cluster, progress)
+    target = install.Target(str(cluster.kubeconfig), cluster.images(), _down_command(name))
+    if install.install(target, install.releases(values), progress):
         output = install.first_job(target, progress)
         progress.note(f"\n{output or ''}")
     else:

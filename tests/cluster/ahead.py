@@ -28,6 +28,7 @@ PROGRAMS = (
     "kustomize",
     "versitygw",
     "deviceplugin",
+    "push",
     "prometheus-adapter",
     "jobset",
     "lws",

@@ -154,6 +154,12 @@ class Blob:
     size: int
 
 
+def architecture() -> str:
+    """The architecture of the images that are built on this host, in the words of Kubernetes and OCI."""
+    machine = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+
+
 def plan(context: Path = REPOSITORY, names: Collection[str] = tuple(IMAGES)) -> tuple[Image, ...]:
     """The images of these names that images/ of the repository `context` defines, in one order. Builds nothing."""
     known = IMAGES | VARIANTS
@@ -531,9 +537,7 @@ def packages(trees: Sequence[Path]) -> list[sbom.Package]:
 
 def _write_archive(target: Path, images: Iterable[Image], blobs: dict[str, Blob]) -> None:
     """Write an OCI image layout with all images as a tar file, and the list of images that `docker load` reads."""
-    machine = platform.machine()
-    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
-    system = {"architecture": architecture, "os": "linux"}
+    system = {"architecture": architecture(), "os": "linux"}
     files: dict[str, bytes] = {"oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}).encode()}
     layers: dict[str, Path] = {}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster import cache
+from tests.cluster import cache, pulls
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.progress import Progress
@@ -23,10 +23,13 @@ from tests.cluster.waiting import until
 
 CHARTS = Path(__file__).parents[2] / "charts"
 LOCAL_VALUES = CHARTS / "slurm" / "ci" / "local-values.yaml"
+FIRST_JOB = Path(__file__).with_name("first-job.yaml")
 GROUP = "slinky.slurm.net"
 KINDS = ("controllers", "restapis", "loginsets", "nodesets")
 OPERATOR_NAMESPACE, SLURM_NAMESPACE = "slinky", "slurm"
 READY_SECONDS = 300
+PULL_SECONDS = 600
+"""In addition, where nodes pull the images from a registry."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +54,25 @@ class Release:
 
 
 def chosen_values(local: bool) -> tuple[Path, ...]:
-    """Values files of chart slurm: the local cluster's, if it is that, and over it the file that VALUES names."""
-    files = [LOCAL_VALUES] if local else []
-    named = os.environ.get("VALUES")
-    if named:
-        path = Path(named).absolute()
+    """Values files of chart slurm: those that VALUES names, with colons between, in the order in which Helm reads them.
+
+    On the local cluster they lie over its own one. On another, FIRST_JOB replaces them if VALUES is empty.
+    """
+    named = os.environ.get("VALUES", "")
+    files = [Path(name).absolute() for name in named.split(":") if name]
+    for path in files:
         if not path.is_file():
-            raise ClusterError(f"VALUES={named}: there is no such file")
-        files.append(path)
-    return tuple(files)
+            raise ClusterError(f"VALUES={named}: there is no file {path}")
+    if local:
+        return (LOCAL_VALUES, *files)
+    return tuple(files or [FIRST_JOB])
 
 
-def releases(values: tuple[Path, ...]) -> list[Release]:
+def releases(values: tuple[Path, ...], operator_values: tuple[Path, ...] = ()) -> list[Release]:
     """What is installed, in order."""
     return [
         Release("slurm-operator-crds", OPERATOR_NAMESPACE),
-        Release("slurm-operator", OPERATOR_NAMESPACE),
+        Release("slurm-operator", OPERATOR_NAMESPACE, operator_values),
         Release("slurm", SLURM_NAMESPACE, values),
     ]
 
@@ -81,6 +87,8 @@ class Target:
     kubeconfig: str
     images: str = ""
     down: str = ""
+    values: tuple[Path, ...] = ()
+    """Values files of chart slurm that name the images in the registry of REGISTRY."""
 
     @property
     def local(self) -> bool:
@@ -119,8 +127,12 @@ def helm_environment() -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if not name.startswith("HELM_")}, **own}
 
 
-def check_charts(values: tuple[Path, ...], progress: Progress) -> None:
-    """Render every chart with its values, so that a wrong values file stops everything before anything is changed."""
+def check_charts(values: tuple[Path, ...], progress: Progress) -> list[dict[str, Any]]:
+    """Render every chart with its values, so that a wrong values file stops everything before anything is changed.
+
+    Returns the objects, without the CRDs.
+    """
+    rendered: list[dict[str, Any]] = []
     if not built("helm"):
         with progress.step("Helm (built once, some minutes)"):
             tool("helm")
@@ -134,10 +146,13 @@ def check_charts(values: tuple[Path, ...], progress: Progress) -> None:
             files = [word for path in release.values for word in ("-f", str(path))]
             words: list[str | Path] = ["template", release.name, release.chart, "-n", release.namespace, *files]
             try:
-                run([tool("helm"), *words], env=helm_environment())
+                text = run([tool("helm"), *words], env=helm_environment())
             except ClusterError as error:
                 named = " ".join(map(str, release.values)) or "its default values"
                 raise ClusterError(f"chart {release.name} doesn't take {named}:\n{error}") from None
+            if release.name != "slurm-operator-crds":
+                rendered += [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
+    return rendered
 
 
 def check_reachable(target: Target, progress: Progress) -> None:
@@ -150,26 +165,33 @@ def check_reachable(target: Target, progress: Progress) -> None:
         try:
             target.kubectl("--request-timeout=15s", "get", "--raw", "/version", seconds=30)
         except ClusterError as error:
+            proxy = next((os.environ[name] for name in ("HTTPS_PROXY", "https_proxy") if os.environ.get(name)), None)
+            also = ", or add the cluster's host to NO_PROXY, because HTTPS_PROXY is set" if proxy else ""
             raise ClusterError(
-                f"the cluster of KUBECONFIG={target.kubeconfig} doesn't answer. Check the file, or unset KUBECONFIG "
-                f"for the local cluster.\n{error}"
+                f"the cluster of KUBECONFIG={target.kubeconfig} doesn't answer. Check the file{also}, or unset "
+                f"KUBECONFIG for the local cluster.\n{error}"
             ) from None
 
 
-def install(target: Target, values: tuple[Path, ...], progress: Progress) -> bool:
+def install(target: Target, chosen: Sequence[Release], progress: Progress) -> bool:
     """Bring the releases up to date and wait until all is Ready. False if there was nothing to do."""
-    changed = [_release(target, release, progress) for release in releases(values)]
+    changed = [_release(target, release, progress) for release in chosen]
     if not any(changed) and not _not_ready(target):
         return False
+    if not target.local:
+        _retry_pulls(target)
     with progress.step("Slurm to be Ready"):
 
         def ready() -> bool:
             missing = _not_ready(target)
             if missing:
                 progress.say(missing[0] if len(missing) == 1 else f"{missing[0]}, and {len(missing) - 1} more")
+            if missing and not target.local:
+                _demand_pulls(target)
             return not missing
 
-        until(ready, "Slurm to be Ready", READY_SECONDS, lambda: diagnosis(target), pause=0.5)
+        seconds = READY_SECONDS + (0 if target.local else PULL_SECONDS)
+        until(ready, "Slurm to be Ready", seconds, lambda: diagnosis(target), pause=0.5)
     return True
 
 
@@ -216,18 +238,28 @@ def how_to(target: Target) -> str:
         lines.append(f"  helm -n {SLURM_NAMESPACE} upgrade slurm {chart} {files}")
         lines.append(target.down)
     else:
+        files = " ".join(f"-f {_shown(path)}" for path in target.values)
+        lines.append(
+            f"  helm -n {SLURM_NAMESPACE} upgrade slurm {_shown(CHARTS / 'slurm')} {files} -f YOUR-VALUES.yaml"
+        )
         lines += [f"  helm -n {each.namespace} uninstall {each.name}" for each in reversed(releases(()))]
+        lines.append(f"  kubectl delete namespace {SLURM_NAMESPACE} {OPERATOR_NAMESPACE}")
     names = [
         "",
         "",
         *(["log in:", "submit:"] if logins else []),
         *(["scale:"] if nodesets else []),
         "watch:",
-        *(["configure:"] if target.local else []),
+        "configure:",
         "tear down:",
     ]
     names += [""] * (len(lines) - len(names))
     return "\n".join(f"{name:11}{line.strip()}" for name, line in zip(names, lines, strict=True))
+
+
+def _shown(path: Path) -> str:
+    """A path of this repository as the commands name it that are run there."""
+    return str(path.relative_to(CHARTS.parent)) if path.is_relative_to(CHARTS.parent) else str(path)
 
 
 def _release(target: Target, release: Release, progress: Progress) -> bool:
@@ -343,3 +375,28 @@ def pod_troubles(pod: Mapping[str, Any]) -> Sequence[str]:
         if "running" in state and not container.get("ready") and not ended:
             lines.append(f"pod {name}, {container['name']}: runs, but is not ready")
     return lines
+
+
+def _retry_pulls(target: Target) -> None:
+    """Delete the pods that wait for the next try of a pull: what an earlier run has reported may be repaired."""
+    for namespace in (OPERATOR_NAMESPACE, SLURM_NAMESPACE):
+        for pod in target.items(namespace, "pods"):
+            status = pod.get("status", {})
+            containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+            states = [each.get("state", {}) for each in containers]
+            waiting = any(state.get("waiting", {}).get("reason") in pulls.REASONS for state in states)
+            if waiting and not any("running" in state for state in states):
+                words = ["delete", "pod", pod["metadata"]["name"], "--ignore-not-found", "--wait=false"]
+                target.kubectl("-n", namespace, *words)
+
+
+def _demand_pulls(target: Target) -> None:
+    """Raises ClusterError with the remedy if a node will never get an image."""
+    for namespace in (OPERATOR_NAMESPACE, SLURM_NAMESPACE):
+        # A pod that is being deleted shows what was wrong before.
+        present = (pod for pod in target.items(namespace, "pods") if "deletionTimestamp" not in pod["metadata"])
+        for pod in present:
+            for line in pod_troubles(pod):
+                remedy = pulls.remedy(line)
+                if remedy is not None:
+                    raise ClusterError(f"{remedy} Then run the same command again.\n{line}")

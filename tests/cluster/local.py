@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.cluster import cache, cgroups, debian, network, preconditions
 from tests.cluster.addresses import INDEXES, NODES, Plan, valid_name
@@ -35,6 +36,7 @@ _SYSCTLS: tuple[str, ...] = ("vm/overcommit_memory", "kernel/panic", "kernel/pan
 _SYSCTLS += ("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward")
 _SYSCTLS += ("fs/inotify/max_user_instances",)
 _INOTIFY_INSTANCES = 1024
+PRIVILEGED = "privileged"
 ImageBuilder = Callable[[Path, Callable[[str], None]], Path]
 
 
@@ -61,6 +63,8 @@ class Cluster:
 
     plan: Plan
     iptables: tuple[Path, ...]
+    pod_security: str = PRIVILEGED
+    """The level of Pod Security that namespaces without labels of their own enforce."""
 
     @property
     def name(self) -> str:
@@ -82,6 +86,11 @@ class Cluster:
         """Its control plane."""
         plan = self.plan
         hierarchies = cgroups.found()
+        options = []
+        if self.pod_security != PRIVILEGED:
+            path = self.home / "state" / "admission.json"
+            cache.write(path, json.dumps(admission(self.pod_security)))
+            options.append(f"--admission-control-config-file={path}")
         place = Place(
             name=self.name,
             address=str(plan.host_address),
@@ -98,7 +107,7 @@ class Cluster:
             self.home / "state",
             place,
             # An autoscaler may scale to zero, as KEDA does without it.
-            options=["--feature-gates=HPAScaleToZero=true"],
+            options=["--feature-gates=HPAScaleToZero=true", *options],
             manager_options=["--horizontal-pod-autoscaler-sync-period=5s"],
         )
 
@@ -200,13 +209,28 @@ cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
     return zones
 
 
+def admission(level: str) -> dict[str, Any]:
+    """AdmissionConfiguration of an API server whose namespaces enforce this level of Pod Security by default."""
+    pod_security = {
+        "apiVersion": "pod-security.admission.config.k8s.io/v1",
+        "kind": "PodSecurityConfiguration",
+        "defaults": {"enforce": level, "enforce-version": "latest"},
+    }
+    return {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "PodSecurity", "configuration": pod_security}],
+    }
+
+
 def load(name: str) -> Cluster | None:
     """The cluster of that name as its last start left it. None if there is none."""
     try:
         record = json.loads((clusters() / name / "state" / "cluster.json").read_text())
     except FileNotFoundError:
         return None
-    return Cluster(Plan(name, record["index"]), tuple(Path(path) for path in record["iptables"]))
+    iptables = tuple(Path(path) for path in record["iptables"])
+    return Cluster(Plan(name, record["index"]), iptables, record.get("pod_security", PRIVILEGED))
 
 
 def existing(name: str) -> Cluster:
@@ -221,19 +245,21 @@ def cluster_up(
     name: str | None = None,
     progress: Progress | None = None,
     images: ImageBuilder | None = build_images,
-    check: Callable[[Progress], None] | None = None,
+    check: Callable[[Progress], object] | None = None,
+    pod_security: str = PRIVILEGED,
 ) -> Cluster:
     """Start the cluster, or what is missing of it, and wait until its nodes are Ready and have the images.
 
     `images` builds the archive of images that every node gets; None for a cluster without. `check` is called once the
-    programs are there and before anything on the machine is changed. Raises ClusterError.
+    programs are there and before anything on the machine is changed. A cluster that exists keeps its `pod_security`.
+    Raises ClusterError.
     """
     name = default_name() if name is None else name
     progress = progress or Progress()
     if not valid_name(name):
         raise ClusterError(f"{name!r} can't be a cluster's name: lower-case letters, digits and dashes, at most 20")
     with _alone(name, progress):
-        return _up(name, progress, images, check)
+        return _up(name, progress, images, check, pod_security)
 
 
 def cluster_down(name: str | None = None, progress: Progress | None = None) -> bool:
@@ -250,7 +276,11 @@ def _alone(name: str, progress: Progress) -> AbstractContextManager[None]:
 
 
 def _up(
-    name: str, progress: Progress, images: ImageBuilder | None, check: Callable[[Progress], None] | None
+    name: str,
+    progress: Progress,
+    images: ImageBuilder | None,
+    check: Callable[[Progress], object] | None,
+    pod_security: str,
 ) -> Cluster:
     cluster = load(name)
     with progress.step("preconditions"):
@@ -275,10 +305,14 @@ def _up(
         for leftover in (clusters() / name / "state", clusters() / name / "gone"):
             shutil.rmtree(leftover, ignore_errors=True)
         with progress.step("packet filter"):
-            cluster = Cluster(plan, _iptables())
+            cluster = Cluster(plan, _iptables(), pod_security)
         _remember_sysctls()
         _allow_inotify()
-        record = {"index": plan.index, "iptables": [str(path) for path in cluster.iptables]}
+        record = {
+            "index": plan.index,
+            "iptables": [str(path) for path in cluster.iptables],
+            "pod_security": pod_security,
+        }
         cache.write(cluster.home / "state" / "cluster.json", json.dumps(record))
     with progress.step("control plane"):
         _start_control_plane(cluster)

@@ -62,6 +62,11 @@ class Node:
         return self.plane.folder / "nodes" / str(self.number)
 
     @property
+    def registries(self) -> Path:
+        """The folder with a folder HOST for each registry with settings of its own, which holds `hosts.toml`."""
+        return self.folder / "registries"
+
+    @property
     def holder(self) -> Daemon:
         """Holds the namespaces."""
         folder = self.folder
@@ -240,6 +245,8 @@ sandbox_image = "{PAUSE}"
 restrict_oom_score_adj = true
 disable_apparmor = true
 netns_mounts_under_state_dir = true
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = {json.dumps(str(self.registries))}
 [plugins."io.containerd.grpc.v1.cri".containerd]
 snapshotter = "overlayfs"
 default_runtime_name = "runc"

@@ -20,6 +20,9 @@ GO = (1, 21)
 COLD_DISK_GIB = 15.0
 WARM_DISK_GIB = 4.0
 MEMORY_GIB = 5.0
+IMAGES_COLD_DISK_GIB = 6.0
+IMAGES_WARM_DISK_GIB = 2.0
+IMAGES_MEMORY_GIB = 1.5
 PROGRAMS = {
     "apt-get": "apt",
     "dpkg": "dpkg",
@@ -33,6 +36,9 @@ PROGRAMS = {
     "tar": "tar",
     "unshare": "util-linux",
 }
+
+IMAGES_PROGRAMS = ("apt-get", "dpkg", "mount", "perl", "setpriv", "tar", "unshare")
+"""Those of PROGRAMS that the build of the images needs."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +58,18 @@ class Facts:
     disk_gib: float
     disk_at: str
     memory_gib: float
+    images_alone: bool = False
+    """Whether the images are built here, and the cluster is another one."""
 
 
 def problems(facts: Facts) -> list[str]:
     """Everything that stands in the way, each with its remedy. Empty: go on."""
     found: list[str] = []
     if facts.system != "linux":
-        return [f"the local cluster needs Linux, this is {facts.system}: name a cluster of your own by KUBECONFIG"]
+        what = "the build of the images" if facts.images_alone else "the local cluster"
+        return [f"{what} needs Linux, this is {facts.system}: {_otherwise(facts)}"]
     if facts.user != 0:
-        found.append("not root: run it as root (sudo -E make up), or name a cluster of your own by KUBECONFIG")
+        found.append(f"not root: run it as root (sudo -E make up), or {_otherwise(facts)}")
     if facts.python < (3, 11):
         found.append(f"Python {facts.python[0]}.{facts.python[1]} is too old: install Python 3.11 or newer")
     if facts.go is None:
@@ -88,29 +97,37 @@ def problems(facts: Facts) -> list[str]:
         f"no cgroup hierarchy has the controller {controller}: mount it, or enable it on the kernel's command line"
         for controller in sorted({"cpu", "memory", "pids"} - facts.cgroup_controllers)
     ]
-    wanted = COLD_DISK_GIB if facts.cold else WARM_DISK_GIB
+    if facts.images_alone:
+        wanted, memory = IMAGES_COLD_DISK_GIB if facts.cold else IMAGES_WARM_DISK_GIB, IMAGES_MEMORY_GIB
+    else:
+        wanted, memory = COLD_DISK_GIB if facts.cold else WARM_DISK_GIB, MEMORY_GIB
     if facts.disk_gib < wanted:
         found.append(
             f"{facts.disk_gib:.1f} GiB are free at {facts.disk_at}, {wanted:.0f} are needed: free some, or set "
             "SLURM_CHARTS_CACHE to a folder on a larger disk"
         )
-    if facts.memory_gib < MEMORY_GIB:
-        found.append(f"{facts.memory_gib:.1f} GiB of memory are available, {MEMORY_GIB:.0f} are needed")
+    if facts.memory_gib < memory:
+        found.append(f"{facts.memory_gib:.1f} GiB of memory are available, {memory:.1f} are needed")
     return found
+
+
+def _otherwise(facts: Facts) -> str:
+    if facts.images_alone:
+        return "build and push the images with a container engine (docs/local.md), and run make up without REGISTRY"
+    return "name a cluster of your own by KUBECONFIG"
 
 
 def demand(facts: Facts) -> None:
     """Raise ClusterError that lists every problem."""
     found = problems(facts)
     if found:
-        raise ClusterError("\n".join(["this machine can't run the local cluster:", *(f"- {line}" for line in found)]))
+        what = "build the images" if facts.images_alone else "run the local cluster"
+        raise ClusterError("\n".join([f"this machine can't {what}:", *(f"- {line}" for line in found)]))
 
 
 def observe(plan: Plan, *, running: bool, cold: bool) -> Facts:
     """Look at the machine. With `running` the cluster's own ports and routes are its own and not looked at."""
-    folder = cache.root()
-    while not folder.exists():
-        folder = folder.parent
+    folder = _present(cache.root())
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     able = sys.platform == "linux" and os.geteuid() == 0 and not missing
     usage = shutil.disk_usage(folder)
@@ -129,6 +146,36 @@ def observe(plan: Plan, *, running: bool, cold: bool) -> Facts:
         disk_at=str(folder),
         memory_gib=_available_memory(),
     )
+
+
+def observe_for_images(*, cold: bool) -> Facts:
+    """Look at what the build of the images needs, and nothing else."""
+    folder = _present(cache.root())
+    missing = [program for program in IMAGES_PROGRAMS if shutil.which(program) is None]
+    able = sys.platform == "linux" and os.geteuid() == 0 and not missing
+    return Facts(
+        system=sys.platform,
+        user=os.geteuid(),
+        python=(sys.version_info.major, sys.version_info.minor),
+        go=_go_version(),
+        missing_programs=missing,
+        ports_taken=(),
+        foreign_routes=(),
+        kernel=_overlays(folder) if able else {},
+        cgroup_controllers=frozenset({"cpu", "memory", "pids"}),
+        cold=cold,
+        disk_gib=shutil.disk_usage(folder).free / 2**30,
+        disk_at=str(folder),
+        memory_gib=_available_memory(),
+        images_alone=True,
+    )
+
+
+def _present(folder: Path) -> Path:
+    """The folder, or the next one above it that exists."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder
 
 
 def _go_version() -> tuple[int, int] | None:
@@ -158,19 +205,29 @@ def _overlaps(plan: Plan) -> list[str]:
     ]
 
 
-def _kernel(folder: Path) -> dict[str, bool]:
-    """Try each feature in namespaces of its own, which vanish with the trial."""
-    quiet = ["--mount", "--net", "--propagation", "private", "sh", "-ec"]
+_TRIAL = ("--mount", "--net", "--propagation", "private", "sh", "-ec")
+"""Words of unshare for a trial in namespaces of its own, which vanish with it."""
+
+
+def _overlays(folder: Path) -> dict[str, bool]:
+    """Try what the build of the images needs of the kernel."""
     overlay = (
         'd=$(mktemp -d -p "$0"); trap \'rm -rf "$d"\' EXIT; mkdir "$d/l" "$d/u" "$d/w" "$d/m"; '
         'mount -t overlay overlay -o "lowerdir=$d/l,upperdir=$d/u,workdir=$d/w" "$d/m"; umount "$d/m"'
     )
     return {
-        "network and mount namespaces": succeeds(["unshare", *quiet, "true"]),
-        f"overlayfs on the file system of {folder}": succeeds(["unshare", *quiet, overlay, folder]),
-        "bridge devices (module bridge)": succeeds(["unshare", *quiet, "ip link add name probe0 type bridge"]),
+        "network and mount namespaces": succeeds(["unshare", *_TRIAL, "true"]),
+        f"overlayfs on the file system of {folder}": succeeds(["unshare", *_TRIAL, overlay, folder]),
+    }
+
+
+def _kernel(folder: Path) -> dict[str, bool]:
+    """Try each feature that the nodes need as well."""
+    return {
+        **_overlays(folder),
+        "bridge devices (module bridge)": succeeds(["unshare", *_TRIAL, "ip link add name probe0 type bridge"]),
         "veth devices (module veth)": succeeds(
-            ["unshare", *quiet, "ip link add name probe0 type veth peer name probe1"]
+            ["unshare", *_TRIAL, "ip link add name probe0 type veth peer name probe1"]
         ),
     }
 

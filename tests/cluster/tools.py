@@ -106,6 +106,7 @@ _GO: dict[str, Module | Published] = {
     "kubectl": Module("kubernetes", "./kubectl", ("kubectl",), _STAMP),
     "pause": Module("pause", ".", ("pause",), {}),
     "deviceplugin": Module("deviceplugin", ".", ("deviceplugin",), {}),
+    "push": Module("push", ".", ("push",), {}),
     "helm": Published("helm.sh/helm/v3/cmd/helm", "v3.21.4", "helm", _HELM_STAMP),
     "helm4": Published(
         "helm.sh/helm/v4/cmd/helm", "v4.2.4", "helm4", {"helm.sh/helm/v4/internal/version.version": "v4.2.4"}

@@ -44,6 +44,7 @@ LANES: Mapping[int, tuple[str, ...]] = {
         "test_workers",
         "test_keys",
         "test_horizontal_autoscaling",
+        "test_elsewhere",
         "test_local_cluster",
         "test_faults",
         "test_chart_testing",

@@ -1,4 +1,4 @@
-"""Debian's docker-registry, on the local cluster or this host: open to all at one port, with a password at another."""
+"""Debian's docker-registry, on the local cluster or this host: open to all, or with a password, or also with TLS."""
 
 import json
 import re
@@ -111,9 +111,31 @@ def on_this_host(home: Path, ports: Sequence[int]) -> Iterator[Registry]:
         yield Registry(lambda name: (home / f"{name}.log").read_text())
 
 
-def _listens(port: int) -> bool:
+@contextmanager
+def with_certificate(home: Path, address: str, port: int, certificate: tuple[Path, Path]) -> Iterator[None]:
+    """A registry without images at an address of this host, with a password, which ends with the block.
+
+    `certificate` is that of the address, and its key. `home` must not exist.
+    """
+    program = debian.program("docker-registry", "docker-registry")
+    home.mkdir()
+    auth = {"htpasswd": {"realm": "test", "path": str(home / "passwords")}}
+    configuration = _configuration(home / "data", f"{address}:{port}", auth)
+    configuration["http"]["tls"] = {"certificate": str(certificate[0]), "key": str(certificate[1])}
+    (home / "passwords").write_text(_PASSWORDS)
+    (home / "registry.yaml").write_text(json.dumps(configuration))
+    command = ("setpriv", "--pdeathsig=KILL", str(program), "serve", str(home / "registry.yaml"))
+    with (home / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            until(f"the registry to listen at {port}", lambda: _listens(port, address), 300)
+            yield
+        finally:
+            process.kill()
+
+
+def _listens(port: int, address: str = "127.0.0.1") -> bool:
     with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
+        return client.connect_ex((address, port)) == 0
 
 
 def _files(folder: Path, data: Path, open_address: str, locked_address: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cluster import local
 from tests.cluster.errors import ClusterError
-from tests.cluster.install import LOCAL_VALUES, Release, chosen_values, pod_troubles, unready
+from tests.cluster.install import FIRST_JOB, LOCAL_VALUES, Release, chosen_values, pod_troubles, unready
 
 
 def resource(*conditions: dict[str, Any], generation: int = 1) -> dict[str, Any]:
@@ -82,7 +82,18 @@ def test_the_users_values_lie_over_those_of_the_local_cluster(monkeypatch: pytes
     assert chosen_values(local=False) == (own,)
     monkeypatch.delenv("VALUES")
     assert chosen_values(local=True) == (LOCAL_VALUES,)
-    assert chosen_values(local=False) == ()
+
+
+def test_several_values_files_are_read_in_their_order_and_without_any_there_is_a_first_job(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first, second = (tmp_path / name for name in ("first.yaml", "second.yaml"))
+    for path in (first, second):
+        path.write_text("{}")
+    monkeypatch.setenv("VALUES", f"{first}:{second}")
+    assert chosen_values(local=False) == (first, second)
+    monkeypatch.setenv("VALUES", "")
+    assert chosen_values(local=False) == (FIRST_JOB,)
 
 
 def test_a_values_file_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,17 @@ def test_a_filled_cache_needs_less_disk() -> None:
     assert problems(replace(GOOD, disk_gib=6.0, cold=False)) == []
 
 
+def test_the_build_of_the_images_alone_needs_less() -> None:
+    alone = replace(GOOD, images_alone=True, disk_gib=7.0, memory_gib=2.0)
+    assert problems(alone) == []
+    (problem,) = problems(replace(alone, disk_gib=3.0))
+    assert "SLURM_CHARTS_CACHE" in problem
+    (problem,) = problems(replace(alone, user=1000))
+    assert "docs/local.md" in problem
+    with pytest.raises(ClusterError, match="can't build the images"):
+        demand(replace(alone, go=None))
+
+
 def test_another_system_is_told_so_and_nothing_else() -> None:
     (problem,) = problems(replace(GOOD, system="darwin", user=501, go=None))
     assert "darwin" in problem

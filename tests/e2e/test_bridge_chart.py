@@ -27,9 +27,9 @@ def kube_node(slurm: Slurm) -> Iterator[str]:
     taken = {pod["spec"].get("nodeName") for pod in slurm.pods().values()}
     name = next(it for node in slurm.kubernetes.items("nodes") if (it := str(node["metadata"]["name"])) not in taken)
     words = ("slurm-bridge", str(CHARTS / "slurm-bridge"), "-n", slurm.namespace)
+    kubectl("create", "namespace", TENANT)
     helm("install", *words, f"--set=tenants.{TENANT}.user=mail", "--wait", "--timeout=2m")
     try:
-        kubectl("create", "namespace", TENANT)
         kubectl("label", "namespace", TENANT, "slurm-bridge=managed")
         kubectl("label", "node", name, f"{bridge.EXTERNAL_NODE}=true")
         until_equal("the external node", lambda: slurm.nodes().get(name), "idle")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from postrender import rules
 from postrender.pods import Path
 from postrender.stream import Object
 from sidecars.policy.configuration import lint
@@ -67,6 +68,9 @@ def _collect(it: Object, space: _Namespace, namespace: str) -> Iterator[Found]:
             space.resources.append((cast("Resource", read(cast("Any", KINDS[it.kind]), manifest)), it))
         except ResourceError as error:
             yield "invalid-resource", it, _path(error.field), str(error)
+        else:
+            for place, rule in rules.broken(it.kind, it.value):
+                yield "invalid-resource", it, place, f"{'.'.join(map(str, place)) or 'metadata.name'}: {rule}"
 
 
 def _cluster(space: _Namespace, controller: Controller, it: Object, site: Site) -> Iterator[Found]:

@@ -90,7 +90,22 @@ def _schema(source: sources.Schema) -> dict[str, Any]:
     }
     if "rules" in source:
         schema["x-kubernetes-validations"] = source["rules"]
-    return schema
+    result: dict[str, Any] = _without_remedies(schema)
+    return result
+
+
+def _without_remedies(schema: Any) -> Any:
+    """A schema whose rules are Kubernetes' alone: `remedy` is for those who check values without an API server."""
+    if isinstance(schema, list):
+        return [_without_remedies(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: [{word: rule[word] for word in rule if word != "remedy"} for rule in value]
+        if key == "x-kubernetes-validations"
+        else _without_remedies(value)
+        for key, value in schema.items()
+    }
 
 
 def _status(own: sources.Schema) -> dict[str, Any]:

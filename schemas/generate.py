@@ -3,8 +3,9 @@
 Custom resource definitions (charts/slurm-operator-crds/templates), the comments in each chart's values.yaml, the rules
 and descriptions of each chart's values with the template that checks them, the template for `global`, the annotations,
 README.md and LICENSE of each chart, the dashboards of charts/slurm-exporter and their pictures in docs/images, the
-copies of charts that are subcharts of others (Helm warns of a symbolic link), the schema of the post-renderer's
-configuration in its package, and the reference pages and the list of images in docs/reference.
+copies of charts that are subcharts of others (Helm warns of a symbolic link), the rules of the custom resources for the
+chart `slurm` and the post-renderer, the schema of the post-renderer's configuration in its package, and the reference
+pages and the list of images in docs/reference.
 The pages of conditions and of metrics come from the tables in `sidecars`.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 import yaml
 
 from schemas import (
+    cel_rules,
     chart_package,
     chart_values,
     conditions,
@@ -39,6 +41,8 @@ NOT_PACKAGED = frozenset({"ci", "tests", ".DS_Store"})
 PAGES = Path("docs/reference")
 PICTURES = Path("docs/images")
 POSTRENDER_SCHEMA = Path("postrender/schema.json")
+POSTRENDER_RULES = Path("postrender/rules.json")
+CHART_RULES = Path("charts/slurm/templates/_rules.tpl")
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
@@ -84,6 +88,8 @@ def originals(root: Path) -> dict[Path, str]:
     files[PAGES / "conditions.md"] = conditions.page()
     files[PAGES / "metrics.md"] = metrics.page()
     files[POSTRENDER_SCHEMA] = postrender_schema()
+    files[POSTRENDER_RULES] = cel_rules.json_text()
+    files[CHART_RULES] = cel_rules.template_text()
     files[PAGES / "images.txt"] = image_list.text(root)
     for chart in chart_values.charts():
         folder = Path("charts") / chart

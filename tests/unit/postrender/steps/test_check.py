@@ -74,6 +74,10 @@ def test_a_cluster_without_a_fault_has_no_finding() -> None:
             "invalid-resource: line 28, NodeSet worker: spec.slurmd.resources.limits.cpu: '4x' isn't a quantity",
         ),
         (
+            [controller(), nodeset(autoscaling={"max": 1}, powerSaving={"enabled": True})],
+            "NodeSet worker: spec: powerSaving and autoscaling exclude each other",
+        ),
+        (
             [controller(), nodeset(), nodeset()],
             "duplicate-object: line 30, NodeSet worker: the same object as in",
         ),

@@ -1,0 +1,100 @@
+"""The rules of the custom resources for the checks of the chart `slurm` and the post-renderer, without an API server.
+
+Both come from the rules (CEL) in `schemas/crds`. Rules about a change, which name `oldSelf`, need the object in the
+cluster and are left out.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas import cel, definitions, sources
+
+TEMPLATE = Path(__file__).parent / "rules.tpl"
+RENDERED = ("NodeSet", "Token")
+"""Kinds whose fields come from several values, and so can break rules. The chart checks what it renders of them."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule about the value at `path`: fields from the object, and `*` for each item of a list. None about no value.
+
+    `field` is the part of the value that the rule is about; "" for the whole.
+    """
+
+    kind: str
+    path: tuple[str, ...]
+    field: str
+    node: cel.Node
+    message: str
+    remedy: str
+
+
+def rules(kind: str) -> Iterator[Rule]:
+    """Those of a kind that concern one state of the object."""
+    source = definitions.load(kind)
+    metadata = {"type": "object", "properties": {"name": {"type": "string"}}}
+    root = {"type": "object", "properties": {"spec": source["spec"], "metadata": metadata}}
+    yield from _of({**root, "x-kubernetes-validations": source.get("rules", [])}, kind, ())
+
+
+def _of(schema: sources.Schema, kind: str, path: tuple[str, ...]) -> Iterator[Rule]:
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if "oldSelf" not in rule["rule"]:
+            remedy = rule.get("remedy", "Correct the values.")
+            field = rule.get("fieldPath", "").removeprefix(".")
+            yield Rule(kind, path, field, cel.parse(rule["rule"], schema), " ".join(rule["message"].split()), remedy)
+    for name, child in schema.get("properties", {}).items():
+        yield from _of(child, kind, (*path, name))
+    if "items" in schema:
+        yield from _of(schema["items"], kind, (*path, "*"))
+
+
+def json_text() -> str:
+    """The post-renderer's rules.json: for each kind the rules, each with `path`, `field`, `rule` and `message`."""
+    found = {
+        kind: [{"path": it.path, "field": it.field, "message": it.message, "rule": it.node} for it in rules(kind)]
+        for kind in definitions.KINDS
+    }
+    lines = [
+        f" {json.dumps(kind)}: [\n" + ",\n".join(f"  {json.dumps(each)}" for each in those) + "\n ]"
+        for kind, those in found.items()
+    ]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def template_text() -> str:
+    """The template with which the chart `slurm` checks the resources that it renders."""
+    return TEMPLATE.read_text(encoding="utf-8") + "".join(_define(kind) for kind in RENDERED)
+
+
+def _define(kind: str) -> str:
+    blocks = [block for rule in rules(kind) if (block := _block(rule))]
+    head = f'\n{{{{- define "slurm.rules.{kind}" -}}}}\n{{{{- $object := first . -}}}}\n'
+    return f"{head}{{{{- $place := last . -}}}}\n{''.join(blocks)}{{{{- end }}}}\n"
+
+
+def _block(rule: Rule) -> str:
+    if rule.path[-1:] == ("namespace",):
+        return ""  # the chart renders no reference with a namespace
+    keys = "".join(f'"{name}" ' for name in rule.path)
+    self = f"dig {keys}nil $object" if rule.path else "$object"
+    fields = [*rule.path[1:], *filter(None, [rule.field])]
+    place = f'(printf "%s.{".".join(fields)}" $place)' if fields else "$place"
+    node, head, tail = rule.node, "", ""
+    if node[0] == "all":
+        head, tail = f"{{{{- range ${node[2]}, $_ := $self }}}}", "{{- end }}"
+        node = node[3]
+    line = f'include "slurm.check.line" (list {place} {_text(rule.message)} {_text(rule.remedy)})'
+    return (
+        f"{{{{- $self := {self} -}}}}\n"
+        f'{{{{- if not (kindIs "invalid" $self) }}}}{head}{{{{ if not ({cel.template(node)}) -}}}}\n'
+        f"{{{{- {line} -}}}}\n"
+        f"{{{{- end }}}}{tail}{{{{- end -}}}}\n"
+    )
+
+
+def _text(text: str) -> str:
+    return f"`{text}`" if '"' in text else json.dumps(re.sub(r"\s+", " ", text))

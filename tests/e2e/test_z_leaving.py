@@ -44,7 +44,8 @@ def test_a_namespace_that_is_deleted_ends_no_job_and_nothing_of_it_remains(alone
     alone.until_running(job)
     [(name, worker)] = alone.pods().items()
     uid = worker["metadata"]["uid"]
-    assert runs(uid, job)
+    # Slurm lists a job as running before its script has started.
+    until("the script to run", lambda: runs(uid, job))
     kubernetes.kubectl("delete", "namespace", alone.namespace, "--wait=false")
     until("the worker to be asked to go", lambda: "deletionTimestamp" in alone.pods()[name]["metadata"])
     gone = ("-n", alone.namespace, "pods", "-l", "app.kubernetes.io/name=slurmctld")

@@ -112,6 +112,7 @@ def decided(view: View) -> Decision:
     adoptable: set[int] = set()
     for key, pods in groups.items():
         steps += _group(key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable)
+    steps += grants.unused(view)
     steps += orphans.cancelled(view, adoptable)
     actions = [it for it in steps if not isinstance(it, _Blocked)]
     obstacles = {it.job: it.obstacle for it in steps if isinstance(it, _Blocked)}

@@ -1,7 +1,7 @@
 """Which devices of a running job each of its pods gets: the very ones that Slurm has given to the job. Pure.
 
-A claim gets its devices once, and keeps them. A pod is released when its claims show them, so that a restart between
-the two finds the same devices again.
+A claim keeps its devices while the job or the pod runs. A pod is released when its claims show them, so that a restart
+between the two finds the same devices again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from sidecars.policy.bridge.alone import fault_of
 from sidecars.policy.bridge.devices import Claim, Device, Granted
-from sidecars.policy.bridge.records import Action, Deallocate, Grant, Job, Pod, View
+from sidecars.policy.bridge.records import Action, Deallocate, Grant, Job, Phase, Pod, View
 
 
 @dataclass
@@ -26,6 +26,19 @@ def node_of(pod: Pod, job: Job) -> str:
     """The node of the devices that its claims have already, if the job has them; "" otherwise."""
     has = {device for claim in pod.claims or () for _, device in claim.granted or ()}
     return next((node for node, _, devices in job.devices if has & set(devices)), "")
+
+
+def unused(view: View) -> Iterator[Deallocate]:
+    """What the claims of pods behind the gate have while their job doesn't run: Slurm gives it to other jobs."""
+    for pod in view.pods:
+        found = view.components.get(pod.job) if pod.job is not None else None
+        runs = found is not None and found[0].phase is Phase.RUNNING
+        # A cache may still show a gate that was removed a moment ago: such a pod has a node.
+        if runs or not pod.gated or pod.node:
+            continue
+        for claim in pod.claims or ():
+            if claim.shown and not claim.others:
+                yield Deallocate(pod, claim)
 
 
 def plan(job: Job, pairs: Iterable[tuple[Pod, str]], view: View) -> Plan:

@@ -2,8 +2,10 @@
 
 import dataclasses
 
+import pytest
+
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge import grants
+from sidecars.policy.bridge import decide, grants
 from sidecars.policy.bridge.devices import Claim, Device, Granted, Wish
 from sidecars.policy.bridge.records import Deallocate, Grant, GroupKey, Job, Phase, Pod, View
 
@@ -145,3 +147,32 @@ def test_a_pod_stays_on_the_node_of_its_devices() -> None:
     assert grants.node_of(pod("a", claim("c1", 1)), job(1)) == "k1"
     assert grants.node_of(pod("a", claim("c1", 0)), job(1)) == ""
     assert grants.node_of(pod("a"), job(1)) == ""
+
+
+def unused(*pods: Pod, phase: Phase | None) -> list[Deallocate]:
+    its = dataclasses.replace(job(0), phase=phase) if phase is not None else None
+    found = dataclasses.replace(view(*pods), jobs={7: its} if its is not None else {})
+    return [it for it in decide.decide(found) if isinstance(it, Deallocate)]
+
+
+@pytest.mark.parametrize("phase", [None, Phase.PENDING, Phase.STOPPED, Phase.ENDED])
+def test_a_pod_behind_its_gate_gives_its_devices_back_while_its_job_does_not_run(phase: Phase | None) -> None:
+    this = pod("a", claim("c1", 0))
+    assert unused(this, phase=phase) == [Deallocate(this, claim("c1", 0))]
+
+
+def test_a_pod_that_was_queued_again_gives_its_devices_back() -> None:
+    this = dataclasses.replace(pod("a", claim("c1", 0)), job=None)
+    assert unused(this, phase=Phase.RUNNING) == [Deallocate(this, claim("c1", 0))]
+
+
+def test_pods_whose_release_was_sent_or_whose_job_runs_keep_their_devices() -> None:
+    this = pod("a", claim("c1", 0))
+    assert not unused(this, phase=Phase.RUNNING)
+    assert not unused(dataclasses.replace(this, node="k1"), phase=None)
+    assert not unused(dataclasses.replace(this, gated=False), phase=None)
+
+
+def test_devices_that_something_else_has_reserved_or_that_are_not_shown_yet_are_not_taken_back() -> None:
+    assert not unused(pod("a", claim("c1", 0, others=True)), phase=None)
+    assert not unused(pod("a", claim("c1", 0, shown=False)), phase=None)

@@ -161,16 +161,45 @@ with a list: definitions, the map of rules by key, the key, its place.
 {{- end -}}
 {{- end -}}
 {{- $remedy := "" -}}
+{{- $close := include "slurm-exporter.check.close" (list $key $names) -}}
 {{- if $parents -}}
-{{- $remedy = printf "Move it into %s." (join " or " $parents) -}}
+{{- $remedy = printf "%s into %s." (empty $close | ternary "Move it" (printf "Did you mean `%s`? Or move it" $close)) (join " or " $parents) -}}
 {{- else -}}
-{{- with include "slurm-exporter.check.nearest" (list $key $names) -}}
+{{- with $close | default (include "slurm-exporter.check.nearest" (list $key $names)) -}}
 {{- $remedy = printf "Did you mean `%s`?" . -}}
 {{- else -}}
 {{- $remedy = printf "Remove it, or use one of: %s." (join ", " $names) -}}
 {{- end -}}
 {{- end -}}
 {{- include "slurm-exporter.check.line" (list (index . 3) "unknown key" $remedy) -}}
+{{- end }}
+
+{{- /*
+The name that differs from a key the least, in one place with at most two letters, and in at most a third of them. Empty if none does.
+Call with a list: the key, the names.
+*/}}
+{{- define "slurm-exporter.check.close" -}}
+{{- $key := index . 0 | lower -}}
+{{- $best := "" -}}
+{{- $least := min 2 (div (len $key) 3) | int -}}
+{{- range $name := index . 1 -}}
+{{- $other := lower $name -}}
+{{- $both := min (len $key) (len $other) | int -}}
+{{- $start := 0 -}}
+{{- range $place := until $both -}}
+{{- if and (eq $start $place) (eq (substr $place (add1 $place | int) $key) (substr $place (add1 $place | int) $other)) }}{{ $start = add1 $place | int }}{{ end -}}
+{{- end -}}
+{{- $end := 0 -}}
+{{- range $place := until (sub $both $start | int) -}}
+{{- if and (eq $end $place) (hasSuffix (substr (sub (len $key) (add1 $place) | int) (len $key) $key) $other) }}{{ $end = add1 $place | int }}{{ end -}}
+{{- end -}}
+{{- $different := sub (max (len $key) (len $other)) (add $start $end) | int -}}
+{{- if or (lt $different $least) (and (eq $different $least) (not $best)) -}}
+{{- $best = $name -}}
+{{- $least = $different -}}
+{{- end -}}
+{{- end -}}
+{{- $best -}}
 {{- end }}
 
 {{- /*

@@ -44,7 +44,8 @@ async def test_a_pod_goes_through_the_whole_protocol(world: World) -> None:
         await world.until("the condition to be over", lambda: world.condition()["reason"] == "Released")
         world.slurm.job_end(job.job_id, state="TIMEOUT")
         await world.until("the pod to be gone", lambda: ("team", "p") not in world.kube.objects(PODS))
-    assert world.reasons() == {"Submitted", "Released", "JobEnded"}
+        # Events are written beside what they are about.
+        await world.until("the Events", lambda: world.reasons() == {"Submitted", "Released", "JobEnded"})
     assert len(world.slurm.jobs) == 1
 
 

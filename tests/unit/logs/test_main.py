@@ -18,7 +18,7 @@ from sidecars.logs.shipper import LEAVE_SECONDS, Shipper
 from tests.unit.logs.test_edge import ME, record
 
 ROOT = Path(__file__).parents[3]
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 class VirtualSystem:

@@ -15,7 +15,7 @@ from sidecars.contract import annotations, bridge
 from sidecars.slurm.external import GUARD_OUTPUT
 
 SCRIPT = Path(__file__).parents[3] / "charts/slurm/files/epilog-slurm-bridge.sh"
-DEADLINE = 30.0
+DEADLINE = 60.0
 MARK = bridge.ADMIN_COMMENT
 
 SCONTROL = """\

@@ -20,7 +20,7 @@ from tests.charts import examples
 
 SCRIPT = Path(__file__).parents[3] / "charts/slurm-operator/workloads/job-logs.sh"
 PAGE = Path(__file__).parents[3] / "docs/job-logs.md"
-DEADLINE = 30.0
+DEADLINE = 60.0
 JOB = {
     "SLURM_JOB_ID": "7",
     "SLURM_JOB_UID": "1000",

@@ -20,7 +20,7 @@ from sidecars.workloads.assembly import find
 from tests.support import builders
 from tests.support.builders import controller, nodeset, part
 
-DEADLINE = 8.0
+DEADLINE = 60.0
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

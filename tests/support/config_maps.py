@@ -14,7 +14,7 @@ def config_map(namespace: str, name: str, **data: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Wait until the condition is true. AssertionError, naming `what`, when the time is over."""
     try:
         async with asyncio.timeout(seconds):

@@ -168,13 +168,13 @@ async def test_a_fault_is_logged_once_and_ends_nothing(
         async def looked() -> bool:
             return len([it for it in scene.kube.calls if it.path.endswith(f"secrets/{NAME}")]) > 3
 
-        await until("several looks", looked, 8)
+        await until("several looks", looked)
         scene.kube.put(SECRETS, {"metadata": {"namespace": "slurm", "name": secret["metadata"]["name"]}})
 
         async def trusted() -> bool:
             return bool(scene.trusted)
 
-        await until("a certificate", trusted, 8)
+        await until("a certificate", trusted)
         assert not work.done()
         work.cancel()
     assert len([it for it in caplog.messages if "helm upgrade" in it]) == 1

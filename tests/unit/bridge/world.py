@@ -84,7 +84,7 @@ class World:
         return looked
 
     async def until(self, what: str, look: Callable[[], bool]) -> None:
-        await until(what, self.when(look), 8)
+        await until(what, self.when(look))
 
 
 @contextlib.asynccontextmanager

@@ -124,7 +124,7 @@ def test_a_job_with_another_password_does_not_fail_with_one_that_is_refused(tmp_
     refusing.awaited = 1
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(wrong.get, FIRST, refusing.fetch)
-        until(lambda: refusing.attempts == 1, "the first task to import", 10)
+        until(lambda: refusing.attempts == 1, "the first task to import", 60)
         use(right, FIRST)
         with pytest.raises(ContainerError, match="the registry went away 1"):
             first.result()
@@ -142,7 +142,7 @@ def test_a_job_that_names_an_image_does_not_fail_with_one_whose_container_has_no
 
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(cache.container, "own", none)
-        until(lambda: refusing.attempts == 1, "the first task to import", 10)
+        until(lambda: refusing.attempts == 1, "the first task to import", 60)
         os.close(other.container("own", lambda: other.get(FIRST, image())).lock)
         with pytest.raises(ContainerError, match="the registry went away 1"):
             first.result()

@@ -35,7 +35,8 @@ from tests.cluster.tools import tool
 ROOT = Path(__file__).parents[2]
 ALL_VALUES = ROOT / "tests" / "configurations" / "all-values"
 OLDEST, NEWEST = "1.29.0", "1.35.0"
-SECONDS = 300
+SECONDS = 1200
+"""For one program, also on a busy host."""
 ALL_IMAGES = {
     "slurm": (
         "accounting.enabled=true,accounting.mariadb.enabled=true,backup.enabled=true,loginsets.a.replicas=1,"

@@ -151,10 +151,10 @@ async def test_a_kind_that_the_cluster_lacks_holds_up_no_other_pod_and_is_found_
 
 
 async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_granted(world: World) -> None:
-    role = await world.admin.get(CLUSTER_ROLES, None, "slurm-bridge")
+    role = await world.admin.get(CLUSTER_ROLES, None, "slurm-bridge-reader")
     rules = role["rules"]
     less = [rule for rule in rules if rule["apiGroups"] != ["scheduling.x-k8s.io"]]
-    await world.admin.merge_patch(CLUSTER_ROLES, None, "slurm-bridge", {"rules": less})
+    await world.admin.merge_patch(CLUSTER_ROLES, None, "slurm-bridge-reader", {"rules": less})
     labels = {"scheduling.x-k8s.io/pod-group": "tj"}
     async with world.bridge():
         await world.records()
@@ -169,7 +169,7 @@ async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_g
         assert not live(world.slurm)
         kind = RESOURCES[SourceKind.SCHEDULER_PLUGINS]
         await world.admin.create(CRDS, crd(kind))
-        await world.admin.merge_patch(CLUSTER_ROLES, None, "slurm-bridge", {"rules": rules})
+        await world.admin.merge_patch(CLUSTER_ROLES, None, "slurm-bridge-reader", {"rules": rules})
         metadata = {"namespace": world.namespace, "name": "tj"}
         group = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"minMember": 2}}
 

@@ -105,9 +105,10 @@ flakes: $(READY) ## run a file of tests N times with one core kept busy: F=tests
 	@$(BIN)/python -m tests.run flakes
 
 .PHONY: soak
-soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, more deletions, operations and examples of properties
+soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, an upgrade from a former commit and back, random queues, more deletions, operations and examples of properties
 	$(BIN)/python -m tests.support.bridge_run --minutes 30
 	DELETIONS=100 $(PYTEST) --timeout=900 -o timeout_func_only=true tests/e2e/test_no_ghosts.py
+	$(PYTEST) -o timeout_func_only=true tests/soak
 	OPERATIONS=60 SEED=$${SEED:-$$RANDOM} $(PYTEST) -o timeout_func_only=true tests/e2e/test_operations.py
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit
 
@@ -127,6 +128,10 @@ verify: $(READY) ## check that the generated files are up to date
 .PHONY: release-check
 release-check: $(READY) ## check that all parts have the version of pyproject.toml; TAG=vVERSION also checks the changelog's date
 	@$(BIN)/python -m release check $(if $(TAG),--tag '$(TAG)')
+
+.PHONY: release-fill
+release-fill: $(READY) ## fill in the repository that publishes the release; REPOSITORY=OWNER/NAME
+	@$(BIN)/python -m release fill --repository '$(REPOSITORY)'
 
 .PHONY: release-images
 release-images: $(READY) ## build the images for this host's architecture into build/release

@@ -1,4 +1,6 @@
-"""Slurm clusters of a stream, checked as the operator does: custom resources, slurm.conf, pods of NodeSets."""
+"""Slurm clusters of a stream, checked as the operator does: custom resources, slurm.conf, pods of
+NodeSets.
+"""
 
 import binascii
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +13,22 @@ from postrender.stream import Object
 from sidecars.policy.configuration import lint
 from sidecars.slurm import versions
 from sidecars.workloads import config, nodeset, structure
-from sidecars.workloads.facts import Facts, MissingReferenceError, Site, UnreadObjects, config_map_contents
-from sidecars.workloads.resources import Accounting, Controller, NodeSet, Resource, ResourceError, RestApi, read
+from sidecars.workloads.facts import (
+    Facts,
+    MissingReferenceError,
+    Site,
+    UnreadObjects,
+    config_map_contents,
+)
+from sidecars.workloads.resources import (
+    Accounting,
+    Controller,
+    NodeSet,
+    Resource,
+    ResourceError,
+    RestApi,
+    read,
+)
 from sidecars.workloads.resources.reading import KINDS
 from sidecars.workloads.structure import StructureError
 
@@ -30,13 +46,15 @@ class _Namespace:
     """The ConfigMaps, by name."""
 
     def of(self, kind: type[R]) -> list[tuple[R, Object]]:
-        """The resources of a kind, by name."""
+        """Return the resources of a kind, by name."""
         found = [(resource, it) for resource, it in self.resources if isinstance(resource, kind)]
         return sorted(found, key=lambda pair: pair[0].name)
 
 
 def found(everything: Sequence[Object], namespace: str) -> Iterator[Found]:
-    """All findings about the Slurm clusters of the stream. `namespace`: of objects that name none."""
+    """Yield all findings about the Slurm clusters of the stream. `namespace`: of objects that name
+    none.
+    """
     spaces: dict[str, _Namespace] = {}
     for it in everything:
         space = spaces.setdefault(it.namespace or namespace, _Namespace())
@@ -50,7 +68,10 @@ def found(everything: Sequence[Object], namespace: str) -> Iterator[Found]:
             for resource, it in cast("list[tuple[NodeSet | RestApi, Object]]", space.of(kind)):
                 wanted = resource.spec.controller_ref.name
                 if wanted not in names:
-                    message = f"Controller {wanted!r} isn't in the stream, so this {it.kind} isn't checked further"
+                    message = (
+                        f"Controller {wanted!r} isn't in the stream, so this {it.kind} isn't "
+                        "checked further"
+                    )
                     yield "missing-reference", it, ("spec", "controllerRef"), message
 
 
@@ -58,23 +79,29 @@ def _collect(it: Object, space: _Namespace, namespace: str) -> Iterator[Found]:
     version = str(it.value.get("apiVersion") or "")
     if version == "v1" and it.kind == "ConfigMap":
         try:
-            space.config_maps[it.name] = config_map_contents(it.value.get("data"), it.value.get("binaryData"))
+            space.config_maps[it.name] = config_map_contents(
+                it.value.get("data"), it.value.get("binaryData")
+            )
             space.sources[it.name] = it
         except (binascii.Error, ValueError, TypeError, AttributeError) as error:
             yield "invalid-resource", it, ("binaryData",), f"no ConfigMap: {error}"
     elif version.startswith("slinky.slurm.net/") and it.kind in KINDS:
         try:
             manifest = {**it.value, "metadata": {**it.metadata, "namespace": namespace}}
-            space.resources.append((cast("Resource", read(cast("Any", KINDS[it.kind]), manifest)), it))
+            space.resources.append(
+                (cast("Resource", read(cast("Any", KINDS[it.kind]), manifest)), it)
+            )
         except ResourceError as error:
             yield "invalid-resource", it, _path(error.field), str(error)
         else:
-            for place, rule in rules.broken(it.kind, it.value):
-                yield "invalid-resource", it, place, f"{'.'.join(map(str, place)) or 'metadata.name'}: {rule}"
+            for place, message in rules.messages(it.kind, it.value):
+                yield "invalid-resource", it, place, message
 
 
 def _cluster(space: _Namespace, controller: Controller, it: Object, site: Site) -> Iterator[Found]:
-    users = [pair for pair in space.of(NodeSet) if pair[0].spec.controller_ref.name == controller.name]
+    users = [
+        pair for pair in space.of(NodeSet) if pair[0].spec.controller_ref.name == controller.name
+    ]
     nodesets = [resource for resource, _ in users]
     reference = controller.spec.accounting_ref
     accountings = {resource.name: resource for resource, _ in space.of(Accounting)}
@@ -87,12 +114,19 @@ def _cluster(space: _Namespace, controller: Controller, it: Object, site: Site) 
         restapi=restapis[0] if restapis else None,
     )
     if reference is not None and facts.accounting is None:
-        message = f"Accounting {reference.name!r} isn't in the stream: slurm.conf is checked without it"
+        message = (
+            f"Accounting {reference.name!r} isn't in the stream: slurm.conf is checked without it"
+        )
         yield "missing-reference", it, ("spec", "accountingRef"), message
     try:
         config_set = config.compose(controller, nodesets, facts)
     except MissingReferenceError as error:
-        yield "missing-reference", it, _path(error.field), f"{error} in the stream, so slurm.conf isn't checked"
+        yield (
+            "missing-reference",
+            it,
+            _path(error.field),
+            f"{error} in the stream, so slurm.conf isn't checked",
+        )
     except ResourceError as error:
         yield "invalid-resource", it, _path(error.field), str(error)
     else:
@@ -109,8 +143,12 @@ def _cluster(space: _Namespace, controller: Controller, it: Object, site: Site) 
             yield "invalid-resource", user, _path(getattr(error, "field", "")), str(error)
 
 
-def _origin(origin: str, line: int | None, space: _Namespace, controller: Object) -> tuple[Object, Path]:
-    """The object and the path that a finding's origin names. A last number is a line of the text at the path."""
+def _origin(
+    origin: str, line: int | None, space: _Namespace, controller: Object
+) -> tuple[Object, Path]:
+    """Return the object and the path that a finding's origin names. A last number is a line of the
+    text at the path.
+    """
     kind, _, rest = origin.partition(" ")
     name, _, place = rest.partition(" ")
     if kind == "ConfigMap" and name in space.sources:
@@ -118,7 +156,9 @@ def _origin(origin: str, line: int | None, space: _Namespace, controller: Object
         return space.sources[name], ("data", key, line) if line else ("data", key)
     if kind == "NodeSet":
         wanted = name.rpartition("/")[2]
-        return next((it for nodeset, it in space.of(NodeSet) if nodeset.name == wanted), controller), _path(place)
+        return next(
+            (it for nodeset, it in space.of(NodeSet) if nodeset.name == wanted), controller
+        ), _path(place)
     field, _, number = origin.partition(" line ")
     if not field.startswith("spec."):
         return controller, ("spec",)
@@ -126,6 +166,6 @@ def _origin(origin: str, line: int | None, space: _Namespace, controller: Object
 
 
 def _path(field: str) -> Path:
-    """A field as messages name it, such as `spec.template.spec.hostname`, as a path."""
+    """Return a field as messages name it, such as `spec.template.spec.hostname`, as a path."""
     parts = field.replace("[", ".").replace("]", "").split(".")
     return tuple(int(part) if part.isdecimal() else part for part in parts if part)

@@ -1,4 +1,6 @@
-"""The configuration: a YAML file with a list of steps. Its schema: schemas/postrender.schema.yaml."""
+"""The configuration: a YAML file with a list of steps. Its schema:
+schemas/postrender.schema.yaml.
+"""
 
 import json
 from dataclasses import dataclass
@@ -36,18 +38,18 @@ class StepSettings(Generic[T]):
         return self.at()
 
     def at(self, *path: str | int) -> str:
-        """The place of a setting of the step, for messages."""
+        """Return the place of a setting of the step, for messages."""
         return _place(self.origin, self.text, ("steps", self.index, self.name, *path))
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a configuration."""
+    """Return the JSON schema of a configuration."""
     found: dict[str, Any] = json.loads((Path(__file__).parent / "schema.json").read_bytes())
     return found
 
 
 def read(file: Path) -> list[StepSettings[Any]]:
-    """The steps of a file. Raises PostrenderError that names file, line and key."""
+    """Return the steps of a file. Raises PostrenderError that names file, line and key."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -61,7 +63,7 @@ def read(file: Path) -> list[StepSettings[Any]]:
 
 
 def steps(value: Any, origin: str, text: str = "") -> list[StepSettings[Any]]:
-    """The steps of a configuration. `text`: its YAML, for line numbers."""
+    """Return the steps of a configuration. `text`: its YAML, for line numbers."""
     rules = schema()
     for path, problem in validation.faults(value, rules, rules):
         raise PostrenderError(f"{_place(origin, text, path)} {problem}")
@@ -74,5 +76,7 @@ def steps(value: Any, origin: str, text: str = "") -> list[StepSettings[Any]]:
 
 def _place(origin: str, text: str, path: validation.Path) -> str:
     line = f" line {reading.line_of(reading.compose(text), path)}" if text else ""
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    key = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
+    ).removeprefix(".")
     return f"{origin}{line}: {key or 'the configuration'}"

@@ -4,7 +4,8 @@
 class PostrenderError(Exception):
     """A stream, a configuration or an object that can't be worked on. Nothing is written to stdout.
 
-    `message` may quote anything and is shown on one line. `detail`: lines below it, in which nothing is quoted raw.
+    `message` may quote anything and is shown on one line. `detail`: lines below it, in which
+    nothing is quoted raw.
     """
 
     def __init__(self, message: str, detail: str = "") -> None:

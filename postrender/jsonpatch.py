@@ -6,12 +6,19 @@ from typing import Any
 from postrender.errors import PostrenderError
 from postrender.stream import same
 
-_NEEDS = {"add": "value", "replace": "value", "test": "value", "move": "from", "copy": "from", "remove": "path"}
+_NEEDS = {
+    "add": "value",
+    "replace": "value",
+    "test": "value",
+    "move": "from",
+    "copy": "from",
+    "remove": "path",
+}
 """The operations, each with what it needs beside `path`."""
 
 
 def merged(value: Any, patch: Any) -> Any:
-    """A value with a JSON merge patch on it: null removes, mappings merge, anything else replaces."""
+    """Apply a JSON merge patch to a value: null removes, mappings merge, anything else replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(value) if isinstance(value, dict) else {}
@@ -24,7 +31,9 @@ def merged(value: Any, patch: Any) -> Any:
 
 
 def put(value: Any, path: Sequence[str | int], new: Any) -> Any:
-    """A copy of a value with `new` at `path`; mappings on the way that are absent are added."""
+    """Return a copy of a value with `new` at `path`. Mappings on the way that are absent are
+    added.
+    """
     if not path:
         return new
     inner = value if isinstance(value, dict) else {}
@@ -32,7 +41,8 @@ def put(value: Any, path: Sequence[str | int], new: Any) -> Any:
 
 
 def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """A value after the operations. Raises PostrenderError that names the operation, for one that can't be applied.
+    """Return a value after the operations. Raises PostrenderError that names the operation, for one
+    that can't be applied.
 
     The error shows no value of the object, which may be a password.
     """
@@ -40,7 +50,9 @@ def patched(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
         try:
             value = _applied(value, operation)
         except PostrenderError as error:
-            raise PostrenderError(f"json[{index}]: {operation.get('op')} {operation.get('path')}: {error}") from None
+            raise PostrenderError(
+                f"json[{index}]: {operation.get('op')} {operation.get('path')}: {error}"
+            ) from None
     return value
 
 
@@ -121,7 +133,7 @@ def _remove(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _set(value: Any, path: Sequence[str], new: Any) -> Any:
-    """With `new` at a path that exists."""
+    """Return a value with `new` at a path that exists."""
     if not path:
         return new
     copied = value.copy()

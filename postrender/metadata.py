@@ -1,4 +1,6 @@
-"""Labels and annotations of objects and of their pods: what the steps `labels` and `annotations` have in common."""
+"""Labels and annotations of objects and of their pods: what the steps `labels` and `annotations`
+have in common.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
@@ -33,7 +35,7 @@ def apply(stream: Stream, step: StepSettings[Settings], field: Field) -> None:
 
 
 def changed(value: Manifest, path: Sequence[str], field: Field, settings: Settings) -> Manifest:
-    """An object with the keys set and removed at `path`, which may be absent."""
+    """Return an object with the keys set and removed at `path`, which may be absent."""
     if path:
         inner = value.get(path[0])
         new = changed(inner if isinstance(inner, dict) else {}, path[1:], field, settings)
@@ -41,5 +43,7 @@ def changed(value: Manifest, path: Sequence[str], field: Field, settings: Settin
     before = value.get(field)
     before = before if isinstance(before, dict) else {}
     removed = set(settings.get("remove", ())) - {FILE_ANNOTATION}
-    after: dict[str, Any] = {key: it for key, it in before.items() if key not in removed} | settings.get("set", {})
+    after: dict[str, Any] = {
+        key: it for key, it in before.items() if key not in removed
+    } | settings.get("set", {})
     return {**value, field: after} if after or field in value else value

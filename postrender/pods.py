@@ -1,4 +1,6 @@
-"""Where objects have pods, containers and images. Custom resources name single containers beside their pod template."""
+"""Where objects have pods, containers and images. Custom resources name single containers beside
+their pod template.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,7 +28,7 @@ CONTAINERS: Mapping[str, Sequence[str]] = {
 
 
 def specs(value: Manifest) -> Iterator[tuple[Path, Manifest]]:
-    """The specs of an object's pods, with their paths."""
+    """Yield the specs of an object's pods, with their paths."""
     kind = str(value.get("kind") or "")
     paths = [("spec",)] if kind == "Pod" else [(*path, "spec") for path in TEMPLATES.get(kind, ())]
     for path in paths:
@@ -36,7 +38,7 @@ def specs(value: Manifest) -> Iterator[tuple[Path, Manifest]]:
 
 
 def containers(value: Manifest) -> Iterator[tuple[Path, Manifest]]:
-    """All containers of an object, with their paths."""
+    """Yield all containers of an object, with their paths."""
     for path, spec in specs(value):
         for field in ("initContainers", "containers", "ephemeralContainers"):
             items = spec.get(field)
@@ -50,7 +52,9 @@ def containers(value: Manifest) -> Iterator[tuple[Path, Manifest]]:
 
 
 def images(value: Manifest) -> Iterator[tuple[Path, str]]:
-    """The images of an object: of containers, of volumes, and texts in the environment, which only may be images."""
+    """Yield the images of an object: of containers, of volumes, and texts in the environment, which
+    only may be images.
+    """
     for path, container in containers(value):
         if isinstance(container.get("image"), str):
             yield (*path, "image"), container["image"]
@@ -67,7 +71,7 @@ def images(value: Manifest) -> Iterator[tuple[Path, str]]:
 
 
 def at(value: Any, path: Sequence[str | int]) -> Any:
-    """The value at `path`; None if it doesn't exist."""
+    """Return the value at `path`, or None if it doesn't exist."""
     for part in path:
         if isinstance(part, int):
             value = value[part] if isinstance(value, list) and part < len(value) else None
@@ -77,9 +81,11 @@ def at(value: Any, path: Sequence[str | int]) -> Any:
 
 
 def put(value: Any, path: Sequence[str | int], new: Any) -> Any:
-    """A copy of an object with `new` at `path`, which exists but for its last part."""
+    """Return a copy of an object with `new` at `path`, which exists but for its last part."""
     if not path:
         return new
     copied = value.copy()
-    copied[path[0]] = put(value.get(path[0]) if isinstance(value, dict) else value[path[0]], path[1:], new)
+    copied[path[0]] = put(
+        value.get(path[0]) if isinstance(value, dict) else value[path[0]], path[1:], new
+    )
     return copied

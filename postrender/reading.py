@@ -1,7 +1,9 @@
-"""YAML → values, as Kubernetes' own parser takes it (go.yaml.in/yaml/v2, which sigs.k8s.io/yaml uses).
+"""YAML → values, as Kubernetes' own parser takes it (go.yaml.in/yaml/v2, which sigs.k8s.io/yaml
+uses).
 
-It differs from PyYAML's constructor: `y` and `on` are booleans, `1e3` is a number and `0o14` is 12, `1:30` and dates
-are strings, keys become strings. Refused are duplicate keys, unknown tags, and keys that are lists or mappings.
+It differs from PyYAML's constructor: `y` and `on` are booleans, `1e3` is a number and `0o14` is 12,
+`1:30` and dates are strings, keys become strings. Refused are duplicate keys, unknown tags, and
+keys that are lists or mappings.
 """
 
 import re
@@ -22,17 +24,23 @@ _TAG = "tag:yaml.org,2002:"
 _STR, _MAP, _SEQ = f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"
 _MERGE = f"{_TAG}merge"
 _OTHER = "!"
-"""Of every plain scalar that is no string; `scalar` tells which value it is."""
+"""Of every plain scalar that is no string; `scalar` returns the value."""
 
 _WORDS: dict[str, Any] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(
+        ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True
+    ),
+    **dict.fromkeys(
+        ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False
+    ),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
 }
-_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]{0,19}|0))", re.ASCII)
+_INTEGER = re.compile(
+    r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]{0,19}|0))", re.ASCII
+)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 
 NODES = 5_000_000
@@ -54,7 +62,7 @@ class _Loader(_Base):
 
 
 def scalar(text: str) -> Any:
-    """The value of a plain scalar."""
+    """Return the value of a plain scalar."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
@@ -62,7 +70,9 @@ def scalar(text: str) -> Any:
     plain = text if text[0] == "." else text.replace("_", "")
     if (found := _INTEGER.fullmatch(plain)) is not None:
         sign, *digits = found.groups()
-        number = next(int(it, base) for it, base in zip(digits, (16, 2, 8, 10), strict=True) if it is not None)
+        number = next(
+            int(it, base) for it, base in zip(digits, (16, 2, 8, 10), strict=True) if it is not None
+        )
         number = -number if sign == "-" else number
         if -(2**63) <= number < 2**64:
             return number
@@ -71,7 +81,9 @@ def scalar(text: str) -> Any:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """The nodes of one document, with their lines; None for one without content. Raises YamlError."""
+    """Return the nodes of one document, with their lines, or None for one without content. Raises
+    YamlError.
+    """
     loader = None
     if _nests_too_deeply(text):
         raise YamlError(1, "nested too deeply")
@@ -82,10 +94,14 @@ def compose(text: str) -> yaml.Node | None:
         mark = error.problem_mark or error.context_mark
         parts = [part for part in (error.context, error.problem) if part]
         last = text.rstrip().count("\n") + 1
-        raise YamlError(min(mark.line + 1, last) if mark else 1, ", ".join(parts) or "invalid YAML") from None
+        raise YamlError(
+            min(mark.line + 1, last) if mark else 1, ", ".join(parts) or "invalid YAML"
+        ) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise YamlError(line, f"the character U+{_code(error.character):04X} can't be part of YAML") from None
+        raise YamlError(
+            line, f"the character U+{_code(error.character):04X} can't be part of YAML"
+        ) from None
     except RecursionError:
         raise YamlError(1, "nested too deeply") from None
     finally:
@@ -95,18 +111,20 @@ def compose(text: str) -> yaml.Node | None:
 
 
 def load(text: str) -> Any:
-    """The value of one document; None for one without content. Raises YamlError."""
+    """Return the value of one document, or None for one without content. Raises YamlError."""
     node = compose(text)
     if node is None:
         return None
     try:
         return _Values().of(node)
     except RecursionError:
-        raise YamlError(node.start_mark.line + 1, "nested too deeply, or an alias that contains itself") from None
+        raise YamlError(
+            node.start_mark.line + 1, "nested too deeply, or an alias that contains itself"
+        ) from None
 
 
 def line_of(node: yaml.Node | None, path: tuple[str | int, ...]) -> int:
-    """The line of the value at `path`, or of the deepest part of the path that exists.
+    """Return the line of the value at `path`, or of the deepest part of the path that exists.
 
     A number after a text is one of its lines, from 1.
     """
@@ -117,7 +135,9 @@ def line_of(node: yaml.Node | None, path: tuple[str | int, ...]) -> int:
             for key, value in node.value:
                 if key.value == part:
                     found, line = value, key.start_mark.line + 1
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        elif (
+            isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value)
+        ):
             found = node.value[part]
             line = found.start_mark.line + 1
         if found is None:
@@ -129,10 +149,12 @@ def line_of(node: yaml.Node | None, path: tuple[str | int, ...]) -> int:
 
 
 def _nests_too_deeply(text: str) -> bool:
-    """Whether libyaml's recursion could end the process."""
+    """Return whether libyaml's recursion could end the process."""
     if text.count("[") + text.count("{") + text.count("- -") < DEEPEST:
         return False
-    levels = accumulate({"[": 1, "{": 1}.get(bracket, -1) for bracket in re.findall(r"[\[\]{}]", text))
+    levels = accumulate(
+        {"[": 1, "{": 1}.get(bracket, -1) for bracket in re.findall(r"[\[\]{}]", text)
+    )
     return max(levels, default=0) > DEEPEST or f"{'- ' * DEEPEST}" in text
 
 
@@ -147,7 +169,10 @@ class _Values:
     def of(self, node: yaml.Node) -> Any:
         self.count += 1
         if self.count > NODES:
-            raise YamlError(node.start_mark.line + 1, f"more than {NODES} values, because aliases contain aliases")
+            raise YamlError(
+                node.start_mark.line + 1,
+                f"more than {NODES} values, because aliases contain aliases",
+            )
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
         if isinstance(node, yaml.MappingNode):
@@ -168,14 +193,18 @@ class _Values:
                 continue
             name = _key(key)
             if name in own:
-                raise YamlError(key.start_mark.line + 1, f"the key {name!r} is set twice: remove one of them")
+                raise YamlError(
+                    key.start_mark.line + 1, f"the key {name!r} is set twice: remove one of them"
+                )
             own[name] = self.of(value)
         return merged | own if merged else own
 
 
 def _expect(node: yaml.Node, tag: str) -> None:
     if node.tag != tag:
-        raise YamlError(node.start_mark.line + 1, f"the tag {node.tag} isn't known in Kubernetes: remove it")
+        raise YamlError(
+            node.start_mark.line + 1, f"the tag {node.tag} isn't known in Kubernetes: remove it"
+        )
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:
@@ -184,9 +213,17 @@ def _scalar(node: yaml.ScalarNode) -> Any:
     value = scalar(node.value)
     if node.tag == _OTHER:
         return value
-    wanted = {f"{_TAG}int": (int,), f"{_TAG}float": (int, float), f"{_TAG}bool": (bool,)}.get(node.tag)
-    if wanted is None or not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-        raise YamlError(node.start_mark.line + 1, f"the tag {node.tag} can't be used for this value: remove it")
+    wanted = {f"{_TAG}int": (int,), f"{_TAG}float": (int, float), f"{_TAG}bool": (bool,)}.get(
+        node.tag
+    )
+    if (
+        wanted is None
+        or not isinstance(value, wanted)
+        or (isinstance(value, bool) and bool not in wanted)
+    ):
+        raise YamlError(
+            node.start_mark.line + 1, f"the tag {node.tag} can't be used for this value: remove it"
+        )
     return float(value) if node.tag == f"{_TAG}float" else value
 
 

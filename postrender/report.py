@@ -20,7 +20,9 @@ _COMMANDS = re.compile(r"^\s*::|##(?=\[|vso\[)")
 
 
 def shown(text: str) -> str:
-    """A text that quotes a stream, as one line that neither a terminal nor a CI system takes for a command."""
+    """Return a text that quotes a stream, as one line that neither a terminal nor a CI system takes
+    for a command.
+    """
     text = text.encode(errors="backslashreplace").decode()  # file names may be no UTF-8
     return _COMMANDS.sub(lambda it: " ".join(it[0].strip()), printable(text, LONGEST_LINE))
 
@@ -48,11 +50,15 @@ class Finding:
         return shown(f"{self.severity}: {place}{self.message} [{self.rule}]")
 
 
-def finding(rule: str, severity: Severity, it: Object, path: Sequence[str | int], message: str) -> Finding:
-    """A finding about an object's value at `path`."""
+def finding(
+    rule: str, severity: Severity, it: Object, path: Sequence[str | int], message: str
+) -> Finding:
+    """Return a finding about an object's value at `path`."""
     place, line = it.located(*path)
     source = it.document.source
-    return Finding(rule=rule, severity=severity, message=message, place=place, source=source, line=line)
+    return Finding(
+        rule=rule, severity=severity, message=message, place=place, source=source, line=line
+    )
 
 
 @dataclass(slots=True)
@@ -75,7 +81,9 @@ class Run:
     findings: list[Finding] = field(default_factory=list)
 
     def file(self, named: str, place: str) -> Path:
-        """A file or folder that the configuration names. Raises PostrenderError unless it is below its folder."""
+        """Return a file or folder that the configuration names. Raises PostrenderError unless it is
+        below its folder.
+        """
         found = self.folder / named
         if not found.resolve().is_relative_to(self.folder.resolve()):
             where = f"the folder of the configuration, {self.folder.resolve()}"
@@ -94,12 +102,17 @@ PROGRAM = "slurm-postrender"
 
 
 def rendered(findings: Sequence[Finding], error: str, form: Format, file: str) -> str:
-    """A report. `error`: why the run has ended, "" if it hasn't. `file`: what lines are counted in."""
+    """Return a report. `error`: why the run has ended, "" if it hasn't. `file`: what lines are
+    counted in.
+    """
     if form == "text":
         lines = [*map(str, findings), *([error] if error else [])]
         return "".join(f"{PROGRAM}: {line}\n" for line in lines)
     if form == "json":
-        value: dict[str, Any] = {"error": error or None, "findings": [_plain(it) for it in findings]}
+        value: dict[str, Any] = {
+            "error": error or None,
+            "findings": [_plain(it) for it in findings],
+        }
     else:
         value = _sarif(findings, error, file)
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
@@ -111,14 +124,21 @@ def _plain(it: Finding) -> dict[str, Any]:
 
 
 def _sarif(findings: Sequence[Finding], error: str, file: str) -> dict[str, Any]:
-    """SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/). An error that is no finding is a notification."""
+    """SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/). An error that is no finding is
+    a notification.
+    """
     results = [
         {
             "ruleId": it.rule,
             "level": {"error": "error", "warning": "warning"}.get(it.severity, "note"),
             "message": {"text": f"{it.place}: {it.message}" if it.place else it.message},
             "locations": [
-                {"physicalLocation": {"artifactLocation": {"uri": file}, "region": {"startLine": max(it.line, 1)}}}
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": file},
+                        "region": {"startLine": max(it.line, 1)},
+                    }
+                }
             ],
         }
         for it in findings
@@ -133,7 +153,9 @@ def _sarif(findings: Sequence[Finding], error: str, file: str) -> dict[str, Any]
             {
                 "tool": {"driver": {"name": PROGRAM, "rules": rules}},
                 "results": results,
-                "invocations": [{"executionSuccessful": not failed, "toolExecutionNotifications": notifications}],
+                "invocations": [
+                    {"executionSuccessful": not failed, "toolExecutionNotifications": notifications}
+                ],
             }
         ],
     }

@@ -15,21 +15,31 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 
 
 def broken(kind: str, value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
-    """For each rule that an object breaks: the place in it, and the rule in words. Its fields have the right types."""
+    """Yield each rule that an object breaks: the place in it, and the rule in words. The object's
+    fields have the right types.
+    """
     for rule in _rules().get(kind, ()):
         for place, part in _parts(value, tuple(rule["path"]), ()):
             if not evaluate(rule["rule"], {"self": part}):
                 yield (*place, *filter(None, [rule["field"]])), rule["message"]
 
 
+def messages(kind: str, value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Yield the same, with the place in the words."""
+    for place, rule in broken(kind, value):
+        yield place, f"{'.'.join(map(str, place)) or 'metadata.name'}: {rule}"
+
+
 @cache
 def _rules() -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = json.loads((Path(__file__).parent / "rules.json").read_bytes())
+    found: dict[str, list[dict[str, Any]]] = json.loads(
+        (Path(__file__).parent / "rules.json").read_bytes()
+    )
     return found
 
 
 def _parts(value: Any, path: tuple[str, ...], place: Place) -> Iterator[tuple[Place, Any]]:
-    """The values at a path, `*` for each item of a list. None for what is not set or null."""
+    """Yield the values at a path, `*` for each item of a list. None for what is not set or null."""
     if value is None:
         return
     if not path:
@@ -42,7 +52,7 @@ def _parts(value: Any, path: tuple[str, ...], place: Place) -> Iterator[tuple[Pl
 
 
 def evaluate(node: list[Any], names: Mapping[str, Any]) -> Any:
-    """The value of a node, where `names` has the values of variables."""
+    """Return the value of a node, where `names` has the values of variables."""
     word, *operands = node
     if word == "const":
         return operands[0]
@@ -71,12 +81,16 @@ def evaluate(node: list[Any], names: Mapping[str, Any]) -> Any:
 
 @cache
 def _pattern(text: str) -> str:
-    """A pattern of RE2. Python's `$` also matches before a last line end, and its `)*` would try all ways to repeat."""
+    """Return a pattern of RE2. Python's `$` also matches before a last line end, and its `)*` would
+    try all ways to repeat.
+    """
     return text.replace("$", r"\Z").replace(r")*\Z", r")*+\Z")
 
 
 def _seconds(text: str) -> float:
-    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9.]+)([a-zµ]+)", text))
+    return sum(
+        float(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9.]+)([a-zµ]+)", text)
+    )
 
 
 _UNARY: Mapping[str, Callable[[Any], Any]] = {

@@ -1,6 +1,7 @@
-"""Kind and name of a document from its lines, for the documents that no step selects: parsing is what takes time.
+"""Kind and name of a document from its lines, for the documents that no step selects: parsing is
+what takes time.
 
-A line is only believed if YAML leaves no other reading of it. Any other document is parsed.
+A line is only believed if YAML allows no other reading of it. Any other document is parsed.
 """
 
 import re
@@ -18,7 +19,9 @@ _TOP = re.compile(r"^[^ #\r\n][^\n]*", re.MULTILINE)
 _TOP_SIMPLE = re.compile(rf"---\r?\Z|-(?: |\r?\Z)|{_WORD}:(?: +(?:[|>][+-]?|{_VALUE}))? *\r?\Z")
 _KIND = re.compile(rf"^kind: +([\"']?)({_WORD})\1 *\r?(?:\n *\r?)*(?:\n(?! )|\Z)", re.MULTILINE)
 _METADATA = re.compile(r"^metadata: *\r?\n((?: [^\n]*(?:\n|\Z)|#[^\n]*\n|\r?\n)+)", re.MULTILINE)
-_INNER_SIMPLE = re.compile(rf" *(?:#.*|(?:- +)*(?:{_WORD}|\"[^\"\\]*\"|'[^']*'):(?: +{_VALUE})? *)?\r?\Z")
+_INNER_SIMPLE = re.compile(
+    rf" *(?:#.*|(?:- +)*(?:{_WORD}|\"[^\"\\]*\"|'[^']*'):(?: +{_VALUE})? *)?\r?\Z"
+)
 _NAME = re.compile(rf"^( +)[\"']?name[\"']?: +([\"']?)({_WORD})\2 *\r?$", re.MULTILINE)
 _INDENT = re.compile(r"^( +)[^ #\r\n]", re.MULTILINE)
 _RESERVED = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
@@ -40,14 +43,14 @@ class Head:
 
     @classmethod
     def of(cls, value: Mapping[str, Any] | None) -> "Head":
-        """That of a parsed object."""
+        """Return kind and name of a parsed object."""
         metadata = (value or {}).get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
         return cls(str((value or {}).get("kind") or ""), str(name or ""))
 
 
 def head_of(text: str) -> Head | None:
-    """Kind and name; None if the document must be parsed to know them."""
+    """Return kind and name. Return None if the document must be parsed to know them."""
     if _ODD.search(text):
         return None
     first = _FIRST.match(text)
@@ -59,7 +62,12 @@ def head_of(text: str) -> Head | None:
     kinds = _KIND.findall(text)
     blocks = _METADATA.findall(text)
     keys = [line.partition(":")[0] for line in top]
-    if len(kinds) != 1 or len(blocks) != 1 or keys.count("kind") != 1 or keys.count("metadata") != 1:
+    if (
+        len(kinds) != 1
+        or len(blocks) != 1
+        or keys.count("kind") != 1
+        or keys.count("metadata") != 1
+    ):
         return None
     name = _name(blocks[0])
     kind = kinds[0][1]
@@ -71,7 +79,11 @@ def _name(block: str) -> str | None:
     if not all(map(_INNER_SIMPLE.match, block.split("\n"))):
         return None
     indent = _INDENT.search(block)
-    names = [found for found in _NAME.findall(block) if indent is not None and found[0] == indent.group(1)]
+    names = [
+        found
+        for found in _NAME.findall(block)
+        if indent is not None and found[0] == indent.group(1)
+    ]
     if len(names) != 1 or (not names[0][1] and names[0][2].lower() in _RESERVED):
         return None
     return str(names[0][2])

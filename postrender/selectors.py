@@ -1,6 +1,7 @@
 """Which objects a step works on: by kind, name, namespace, labels, and a JMESPath expression.
 
-A step's `select` is a list: an object is selected if it matches one of them. Without `select`, all objects are.
+A step's `select` is a list: an object is selected if it matches one of them. Without `select`, all
+objects are.
 """
 
 import re
@@ -48,7 +49,9 @@ class Selection:
         ]
 
     def objects(self, stream: Stream) -> Iterator[Object]:
-        """The selected objects, in order. At the end raises PostrenderError if one is required and none was found."""
+        """Yield the selected objects, in order. At the end raises PostrenderError if one is
+        required and none was found.
+        """
         found = False
         for it in stream.objects(self._may_match):
             if not self._matchers or any(matcher.misses(it) is None for matcher in self._matchers):
@@ -62,14 +65,19 @@ class Selection:
         return not self._matchers or any(matcher.may_match(head) for matcher in self._matchers)
 
     def _nearest(self, stream: Stream) -> str:
-        """The object that comes closest to being selected, and the field of the selector that it doesn't match."""
+        """Return the object that comes closest to being selected, and the field of the selector
+        that it doesn't match.
+        """
         nearest, best = "", 0
         for it in stream.objects():
             for index, matcher in enumerate(self._matchers):
                 missed = matcher.misses(it)
                 if missed is not None and FIELDS.index(missed) > best:
                     best = FIELDS.index(missed)
-                    nearest = f"; {it.place()} comes closest, and doesn't match {self._field}[{index}].{missed}"
+                    nearest = (
+                        f"; {it.place()} comes closest, and doesn't match "
+                        f"{self._field}[{index}].{missed}"
+                    )
         if nearest:
             return nearest
         kinds = sorted({it.kind for it in stream.objects()})
@@ -90,7 +98,7 @@ class _Matcher:
         return self._kind(head.kind) and self._name(head.name)
 
     def misses(self, it: Object) -> str | None:
-        """The first field that the object doesn't match; None if it is selected."""
+        """Return the first field that the object doesn't match, or None if it is selected."""
         labels = it.metadata.get("labels")
         labels = labels if isinstance(labels, dict) else {}
         if not self._kind(it.kind):
@@ -107,22 +115,32 @@ class _Matcher:
 def _pattern(wanted: str | list[str] | None) -> Callable[[str], bool]:
     if wanted is None:
         return lambda _: True
-    patterns = [re.compile(translate(it)) for it in ([wanted] if isinstance(wanted, str) else wanted)]
+    patterns = [
+        re.compile(translate(it)) for it in ([wanted] if isinstance(wanted, str) else wanted)
+    ]
     return lambda text: any(pattern.match(text) for pattern in patterns)
 
 
 def expression(place: Callable[[], str], text: str) -> Callable[[Object], Any]:
-    """A JMESPath expression on objects. Raises PostrenderError for one that can't be parsed, and when it fails.
+    """Return a JMESPath expression on objects. Raises PostrenderError for one that can't be parsed,
+    and when it fails.
 
     `place`: of the expression in the configuration. An error shows no value of the object.
     """
     import jmespath
-    from jmespath.exceptions import ArityError, JMESPathError, JMESPathTypeError, UnknownFunctionError
+    from jmespath.exceptions import (
+        ArityError,
+        JMESPathError,
+        JMESPathTypeError,
+        UnknownFunctionError,
+    )
 
     try:
         compiled = jmespath.compile(text)
     except (JMESPathError, RecursionError) as error:
-        raise PostrenderError(f"{place()}: `{text}` is no JMESPath expression: {_one_line(error)}") from None
+        raise PostrenderError(
+            f"{place()}: `{text}` is no JMESPath expression: {_one_line(error)}"
+        ) from None
 
     def search(it: Object) -> Any:
         try:
@@ -132,8 +150,16 @@ def expression(place: Callable[[], str], text: str) -> Callable[[Object], Any]:
             reason = f"{error.function_name}() takes {wanted}, not {error.actual_type}"
         except (ArityError, UnknownFunctionError) as error:
             reason = _one_line(error)
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            # Such as a list with numbers and texts, which can't be ordered. The exception's text may have a value.
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ):
+            # Such as a list with numbers and texts, which can't be ordered. The exception's text
+            # may have a value.
             reason = "it can't be computed for the values of this object"
         raise PostrenderError(f"{place()}: {it.place()}: `{text}`: {reason}")
 

@@ -1,7 +1,9 @@
-"""The stream of a Helm post-renderer: documents in their order, each byte for byte as it came unless it is changed.
+"""The stream of a Helm post-renderer: documents in their order, each byte for byte as it came
+unless it is changed.
 
-Helm 3 writes a line `# Source: PATH` into each document; Helm 4 an annotation, and it regroups the result by that
-annotation. A document can be a Kubernetes object, a `List` of several, or comments only.
+Helm 3 writes a line `# Source: PATH` into each document; Helm 4 an annotation, and it regroups the
+result by that annotation. A document can be a Kubernetes object, a `List` of several, or comments
+only.
 """
 
 import re
@@ -22,16 +24,30 @@ LARGEST = 64 << 20
 _MARKER = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
 _LEADING = re.compile(r"(?:---[ \t]*(?:#[^\n]*)?(?:\n|\Z))?(?:[ \t]*(?:#[^\n]*)?\n)*")
 _SOURCE = re.compile(r"^# Source: (\S.*?)\s*$", re.MULTILINE)
-_ANNOTATED = re.compile(rf"^(?: |metadata: ).*?{re.escape(FILE_ANNOTATION)}: *['\"]?([^'\"\n,}}]+)", re.MULTILINE)
+_ANNOTATED = re.compile(
+    rf"^(?: |metadata: ).*?{re.escape(FILE_ANNOTATION)}: *['\"]?([^'\"\n,}}]+)", re.MULTILINE
+)
 
 Manifest = dict[str, Any]
 """A Kubernetes object."""
 
 
 class Document:
-    """One document of the stream. `number` counts from 1; `line` is that of its first line in the stream."""
+    """One document of the stream. `number` counts from 1; `line` is that of its first line in the
+    stream.
+    """
 
-    __slots__ = ("_changed", "_head", "_node", "_original", "_read", "line", "number", "source", "text")
+    __slots__ = (
+        "_changed",
+        "_head",
+        "_node",
+        "_original",
+        "_read",
+        "line",
+        "number",
+        "source",
+        "text",
+    )
 
     def __init__(self, text: str, number: int, line: int, source: str | None = None) -> None:
         self.text = text
@@ -61,7 +77,9 @@ class Document:
             except YamlError as error:
                 raise PostrenderError(f"{self.place(error.line)}: {error.problem}") from None
             if value is not None and not isinstance(value, dict):
-                raise PostrenderError(f"{self.place()}: a Kubernetes object is a mapping, not {_type(value)}")
+                raise PostrenderError(
+                    f"{self.place()}: a Kubernetes object is a mapping, not {_type(value)}"
+                )
             self._original, self._read = value, True
         return self._original if self._changed is None else self._changed
 
@@ -77,7 +95,11 @@ class Document:
         if value is None:
             return []
         if is_list(str(value.get("kind", "")), value):
-            found = [Object(self, index) for index, item in enumerate(value["items"]) if isinstance(item, dict)]
+            found = [
+                Object(self, index)
+                for index, item in enumerate(value["items"])
+                if isinstance(item, dict)
+            ]
         else:
             found = [Object(self)]
         for it in found:
@@ -85,12 +107,18 @@ class Document:
         return found
 
     def place(self, line: int | None = None) -> str:
-        """For messages. `line`: of the document's text, from 1."""
+        """Describe the place of a document for messages. `line` is one of the document's text, from
+        1.
+        """
         source = f" ({self.source})" if self.source else ""
-        return f"document {self.number}{source}, line {self.line + (line or self._first_line()) - 1}"
+        return (
+            f"document {self.number}{source}, line {self.line + (line or self._first_line()) - 1}"
+        )
 
     def place_of(self, path: Sequence[str | int]) -> tuple[str, int]:
-        """The place of a value of the original object, and its line in the stream. See `reading.line_of`."""
+        """Return the place of a value of the original object, and its line in the stream. See
+        `reading.line_of`.
+        """
         line = self._first_line()
         if self._read and self.text:
             self._node = self._node or reading.compose(self.text)
@@ -98,14 +126,14 @@ class Document:
         return self.place(line), self.line + line - 1
 
     def written(self) -> str:
-        """Its text in the result."""
+        """Return the text of the document in the result."""
         if self._changed is None or same(self._changed, self._original):
             return self.text
         found = _LEADING.match(self.text)
         return (found.group() if found is not None else "") + self.yaml(self._changed)
 
     def yaml(self, value: Manifest) -> str:
-        """The text of an object, with the place of this document in errors."""
+        """Return the text of an object, with the place of this document in errors."""
         try:
             return writing.document(value)
         except PostrenderError as error:
@@ -113,7 +141,9 @@ class Document:
 
     def _first_line(self) -> int:
         found = _LEADING.match(self.text)
-        return 1 + (found.group().count("\n") if found is not None and found.end() < len(self.text) else 0)
+        return 1 + (
+            found.group().count("\n") if found is not None and found.end() < len(self.text) else 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +189,7 @@ class Object:
         self.document.replace({**whole, "items": items})
 
     def place(self, *path: str | int) -> str:
-        """Where it is, or its value at `path`, for messages."""
+        """Describe the place of the object, or of its value at `path`, for messages."""
         return self.located(*path)[0]
 
     def located(self, *path: str | int) -> tuple[str, int]:
@@ -180,13 +210,16 @@ class Stream:
         """Divide a stream into documents. Raises PostrenderError if it is too large or no text."""
         if len(data) > LARGEST:
             raise PostrenderError(
-                f"{_place_in(data, LARGEST)}: the stream is larger than {LARGEST >> 20} MiB, which no release can be"
+                f"{_place_in(data, LARGEST)}: the stream is larger than {LARGEST >> 20} MiB, "
+                "which no release can be"
             )
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
             place = _place_in(data, error.start)
-            raise PostrenderError(f"{place}: no UTF-8 text (byte 0x{data[error.start]:02x})") from None
+            raise PostrenderError(
+                f"{place}: no UTF-8 text (byte 0x{data[error.start]:02x})"
+            ) from None
         if "\0" in text:
             place = _place_in(data, data.index(b"\0"))
             raise PostrenderError(f"{place}: binary data (a NUL byte), not YAML")
@@ -194,21 +227,27 @@ class Stream:
         if not starts or starts[0] > 0:
             starts.insert(0, 0)
         documents, line = [], 1
-        for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=True), start=1):
+        for number, (start, end) in enumerate(
+            zip(starts, [*starts[1:], len(text)], strict=True), start=1
+        ):
             part = text[start:end]
             documents.append(Document(part, number, line))
             line += part.count("\n")
         return cls(documents)
 
     def objects(self, wanted: Callable[[Head], bool] | None = None) -> Iterator[Object]:
-        """The objects in order. `wanted`: documents that it refuses by their kind and name are not parsed."""
+        """Yield the objects in order. `wanted`: documents that it refuses by their kind and name
+        are not parsed.
+        """
         for document in list(self.documents):
             head = document.head
             if head.kind and (wanted is None or head.has_items or wanted(head)):
                 yield from document.objects
 
     def insert_after(self, document: Document, values: Sequence[Manifest]) -> list[Document]:
-        """Add documents for new objects that come from `document`: they have its source and Helm 4's annotation."""
+        """Add documents for new objects that come from `document`: they have its source and Helm
+        4's annotation.
+        """
         annotations = ((document.value or {}).get("metadata") or {}).get("annotations") or {}
         file = annotations.get(FILE_ANNOTATION)
         source = f"# Source: {document.source}\n" if file is None and document.source else ""
@@ -216,7 +255,9 @@ class Stream:
         for value in values:
             metadata = value.get("metadata") or {}
             noted = {**(metadata.get("annotations") or {}), FILE_ANNOTATION: file}
-            whole = value if file is None else {**value, "metadata": {**metadata, "annotations": noted}}
+            whole = (
+                value if file is None else {**value, "metadata": {**metadata, "annotations": noted}}
+            )
             text = f"---\n{source}{document.yaml(whole)}"
             made.append(Document(text, document.number, document.line, document.source))
         position = self.documents.index(document) + 1
@@ -228,7 +269,7 @@ class Stream:
         self.documents.remove(document)
 
     def written(self) -> bytes:
-        """The result. Raises PostrenderError rather than to return nothing."""
+        """Return the result. Raises PostrenderError rather than to return nothing."""
         out: list[str] = []
         for document in self.documents:
             text = document.written()
@@ -239,12 +280,14 @@ class Stream:
             out.append(text)
         result = "".join(out)
         if not result.strip():
-            raise PostrenderError("nothing would be left of the stream, which Helm takes for an empty release")
+            raise PostrenderError(
+                "nothing would be left of the stream, which Helm takes for an empty release"
+            )
         return result.encode("utf-8")
 
 
 def is_list(kind: str, value: Manifest) -> bool:
-    """Whether an object is a `List`, whose items are objects."""
+    """Return whether an object is a `List`, whose items are objects."""
     return kind.endswith("List") and isinstance(value.get("items"), list)
 
 
@@ -253,25 +296,38 @@ def same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(
+            same(value, other[key]) for key, value in one.items()
+        )
     if isinstance(one, list):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)
 
 
 def _check_mappings(it: Object) -> None:
-    """Raises PostrenderError for an object in which no step could look for a name, a label or a key."""
+    """Raise PostrenderError for an object in which no step could look for a name, a label or a
+    key.
+    """
     data = {"ConfigMap": ("data", "binaryData"), "Secret": ("data", "stringData")}.get(it.kind, ())
-    for path in (("metadata",), ("metadata", "labels"), ("metadata", "annotations"), *((name,) for name in data)):
+    for path in (
+        ("metadata",),
+        ("metadata", "labels"),
+        ("metadata", "annotations"),
+        *((name,) for name in data),
+    ):
         value: Any = it.value
         for part in path:
             value = (value or {}).get(part)
         if value is not None and not isinstance(value, dict):
-            raise PostrenderError(f"{it.place(*path)}: {'.'.join(path)} is {_type(value)}: make it a mapping")
+            raise PostrenderError(
+                f"{it.place(*path)}: {'.'.join(path)} is {_type(value)}: make it a mapping"
+            )
 
 
 def _source(text: str) -> str:
-    """From Helm 3's comment before the content, or Helm 4's annotation."""
+    """Return the source of a document, from Helm 3's comment before the content, or Helm 4's
+    annotation.
+    """
     leading = _LEADING.match(text)
     found = _SOURCE.search(leading.group()) if leading is not None else None
     found = found or _ANNOTATED.search(text)

@@ -1,6 +1,7 @@
 """Checks a value against a JSON schema, with the part of JSON Schema that our own schema uses.
 
-`jsonschema` would do, but takes longer to import than a whole run may last, and brings a library in Rust.
+`jsonschema` would do, but takes longer to import than a whole run may last, and brings a library in
+Rust.
 """
 
 import re
@@ -9,8 +10,8 @@ from typing import Any
 
 KEYWORDS = frozenset(
     {
-        "$ref", "additionalProperties", "description", "enum", "items", "maxProperties", "minItems", "minLength",
-        "minProperties", "pattern", "properties", "required", "type",
+        "$ref", "additionalProperties", "description", "enum", "items", "maxProperties", "minItems",
+        "minLength", "minProperties", "pattern", "properties", "required", "type",
     }
 )  # fmt: skip
 """Those that a schema may use, beside `$defs` at its top."""
@@ -20,13 +21,19 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,),
     "number": (int, float), "null": (type(None),),
 }  # fmt: skip
-_NAMES = {"object": "a mapping", "array": "a list", "string": "text", "boolean": "true or false", "null": "null"}
+_NAMES = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "boolean": "true or false",
+    "null": "null",
+}
 
 
 def faults(
     value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], path: Path = ()
 ) -> Iterator[tuple[Path, str]]:
-    """What is wrong, and where."""
+    """Yield each fault and its place."""
     if "$ref" in schema:
         schema = root["$defs"][str(schema["$ref"]).removeprefix("#/$defs/")]
     types = schema.get("type", list(_TYPES))
@@ -35,7 +42,9 @@ def faults(
         wanted = " or ".join(_NAMES.get(it, f"a {it}") for it in types)
         yield path, f"must be {wanted}"
         return
-    if "enum" in schema and not any(value == it and type(value) is type(it) for it in schema["enum"]):
+    if "enum" in schema and not any(
+        value == it and type(value) is type(it) for it in schema["enum"]
+    ):
         yield path, f"is {value!r}, and must be one of {', '.join(map(str, schema['enum']))}"
     if isinstance(value, dict):
         yield from _mapping(value, schema, root, path)
@@ -67,7 +76,10 @@ def _mapping(
         if name in known:
             yield from faults(item, known[name], root, (*path, name))
         elif other is False:
-            yield (*path, name), f"is unknown{_meant(name, known)}; known: {', '.join(sorted(known))}"
+            yield (
+                (*path, name),
+                f"is unknown{_meant(name, known)}; known: {', '.join(sorted(known))}",
+            )
         elif isinstance(other, Mapping):
             yield from faults(item, other, root, (*path, name))
 

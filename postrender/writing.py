@@ -1,6 +1,8 @@
-"""Values → YAML that every parser takes for the same: Kubernetes', Helm's, PyYAML's and those of YAML 1.2.
+"""Values → YAML that every parser takes for the same: Kubernetes', Helm's, PyYAML's and those of
+YAML 1.2.
 
-Strings are written plain only where no parser could take them for anything else. Text of several lines is a block.
+Strings are written plain only where no parser could take them for anything else. Text of several
+lines is a block.
 """
 
 import re
@@ -22,14 +24,18 @@ _ESCAPED = re.compile(rf'["\\\n\t{_ODD}]')
 _SHORT = {"\n": "\\n", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 LONGEST_KEY = 256
-"""Characters of a key that stands on the line of its value: that far all parsers look for the colon."""
+"""Characters of a key that stands on the line of its value: that far all parsers look for the
+colon.
+"""
 
 LARGEST = 64 << 20
 """Characters of a document at most: aliases can make a small text very large."""
 
 
 def document(value: dict[str, Any]) -> str:
-    """The YAML of a Kubernetes object, without `---`. Raises PostrenderError for what YAML can't express."""
+    """Return the YAML of a Kubernetes object, without `---`. Raises PostrenderError for what YAML
+    can't express.
+    """
     out = _Lines()
     try:
         if value:
@@ -50,7 +56,9 @@ class _Lines:
         self.lines.append(f"{line}\n")
         self.size += len(line)
         if self.size > LARGEST:
-            raise PostrenderError(f"an object has more than {LARGEST >> 20} MiB of YAML: it has aliases of aliases")
+            raise PostrenderError(
+                f"an object has more than {LARGEST >> 20} MiB of YAML: it has aliases of aliases"
+            )
 
 
 def _mapping(value: dict[str, Any], indent: str, first: str, out: _Lines) -> None:

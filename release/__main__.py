@@ -1,4 +1,6 @@
-"""The commands of a release: `python -m release COMMAND`. `make help` lists the targets that run them."""
+"""The commands of a release: `python -m release COMMAND`. `make help` lists the targets that run
+them.
+"""
 
 import argparse
 import platform
@@ -10,10 +12,19 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import layouts, postrender, publishing, rebuilt, rehearsal, signing, versions
+from release import (
+    layouts,
+    postrender,
+    publishing,
+    rebuilt,
+    rehearsal,
+    repository,
+    signing,
+    versions,
+)
 from release.changelog import ChangelogError
-from schemas import chart_package
 from schemas.sources import SchemaError
+from sidecars.contract.project import REGISTRY
 from tests.cluster import cache, images
 from tests.cluster.errors import ClusterError
 
@@ -24,19 +35,37 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; 0: it succeeded."""
+    """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m release", description="Publish a release.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = commands.add_parser("check", help="compare the versions of all parts")
-    check.add_argument("--tag", help="the tag of the release, which the changelog must have a date for")
-    commands.add_parser("images", help="build the images for the architecture of this host (as root)")
-    changes = commands.add_parser("changes", help="compare the packages of the images with those of a release")
-    changes.add_argument("--former", type=Path, required=True, help="folder with the *.spdx.json of the release")
+    check.add_argument(
+        "--tag", help="the tag of the release, which the changelog must have a date for"
+    )
+    commands.add_parser(
+        "images", help="build the images for the architecture of this host (as root)"
+    )
+    changes = commands.add_parser(
+        "changes", help="compare the packages of the images with those of a release"
+    )
+    changes.add_argument(
+        "--former", type=Path, required=True, help="folder with the *.spdx.json of the release"
+    )
     commands.add_parser("postrender", help="build the folder of slurm-postrender, and its archive")
+    fill = commands.add_parser("fill", help="fill in the repository that publishes the release")
+    fill.add_argument(
+        "--repository", required=True, metavar="OWNER/NAME", help="its name on GitHub"
+    )
     publish = commands.add_parser("publish", help="push images and charts")
-    publish.add_argument("--registry", default=chart_package.REGISTRY, help="host and path (default: %(default)s)")
-    commands.add_parser("sign", help="sign what `publish` has pushed, with the identity of the workflow")
-    commands.add_parser("dry-run", help="run everything against a registry on this host, and show how it is signed")
+    publish.add_argument(
+        "--registry", default=REGISTRY, help="host and path (default: %(default)s)"
+    )
+    commands.add_parser(
+        "sign", help="sign what `publish` has pushed, with the identity of the workflow"
+    )
+    commands.add_parser(
+        "dry-run", help="run everything against a registry on this host, and show how it is signed"
+    )
     options = parser.parse_args(arguments)
     try:
         match options.command:
@@ -45,17 +74,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "images":
                 _images(BUILD)
             case "changes":
-                table = rebuilt.as_markdown(rebuilt.changes(rebuilt.read(options.former), rebuilt.read(BUILD)))
+                table = rebuilt.as_markdown(
+                    rebuilt.changes(rebuilt.read(options.former), rebuilt.read(BUILD))
+                )
                 (BUILD / "changes.md").write_text(table, encoding="utf-8")
                 print(table, end="")
             case "postrender":
                 print(postrender.build(ROOT, BUILD))
+            case "fill":
+                for path in repository.fill(ROOT, options.repository):
+                    print(path.relative_to(ROOT))
             case "publish":
+                repository.check_filled(options.registry)
                 archives = sorted(BUILD.glob("images-*.tar"))
                 if not archives:
-                    raise ClusterError(f"{BUILD}: no images-ARCHITECTURE.tar. Run `make release-images` first.")
+                    raise ClusterError(
+                        f"{BUILD}: no images-ARCHITECTURE.tar. Run `make release-images` first."
+                    )
                 shutil.rmtree(BUILD / "published", ignore_errors=True)
-                for artifact in publishing.publish(ROOT, archives, options.registry, BUILD / "published"):
+                for artifact in publishing.publish(
+                    ROOT, archives, options.registry, BUILD / "published"
+                ):
                     print(artifact.reference)
             case "sign":
                 return _sign(BUILD / "published")
@@ -75,7 +114,9 @@ def _check(tag: str | None) -> int:
 
 
 def _images(target: Path) -> None:
-    """Build into `target`: images-ARCHITECTURE.tar, and the software bill of materials of each image."""
+    """Build into `target`: images-ARCHITECTURE.tar, and the software bill of materials of each
+    image.
+    """
     architecture = ARCHITECTURES[platform.machine()]
     archive = images.build_images(cache.root(), lambda line: print(line, flush=True))
     target.mkdir(parents=True, exist_ok=True)
@@ -83,7 +124,9 @@ def _images(target: Path) -> None:
     for name, size in layouts.sizes(archive).items():
         print(f"{name} {architecture}: {size / 1e6:.1f} MB", flush=True)
     for sbom in archive.parent.glob("*.spdx.json"):
-        shutil.copy(sbom, target / f"{sbom.name.removesuffix('.spdx.json')}-{architecture}.spdx.json")
+        shutil.copy(
+            sbom, target / f"{sbom.name.removesuffix('.spdx.json')}-{architecture}.spdx.json"
+        )
 
 
 def _sign(target: Path) -> int:
@@ -106,14 +149,16 @@ def _dry_run() -> int:
         _report("images")
         with publishing.local_registry(folder / "registry") as address:
             archives = sorted(folder.glob("images-*.tar"))
-            artifacts = publishing.publish(ROOT, archives, f"{address}/slurm-charts", folder / "published")
+            artifacts = publishing.publish(
+                ROOT, archives, f"{address}/slurm-charts", folder / "published"
+            )
             _report("published to a registry on this host")
             rehearsal.verify(ROOT, artifacts, folder / "published")
             _report("pulled and compared")
     # With the references that the workflow signs.
     print("\nThe workflow signs with:")
     for words in signing.commands(artifacts, SIGNED):
-        print(f"  {shlex.join(words).replace(f'{address}/slurm-charts', chart_package.REGISTRY)}")
+        print(f"  {shlex.join(words).replace(f'{address}/slurm-charts', 'ghcr.io/OWNER')}")
     return 0
 
 

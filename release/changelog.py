@@ -1,4 +1,5 @@
-"""The section of a version in CHANGELOG.md: its state, its changes for Artifact Hub, and its text for the release page.
+"""The section of a version in CHANGELOG.md: its state, its changes for Artifact Hub, and its text
+for the release page.
 
 Pure. Format: https://keepachangelog.com/en/1.1.0/
 """
@@ -23,31 +24,39 @@ class Section:
     text: str
 
     def changes(self) -> list[dict[str, str]]:
-        """Each change with its kind, as `artifacthub.io/changes` has them."""
+        """Return each change with its kind, as `artifacthub.io/changes` has them."""
         found = []
-        for heading, body in re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", self.text, re.MULTILINE | re.DOTALL):
+        for heading, body in re.findall(
+            r"^### (\w+)\n(.*?)(?=^### |\Z)", self.text, re.MULTILINE | re.DOTALL
+        ):
             if heading.lower() in KINDS:
                 items = re.findall(r"^- (.*?)(?=^- |^$|\Z)", body, re.MULTILINE | re.DOTALL)
                 found += [{"kind": heading.lower(), "description": _plain(item)} for item in items]
         return found
 
     def notes(self, blob: str) -> str:
-        """The text with absolute links, for the release page. `blob` is the URL of the repository's files."""
+        """Return the text with absolute links, for the release page. `blob` is the URL of the
+        repository's files.
+        """
         return re.sub(r"\]\((?!https?://|#)", f"]({blob}/", self.text).strip() + "\n"
 
 
 def section(text: str, version: str) -> Section:
-    """The section of a version. `(unreleased)` in its heading is no date."""
+    """Return the section of a version. `(unreleased)` in its heading is no date."""
     pattern = rf"^## {re.escape(version)} \((.*?)\)\n(.*?)(?=^## |\Z)"
     found = re.search(pattern, text, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise ChangelogError(f"CHANGELOG.md: no section of {version}. Add the line `## {version} (unreleased)`.")
+        raise ChangelogError(
+            f"CHANGELOG.md: no section of {version}. Add the line `## {version} (unreleased)`."
+        )
     date = found[1] if re.fullmatch(r"\d{4}-\d{2}-\d{2}", found[1]) else ""
     return Section(version, date, found[2])
 
 
 def _plain(item: str) -> str:
-    """A list item on one line, links replaced by their texts. A reference at the end is omitted."""
+    """Return a list item on one line, links replaced by their texts. A reference at the end is
+    omitted.
+    """
     line = " ".join(item.split())
     line = re.sub(r" *\(\[[^\]]*\]\([^)]*\)\)", "", line)
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line)

@@ -1,7 +1,7 @@
 """OCI image layouts for a registry: one for each image, with its content for every architecture.
 
-The archives of tests/cluster/images.py have all images of one architecture. The labels of a release are added here, so
-that a build for tests doesn't change with every commit.
+The archives of tests/cluster/images.py have all images of one architecture. The labels of a release
+are added here, so that a build for tests doesn't change with every commit.
 
 Layouts and labels: https://github.com/opencontainers/image-spec
 """
@@ -18,17 +18,19 @@ LABEL = "org.opencontainers.image"
 
 
 def assemble(archives: Sequence[Path], target: Path, labels: Mapping[str, str]) -> dict[str, Path]:
-    """The folder with the layout of each image, by its name, below the new folder `target`.
+    """Return the folder with the layout of each image, by its name, below the new folder `target`.
 
-    `archives` are OCI image layouts as tar files, one for each architecture. The images get the `labels` in addition to
-    their own.
+    `archives` are OCI image layouts as tar files, one for each architecture. The images get the
+    `labels` in addition to their own.
     """
     blobs = target / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     images: dict[str, list[dict[str, Any]]] = {}
     for archive in archives:
         for descriptor in _unpacked(archive, blobs)["manifests"]:
-            name = descriptor["annotations"][f"{LABEL}.ref.name"].rpartition("/")[2].partition(":")[0]
+            name = (
+                descriptor["annotations"][f"{LABEL}.ref.name"].rpartition("/")[2].partition(":")[0]
+            )
             images.setdefault(name, []).append(_labelled(descriptor, blobs, labels))
     layouts = {}
     for name, manifests in images.items():
@@ -36,18 +38,26 @@ def assemble(archives: Sequence[Path], target: Path, labels: Mapping[str, str]) 
         folder.mkdir()
         (folder / "blobs").symlink_to("../blobs")
         (folder / "oci-layout").write_text(json.dumps({"imageLayoutVersion": "1.0.0"}))
-        # The annotations of an index are what a registry shows of an image with several architectures.
+        # The annotations of an index are what a registry shows of an image with several
+        # architectures.
         annotations = manifests[0].pop("annotations")
         for manifest in manifests[1:]:
             del manifest["annotations"]
-        index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": annotations}
+        index = {
+            "schemaVersion": 2,
+            "mediaType": INDEX,
+            "manifests": manifests,
+            "annotations": annotations,
+        }
         (folder / "index.json").write_text(json.dumps(index, sort_keys=True))
         layouts[name] = folder
     return layouts
 
 
 def sizes(archive: Path) -> dict[str, int]:
-    """Bytes of the compressed layers of each image of an archive by its reference, and of `all` without copies."""
+    """Return the bytes of the compressed layers of each image of an archive by its reference, and
+    of `all` without copies.
+    """
     with tarfile.open(archive) as stream:
 
         def document(name: str) -> dict[str, Any]:
@@ -65,26 +75,28 @@ def sizes(archive: Path) -> dict[str, int]:
 
 
 def _member(stream: tarfile.TarFile, name: str) -> bytes:
-    """A file of an archive. Raises KeyError without one."""
+    """Return a file of an archive. Raises KeyError without one."""
     member = stream.extractfile(name)
     return b"" if member is None else member.read()
 
 
 def platforms(layout: Path) -> dict[str, str]:
-    """The digest of the image of each architecture in a layout of `assemble`."""
+    """Return the digest of the image of each architecture in a layout of `assemble`."""
     index = json.loads((layout / "index.json").read_text())
-    return {manifest["platform"]["architecture"]: manifest["digest"] for manifest in index["manifests"]}
+    return {
+        manifest["platform"]["architecture"]: manifest["digest"] for manifest in index["manifests"]
+    }
 
 
 def config(layout: Path, architecture: str) -> dict[str, Any]:
-    """The configuration of an image in a layout of `assemble`."""
+    """Return the configuration of an image in a layout of `assemble`."""
     blobs = layout / "blobs" / "sha256"
     manifest = _read(blobs, platforms(layout)[architecture])
     return _read(blobs, manifest["config"]["digest"])
 
 
 def _unpacked(archive: Path, blobs: Path) -> dict[str, Any]:
-    """The index of an archive, whose blobs are written to the folder `blobs`."""
+    """Return the index of an archive, whose blobs are written to the folder `blobs`."""
     index: dict[str, Any] = {}
     with tarfile.open(archive) as members:
         for member in members:
@@ -103,7 +115,7 @@ def _unpacked(archive: Path, blobs: Path) -> dict[str, Any]:
 
 
 def _labelled(descriptor: dict[str, Any], blobs: Path, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The descriptor of the image with these labels, whose new blobs are written."""
+    """Return the descriptor of the image with these labels, whose new blobs are written."""
     manifest = _read(blobs, descriptor["digest"])
     content = _read(blobs, manifest["config"]["digest"])
     container = content.setdefault("config", {})

@@ -1,6 +1,8 @@
-"""The packages of the charts, as users get them: the folder in the repository, and the changes of the release.
+"""The packages of the charts, as users get them: the folder in the repository, the licence, and the
+changes of the release.
 
-A commit always becomes the same packages, so that a release that runs again pushes the same digests.
+A commit always becomes the same packages, so that a release that runs again pushes the same
+digests.
 """
 
 import gzip
@@ -22,16 +24,16 @@ SECURITY = "artifacthub.io/containsSecurityUpdates"
 
 
 def package_all(root: Path, target: Path) -> list[Path]:
-    """Write CHART-VERSION.tgz of each chart into the folder `target`, in the order of their installation."""
+    """Write CHART-VERSION.tgz of each chart into the folder `target`, in the order of their
+    installation.
+    """
     version, seconds = versions.version(root), versions.committed(root)
     section = changelog.section((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     target.mkdir(parents=True, exist_ok=True)
     found = []
     for chart in chart_package.RELEASES:
         with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / chart
-            # Links are followed, because a package has none.
-            shutil.copytree(root / "charts" / chart, copy)
+            copy = copied(root, chart, Path(folder))
             _add_changes(copy / "Chart.yaml", section)
             run([tool("helm"), "package", copy, f"--destination={target}"])
         found.append(target / f"{chart}-{version}.tgz")
@@ -39,10 +41,25 @@ def package_all(root: Path, target: Path) -> list[Path]:
     return found
 
 
+def copied(root: Path, chart: str, folder: Path) -> Path:
+    """Copy a chart into `folder`, with the licence, and with its subcharts, which are links in the
+    repository. Return the copy.
+    """
+    copy = folder / chart
+    shutil.copytree(root / "charts" / chart, copy)
+    shutil.copy(root / "LICENSE", copy)
+    return copy
+
+
 def set_times(package: Path, seconds: int) -> None:
-    """Replace all times that `helm package` has stored, and that of the file, which `helm push` stores."""
+    """Replace all times that `helm package` has stored, and that of the file, which `helm push`
+    stores.
+    """
     text = package.with_suffix(".tar")
-    with tarfile.open(package) as former, tarfile.open(text, "w", format=tarfile.USTAR_FORMAT) as archive:
+    with (
+        tarfile.open(package) as former,
+        tarfile.open(text, "w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
         for member in former:
             member.mtime, member.pax_headers = seconds, {}
             archive.addfile(member, former.extractfile(member))

@@ -1,7 +1,9 @@
-"""The folder of the post-renderer: for Helm 3 an executable, for Helm 4 a plugin. It needs python3 and nothing else.
+"""The folder of the post-renderer: for Helm 3 an executable, for Helm 4 a plugin. It needs python3
+and nothing else.
 
-It contains the code that `slurm-postrender` imports, the pods of charts/slurm-operator/workloads, and the locked
-packages for all platforms: compiled modules of Linux have names of their own each, those of macOS a folder each.
+It contains the code that `slurm-postrender` imports, the pods of charts/slurm-operator/workloads,
+and the locked packages for all platforms: compiled modules of Linux have names of their own each,
+those of macOS a folder each.
 """
 
 import filecmp
@@ -17,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from release import versions
-from schemas import chart_package
+from sidecars.contract.project import HOME
 from tests.cluster import cache
 from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
@@ -41,7 +43,8 @@ LOCKED = ("jmespath", "msgspec", "pyyaml")
 
 _LAUNCHER = """\
 #!/bin/sh
-# slurm-postrender {version}: see docs/postrender.md. The user's cache has the bytecode of a read-only folder.
+# slurm-postrender {version}: see docs/postrender.md. The user's cache has the bytecode of a
+# read-only folder.
 here=$(dirname "$(readlink -f "$0" 2>/dev/null || echo "$0")")
 if [ -w "$here/lib" ]; then
   exec python3 -I -S "$here/lib/run.py" "$@"
@@ -56,7 +59,8 @@ import os
 import sys
 
 if sys.version_info < (3, 11):
-    sys.exit("slurm-postrender: needs Python 3.11 or newer as python3, not %s" % sys.version.split()[0])
+    version = sys.version.split()[0]
+    sys.exit("slurm-postrender: needs Python 3.11 or newer as python3, not %s" % version)
 here = os.path.dirname(os.path.abspath(__file__))
 system = "linux" if sys.platform == "linux" else "%s-%s" % (sys.platform, os.uname()[4])
 sys.path[:0] = [here, os.path.join(here, "packages", system)]
@@ -68,14 +72,18 @@ sys.exit(main())
 
 
 def build(root: Path, target: Path) -> Path:
-    """Write the folder for all platforms into `target`, and its archive beside it; returns the archive."""
+    """Write the folder for all platforms into `target`, and its archive beside it; returns the
+    archive.
+    """
     shutil.rmtree(target / NAME, ignore_errors=True)
     with tempfile.TemporaryDirectory() as packages:
         return archive(folder(root, target, locked(root, Path(packages))), target)
 
 
 def folder(root: Path, target: Path, packages: Path) -> Path:
-    """Write the folder `slurm-postrender` into `target`. `packages`: a folder per system with the locked packages."""
+    """Write the folder `slurm-postrender` into `target`. `packages`: a folder per system with the
+    locked packages.
+    """
     version = versions.version(root)
     made = target / NAME
     library = made / "lib"
@@ -106,14 +114,14 @@ def plugin(version: str) -> str:
         "name": NAME,
         "version": version,
         "runtime": "subprocess",
-        "sourceURL": chart_package.HOME,
+        "sourceURL": HOME,
         "runtimeConfig": {"platformCommand": [command]},
     }
     return yaml.safe_dump(value, sort_keys=False)
 
 
 def archive(made: Path, target: Path) -> Path:
-    """The folder as NAME-VERSION.tgz in `target`, the same bytes for the same content."""
+    """Return the folder as NAME-VERSION.tgz in `target`, the same bytes for the same content."""
     version = yaml.safe_load((made / "plugin.yaml").read_text(encoding="utf-8"))["version"]
     path = target / f"{NAME}-{version}.tgz"
     with (
@@ -122,12 +130,19 @@ def archive(made: Path, target: Path) -> Path:
         tarfile.open(fileobj=zipped, mode="w") as packed,
     ):
         for file in [made, *sorted(made.rglob("*"))]:
-            packed.add(file, arcname=file.relative_to(made.parent).as_posix(), recursive=False, filter=_anonymous)
+            packed.add(
+                file,
+                arcname=file.relative_to(made.parent).as_posix(),
+                recursive=False,
+                filter=_anonymous,
+            )
     return path
 
 
 def installed(target: Path) -> Path:
-    """The packages of the running Python, for tests: of this platform and this version alone."""
+    """Return the folder with the packages of the running Python, for tests: of this platform and
+    this version alone.
+    """
     system = target / "linux"
     for name in LOCKED:
         for file in importlib.metadata.files(name) or ():
@@ -139,7 +154,9 @@ def installed(target: Path) -> Path:
 
 
 def locked(root: Path, target: Path) -> Path:
-    """The packages of the lock for all platforms and versions of Python. Raises ClusterError where two differ."""
+    """Return the packages of the lock for all platforms and versions of Python. Raises ClusterError
+    where two differ.
+    """
     with tempfile.TemporaryDirectory() as name:
         lock = Path(name) / "lock.txt"
         lock.write_text("".join(requirements(root)), encoding="utf-8")
@@ -148,9 +165,10 @@ def locked(root: Path, target: Path) -> Path:
                 one = Path(name) / f"{platform}-{python}"
                 run(
                     [
-                        Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--no-config",
-                        "--target", one, "--python-platform", platform,
-                        "--python-version", python, "--only-binary", ":all:", "--no-deps", "--require-hashes",
+                        Path(sys.executable).with_name("uv"), "pip", "install",
+                        "--quiet", "--no-config", "--target", one,
+                        "--python-platform", platform, "--python-version", python,
+                        "--only-binary", ":all:", "--no-deps", "--require-hashes",
                         "--cache-dir", cache.root() / "uv", "--requirement", lock,
                     ]
                 )  # fmt: skip
@@ -159,9 +177,15 @@ def locked(root: Path, target: Path) -> Path:
 
 
 def requirements(root: Path) -> Iterator[str]:
-    """The lock of what the folder carries: requirements/postrender.txt, and msgspec, which `workloads` needs."""
+    """Yield the lock of what the folder contains: requirements/postrender.txt, and msgspec, which
+    `workloads` needs.
+    """
     yield (root / "requirements" / "postrender.txt").read_text(encoding="utf-8")
-    lines = (root / "requirements" / "runtime.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (
+        (root / "requirements" / "runtime.txt")
+        .read_text(encoding="utf-8")
+        .splitlines(keepends=True)
+    )
     wanted = False
     for line in lines:
         wanted = line.startswith("msgspec==") or (wanted and line.startswith(" "))
@@ -169,11 +193,21 @@ def requirements(root: Path) -> Iterator[str]:
             yield line
 
 
-_UNUSED: Sequence[str] = ("RECORD", "WHEEL", "INSTALLER", "REQUESTED", "direct_url.json", "top_level.txt", ".lock")
+_UNUSED: Sequence[str] = (
+    "RECORD",
+    "WHEEL",
+    "INSTALLER",
+    "REQUESTED",
+    "direct_url.json",
+    "top_level.txt",
+    ".lock",
+)
 
 
 def merge(source: Path, target: Path) -> None:
-    """Add packages of a platform to those of others. Raises ClusterError where two have different content."""
+    """Add packages of a platform to those of others. Raises ClusterError where two have different
+    content.
+    """
     for file in sorted(source.rglob("*")):
         own = file.relative_to(source)
         if not file.is_file() or file.name in _UNUSED or "bin" in own.parts[:1]:

@@ -1,6 +1,7 @@
 """What images that are built again contain in other versions than those of a release.
 
-Both sides are folders of software bills of materials, NAME-ARCHITECTURE.spdx.json, as a release page offers them.
+Both sides are folders of software bills of materials, NAME-ARCHITECTURE.spdx.json, as a release
+page offers them.
 """
 
 from collections.abc import Mapping
@@ -45,7 +46,9 @@ class Change:
 
 
 def read(folder: Path) -> dict[str, Versions]:
-    """The packages of each image NAME-ARCHITECTURE in the folder. An error names a file that can't be read."""
+    """Return the packages of each image NAME-ARCHITECTURE in the folder. An error names a file that
+    can't be read.
+    """
     found: dict[str, Versions] = {}
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
@@ -54,7 +57,9 @@ def read(folder: Path) -> dict[str, Versions]:
             raise ClusterError(f"{path}: not a software bill of materials: {error}") from None
         # The first package of a document is the image itself.
         found[path.name.removesuffix(SUFFIX)] = {
-            package.name: package.versionInfo for package in document.packages if package.SPDXID != "SPDXRef-image"
+            package.name: package.versionInfo
+            for package in document.packages
+            if package.SPDXID != "SPDXRef-image"
         }
     if not found:
         raise ClusterError(f"{folder}: contains no NAME-ARCHITECTURE{SUFFIX}")
@@ -62,7 +67,9 @@ def read(folder: Path) -> dict[str, Versions]:
 
 
 def changes(former: Mapping[str, Versions], now: Mapping[str, Versions]) -> list[Change]:
-    """The packages that differ in an image of both sides, sorted. An image that one side lacks isn't compared."""
+    """Return the packages that differ in an image of both sides, sorted. An image that one side
+    lacks isn't compared.
+    """
     images: dict[tuple[str, str, str], list[str]] = {}
     for image in sorted(former.keys() & now.keys()):
         before, after = former[image], now[image]
@@ -74,7 +81,7 @@ def changes(former: Mapping[str, Versions], now: Mapping[str, Versions]) -> list
 
 
 def as_markdown(found: list[Change]) -> str:
-    """A table of the changes. No change: an empty text."""
+    """Return a table of the changes. No change: an empty text."""
     if not found:
         return ""
     rows = [f"| {it.package} | {it.former} | {it.now} | {', '.join(it.images)} |" for it in found]

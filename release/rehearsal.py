@@ -40,7 +40,10 @@ def _verify_image(root: Path, artifact: Artifact) -> None:
         if missing := {name for name, text in wanted.items() if found.get(name) != text}:
             raise ClusterError(f"{artifact.reference}: wrong labels: {', '.join(sorted(missing))}")
     for tag in artifact.tags:
-        if run([tool("crane"), "digest", f"{artifact.repository}:{tag}"]).strip() != artifact.digest:
+        if (
+            run([tool("crane"), "digest", f"{artifact.repository}:{tag}"]).strip()
+            != artifact.digest
+        ):
             raise ClusterError(f"{artifact.repository}:{tag} is not {artifact.digest}")
 
 
@@ -56,20 +59,27 @@ def _verify_chart(root: Path, artifact: Artifact) -> None:
 
 
 def package_problems(package: Path, chart: Path) -> list[str]:
-    """What is wrong with an unpacked package of the chart in the repository."""
+    """Find the faults of an unpacked package of the chart in the repository."""
     found = []
     if _objects(package) != _objects(chart):
         found.append(f"it renders other objects than charts/{chart.name}")
     metadata = yaml.safe_load((package / "Chart.yaml").read_text(encoding="utf-8"))
     if packages.CHANGES not in metadata["annotations"]:
         found.append(f"Chart.yaml has no annotation {packages.CHANGES}")
-    found += [f"it has no {file}" for file in ("README.md", "LICENSE") if not (package / file).is_file()]
-    found += [f"it contains {folder}" for folder in ("ci", "tests") if (package / folder).exists()]
+    found += [
+        f"it has no {file}" for file in ("README.md", "LICENSE") if not (package / file).is_file()
+    ]
+    found += [
+        f"it contains {path.relative_to(package)}"
+        for folder in (package, *sorted(package.glob("charts/*")))
+        for path in (folder / "ci", folder / "tests")
+        if path.exists()
+    ]
     return found
 
 
 def _objects(chart: Path) -> list[str]:
-    """The objects that a chart renders, without what is new each time."""
+    """Return the objects that a chart renders, without what is new each time."""
     output = run([tool("helm"), "template", "release", chart])
     found = []
     for manifest in yaml.safe_load_all(output):

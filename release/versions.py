@@ -21,32 +21,42 @@ _NAMED = re.compile(
 
 
 def version(root: Path) -> str:
-    """The version of the project."""
-    return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+    """Return the version of the project."""
+    return str(
+        tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    )
 
 
 def committed(root: Path) -> int:
-    """The time of the commit of the repository, in seconds since the epoch."""
+    """Return the time of the commit of the repository, in seconds since the epoch."""
     return int(run(["git", "log", "-1", "--format=%ct"], cwd=root))
 
 
 def problems(root: Path, tag: str | None = None) -> list[str]:
-    """Places with another version than the project's. A `tag` must be that of the version, which then needs a date."""
+    """Places with another version than the project's. A `tag` must be that of the version, which
+    then needs a date.
+    """
     own = version(root)
     slurm = str(_chart(root, "slurm")["appVersion"])
     found = []
     for place, given, wanted in [*_places(root, own), *_slurm_places(slurm)]:
         if given != wanted:
-            found.append(f"{place}: the version is {given or 'missing'}, not {wanted}. Set it to {wanted}.")
+            found.append(
+                f"{place}: the version is {given or 'missing'}, not {wanted}. Set it to {wanted}."
+            )
     try:
         section = changelog.section((root / "CHANGELOG.md").read_text(encoding="utf-8"), own)
     except changelog.ChangelogError as error:
         return [*found, str(error)]
     if tag is not None and tag != f"v{own}":
-        found.append(f"The tag {tag} is not that of pyproject.toml. Tag v{own}, or set the version to {tag[1:]}.")
+        found.append(
+            f"The tag {tag} is not that of pyproject.toml. Tag v{own}, or set the version to "
+            f"{tag[1:]}."
+        )
     if tag is not None and not section.date:
         found.append(
-            f"CHANGELOG.md: {own} has no date. Replace `(unreleased)` with the date, for example (2026-01-31)."
+            f"CHANGELOG.md: {own} has no date. Replace `(unreleased)` with the date, for example "
+            "(2026-01-31)."
         )
     return found
 
@@ -65,25 +75,33 @@ def _places(root: Path, own: str) -> list[tuple[str, str, str]]:
         ]
     workloads = "charts/slurm-operator/workloads/version.yaml"
     found.append((workloads, str(_yaml(root / workloads)["version"]), own))
-    structure = "sidecars/workloads/structure.py"
-    match = re.search(r'^VERSION = "(.*)"$', (root / structure).read_text(encoding="utf-8"), re.MULTILINE)
-    found.append((structure, match[1] if match else "", own))
+    project = "sidecars/contract/project.py"
+    match = re.search(
+        r'^VERSION: Final = "(.*)"$', (root / project).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    found.append((project, match[1] if match else "", own))
     found += [(place, given, own) for place, given in _documented(root)]
     found.append(("tests/cluster/images.py: IMAGES: sidecars", images.IMAGES["sidecars"], own))
     return found
 
 
 def _documented(root: Path) -> Iterator[tuple[str, str]]:
-    """Each place where the guides name the version of an artifact of this project, with that version."""
+    """Yield each place where the guides name the version of an artifact of this project, with that
+    version.
+    """
     for page in sorted(root.glob("docs/*.md")):
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
             if "slinkyproject" not in line:
-                yield from ((f"{page.relative_to(root)}:{number}", given) for given in _NAMED.findall(line))
+                yield from (
+                    (f"{page.relative_to(root)}:{number}", given) for given in _NAMED.findall(line)
+                )
 
 
 def _slurm_places(slurm: str) -> list[tuple[str, str, str]]:
     daemons = [name for name in images.IMAGES if name not in {"sidecars", "mariadb"}]
-    return [(f"tests/cluster/images.py: IMAGES: {name}", images.IMAGES[name], slurm) for name in daemons]
+    return [
+        (f"tests/cluster/images.py: IMAGES: {name}", images.IMAGES[name], slurm) for name in daemons
+    ]
 
 
 def _chart(root: Path, chart: str) -> dict[str, Any]:

@@ -1,15 +1,18 @@
-"""The part of CEL that the rules in `schemas/crds` use: from text to nested lists, and from these to a Helm template.
+"""The part of CEL that the rules in `schemas/crds` use: from text to nested lists, and from these
+to a Helm template.
 
-A node is `[operator, operand, …]`, which can be written as JSON. An operand is a node, a text or a number:
+A node is `[operator, operand, …]`, which can be written as JSON. An operand is a node, a text or a
+number:
 
 - `const VALUE`, `var NAME`
 - `get NODE FIELD DEFAULT`: a field, or the default. `has NODE FIELD`: whether it is set.
 - `not`, `and`, `or`, `if`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `+`
-- `size NODE`, `string NODE` (of a number), `seconds NODE` (of a duration), `is_int NODE`, `matches NODE PATTERN`
+- `size NODE`, `string NODE` (of a number), `seconds NODE` (of a duration), `is_int NODE`, `matches
+  NODE PATTERN`
 - `all NODE NAME NODE` (of keys or items), `filter NODE NAME NODE`
 
-The API server fills in the defaults of the schema before it evaluates rules, so each `get` carries the default, and
-`has` of a field with a default is `true`.
+The API server fills in the defaults of the schema before it evaluates rules, so each `get` carries
+the default, and `has` of a field with a default is `true`.
 """
 
 import json
@@ -19,7 +22,9 @@ from typing import Any
 from schemas import sources
 
 Node = list[Any]
-_TOKEN = re.compile(r"""\s*(?:(\d+)|('(?:[^'\\]|\\.)*')|([A-Za-z_]\w*)|(\.\?|&&|\|\||[=!<>]=|[-<>!?:.,()[\]+]))""")
+_TOKEN = re.compile(
+    r"""\s*(?:(\d+)|('(?:[^'\\]|\\.)*')|([A-Za-z_]\w*)|(\.\?|&&|\|\||[=!<>]=|[-<>!?:.,()[\]+]))"""
+)
 _LEVELS = (("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">="), ("+",))
 _WORDS = {"||": "or", "&&": "and"}
 _FALLBACK = {"object": {}, "array": [], "string": "", "boolean": False, "integer": 0}
@@ -30,7 +35,7 @@ class CelError(sources.SchemaError):
 
 
 def parse(text: str, schema: sources.Schema) -> Node:
-    """The node of a rule about `self`, which `schema` describes."""
+    """Return the node of a rule about `self`, which `schema` describes."""
     parser = _Parser(text, {"self": schema})
     node, _ = parser.ternary()
     if parser.peek():
@@ -92,7 +97,9 @@ class _Parser:
             return ["not", self._unary()[0]], {}
         node, schema = self._primary()
         while self.peek() in {".", ".?"}:
-            node, schema = self._optional(node, schema) if self._next() == ".?" else self._member(node, schema)
+            node, schema = (
+                self._optional(node, schema) if self._next() == ".?" else self._member(node, schema)
+            )
         return node, schema
 
     def _optional(self, node: Node, schema: sources.Schema) -> tuple[Node, sources.Schema]:
@@ -156,7 +163,9 @@ class _Parser:
 
 
 def template(node: Node) -> str:
-    """A node as an expression of a Helm template, without outer parentheses. `self` is the variable `$self`."""
+    """Return a node as an expression of a Helm template, without outer parentheses. `self` is the
+    variable `$self`.
+    """
     word, *operands = node
     if word == "const":
         value = operands[0]
@@ -166,9 +175,15 @@ def template(node: Node) -> str:
     if word in {"get", "has"}:
         parent, name = operands[:2]
         parent = _inner(parent) if parent[0] == "var" else f"({template(parent)} | default dict)"
-        return f'hasKey {parent} "{name}"' if word == "has" else f'dig "{name}" {_literal(operands[2])} {parent}'
+        return (
+            f'hasKey {parent} "{name}"'
+            if word == "has"
+            else f'dig "{name}" {_literal(operands[2])} {parent}'
+        )
     if word in _TEMPLATES:
-        return _TEMPLATES[word].format(*(_inner(each) if isinstance(each, list) else f"`{each}`" for each in operands))
+        return _TEMPLATES[word].format(
+            *(_inner(each) if isinstance(each, list) else f"`{each}`" for each in operands)
+        )
     if word in {"==", "!="}:
         left, right = operands
         if _is_number(left) or _is_number(right):

@@ -1,7 +1,8 @@
-"""The rules of the custom resources for the checks of the chart `slurm` and the post-renderer, without an API server.
+"""The rules of the custom resources for the checks of the chart `slurm` and the post-renderer,
+without an API server.
 
-Both come from the rules (CEL) in `schemas/crds`. Rules about a change, which name `oldSelf`, need the object in the
-cluster and are left out.
+Both come from the rules (CEL) in `schemas/crds`. Rules about a change, which name `oldSelf`, need
+the object in the cluster and are left out.
 """
 
 import json
@@ -10,16 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas import cel, definitions, sources
+from schemas import cel, definitions, resource_fields, sources
 
 TEMPLATE = Path(__file__).parent / "rules.tpl"
 RENDERED = ("NodeSet", "Token")
-"""Kinds whose fields come from several values, and so can break rules. The chart checks what it renders of them."""
+"""Kinds whose fields come from several values, and so can break rules. The chart checks what it
+renders of them.
+"""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule about the value at `path`: fields from the object, and `*` for each item of a list. None about no value.
+    """One rule about the value at `path`: fields from the object, and `*` for each item of a list.
+    None about no value.
 
     `field` is the part of the value that the rule is about; "" for the whole.
     """
@@ -33,8 +37,8 @@ class Rule:
 
 
 def rules(kind: str) -> Iterator[Rule]:
-    """Those of a kind that concern one state of the object."""
-    source = definitions.load(kind)
+    """Yield the rules of a kind that concern one state of the object."""
+    source = resource_fields.load(kind)
     metadata = {"type": "object", "properties": {"name": {"type": "string"}}}
     root = {"type": "object", "properties": {"spec": source["spec"], "metadata": metadata}}
     yield from _of({**root, "x-kubernetes-validations": source.get("rules", [])}, kind, ())
@@ -45,7 +49,14 @@ def _of(schema: sources.Schema, kind: str, path: tuple[str, ...]) -> Iterator[Ru
         if "oldSelf" not in rule["rule"]:
             remedy = rule.get("remedy", "Correct the values.")
             field = rule.get("fieldPath", "").removeprefix(".")
-            yield Rule(kind, path, field, cel.parse(rule["rule"], schema), " ".join(rule["message"].split()), remedy)
+            yield Rule(
+                kind,
+                path,
+                field,
+                cel.parse(rule["rule"], schema),
+                " ".join(rule["message"].split()),
+                remedy,
+            )
     for name, child in schema.get("properties", {}).items():
         yield from _of(child, kind, (*path, name))
     if "items" in schema:
@@ -53,9 +64,14 @@ def _of(schema: sources.Schema, kind: str, path: tuple[str, ...]) -> Iterator[Ru
 
 
 def json_text() -> str:
-    """The post-renderer's rules.json: for each kind the rules, each with `path`, `field`, `rule` and `message`."""
+    """Return the post-renderer's rules.json. It has the rules of each kind, each with `path`,
+    `field`, `rule` and `message`.
+    """
     found = {
-        kind: [{"path": it.path, "field": it.field, "message": it.message, "rule": it.node} for it in rules(kind)]
+        kind: [
+            {"path": it.path, "field": it.field, "message": it.message, "rule": it.node}
+            for it in rules(kind)
+        ]
         for kind in definitions.KINDS
     }
     lines = [
@@ -66,7 +82,7 @@ def json_text() -> str:
 
 
 def template_text() -> str:
-    """The template with which the chart `slurm` checks the resources that it renders."""
+    """Return the template with which the chart `slurm` checks the resources that it renders."""
     return TEMPLATE.read_text(encoding="utf-8") + "".join(_define(kind) for kind in RENDERED)
 
 
@@ -87,10 +103,12 @@ def _block(rule: Rule) -> str:
     if node[0] == "all":
         head, tail = f"{{{{- range ${node[2]}, $_ := $self }}}}", "{{- end }}"
         node = node[3]
-    line = f'include "slurm.check.line" (list {place} {_text(rule.message)} {_text(rule.remedy)})'
+    texts = f"{place} {_text(rule.message)} {_text(rule.remedy)}"
+    line = f'include "slurm-charts.check.line" (list {texts})'
     return (
         f"{{{{- $self := {self} -}}}}\n"
-        f'{{{{- if not (kindIs "invalid" $self) }}}}{head}{{{{ if not ({cel.template(node)}) -}}}}\n'
+        f'{{{{- if not (kindIs "invalid" $self) }}}}{head}{{{{ if not ({cel.template(node)}) '
+        f"-}}}}\n"
         f"{{{{- {line} -}}}}\n"
         f"{{{{- end }}}}{tail}{{{{- end -}}}}\n"
     )

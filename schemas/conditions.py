@@ -1,4 +1,6 @@
-"""The page docs/reference/conditions.md: all words by which this product reports what it does and what is wrong."""
+"""The page docs/reference/conditions.md: all words by which this product reports what it does and
+what is wrong.
+"""
 
 import inspect
 from collections.abc import Iterable
@@ -7,37 +9,49 @@ from schemas import markdown
 from sidecars.contract.explained import Explained
 from sidecars.contract.reasons import NodeReason
 from sidecars.operator.metrics import Metric
-from sidecars.policy.reasons import CONDITION_TYPES, EventReason, Mark, NotCounted, Reason, SlurmNodeState
+from sidecars.policy.reasons import (
+    CONDITION_TYPES,
+    EventReason,
+    Mark,
+    NotCounted,
+    Reason,
+    SlurmNodeState,
+)
 from sidecars.policy.reasons.bridge import BridgeEvent, PodQueued
 
 SOURCE = "sidecars/policy/reasons, sidecars/contract/reasons.py and sidecars/operator/metrics.py"
 
 _HEAD = """\
-This page lists everything by which the operator and the worker pods report their state: reasons of conditions, Events,
-reasons of Slurm nodes, conditions of pods, labels and annotations, and metrics. Search it for the word that you see.
+This page lists everything by which the operator and the worker pods report their state: reasons
+of conditions, Events, reasons of Slurm nodes, conditions of pods, labels and annotations, and
+metrics. Search it for the word that you see.
 [Troubleshooting](../troubleshooting.md) begins with symptoms instead.
 
-`kubectl get` shows the reason of the condition `Ready`. `kubectl describe` shows all conditions with their messages.
+`kubectl get` shows the reason of the condition `Ready`. `kubectl describe` shows all conditions
+with their messages.
 A message names the object, the value and the next step."""
 
 _NODE_REASONS = """\
-`sinfo -R` shows them. Words in capitals stand for other texts. Any other reason is an administrator's, another
-program's or Slurm's own: the operator and the worker pods never change it."""
+`sinfo -R` shows them. Words in capitals stand for other texts. Any other reason is an
+administrator's, another program's or Slurm's own: the operator and the worker pods never change
+it."""
 
 
 _OTHERS = """\
 These messages are whole sentences with place, value and remedy, so this page doesn't repeat them:
 
-- Helm's, when it refuses values ([Helm refuses the values](../troubleshooting.md#helm-refuses-the-values)).
-- Those of the container `register` of a worker pod, which doesn't start slurmd with a value that Slurm can't read:
-  `kubectl logs POD -c register`.
-- Findings of `slurm-sidecars doctor gres`, each with its fix ([GPUs](../gpus.md#diagnose-gresnull)).
+- Helm's, when it refuses values
+  ([Helm refuses the values](../troubleshooting.md#helm-refuses-the-values)).
+- Those of the container `register` of a worker pod, which doesn't start slurmd with a value that
+  Slurm can't read: `kubectl logs POD -c register`.
+- Findings of `slurm-sidecars doctor gres`, each with its fix
+  ([GPUs](../gpus.md#diagnose-gresnull)).
 - Findings about slurm.conf and other files, in the message of `ConfigurationAccepted`
   ([Checks](../configuration.md#checks-before-a-change-is-applied))."""
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     return markdown.page(
         SOURCE,
         [
@@ -71,9 +85,18 @@ def page() -> str:
 
 
 def _contents() -> str:
-    names = [*(kind.__name__ for kind in CONDITION_TYPES), "Events", "Reasons of Slurm nodes", "Pod conditions"]
+    names = [
+        *(kind.__name__ for kind in CONDITION_TYPES),
+        "Events",
+        "Reasons of Slurm nodes",
+        "Pod conditions",
+    ]
     names += ["Pods of the Slurm Bridge", "Jobs that autoscaling does not count"]
-    names += ["Labels and annotations", "Metrics of the operator", "Messages with a remedy of their own"]
+    names += [
+        "Labels and annotations",
+        "Metrics of the operator",
+        "Messages with a remedy of their own",
+    ]
     return "\n".join(f"- [{name}](#{name.lower().replace(' ', '-')})" for name in names)
 
 

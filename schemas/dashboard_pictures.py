@@ -1,6 +1,8 @@
-"""A dashboard as a picture for the documentation: every panel with the answers of Prometheus to its queries.
+"""A dashboard as a picture for the documentation: every panel with the answers of Prometheus to its
+queries.
 
-The answers are recorded by tests/e2e/test_prometheus.py from a real Slurm, in schemas/dashboard_samples/NAME.json.
+The answers are recorded by tests/e2e/test_prometheus.py from a real Slurm, in
+schemas/dashboard_samples/NAME.json.
 """
 
 import json
@@ -47,7 +49,7 @@ class Series:
 
 
 def picture(name: str, dashboard: Dashboard) -> str:
-    """The picture, as SVG."""
+    """Return the picture, as SVG."""
     samples = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return svg(dashboard, samples["panels"], samples["step"])
 
@@ -60,7 +62,8 @@ def write(name: str, samples: dict[str, Any]) -> None:
 
 
 def svg(dashboard: Dashboard, answers: dict[str, Any], step: float) -> str:
-    """The picture. `answers`: by the title of a panel, for each of its queries the series with `labels` and `values`.
+    """Return the picture. `answers`: by the title of a panel, for each of its queries the series
+    with `labels` and `values`.
 
     `step`: seconds between two values.
     """
@@ -79,13 +82,14 @@ def svg(dashboard: Dashboard, answers: dict[str, Any], step: float) -> str:
     description = f"Panels: {', '.join(panel.title for panel in dashboard.panels)}."
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {24 * COLUMN} {bottom}" role="img" '
-        'aria-labelledby="title desc" font-family="system-ui, -apple-system, \'Segoe UI\', Roboto, Helvetica, Arial, '
+        'aria-labelledby="title desc" font-family="system-ui, -apple-system, \'Segoe UI\', '
+        "Roboto, Helvetica, Arial, "
         'sans-serif" font-size="13" fill="#1f2328">\n'
         f'  <title id="title">Dashboard {escape(dashboard.title)}</title>\n'
         f'  <desc id="desc">{escape(description)}</desc>\n'
         f"  <style>{_STYLE}  </style>\n"
-        f'  <rect x="0.75" y="0.75" width="{24 * COLUMN - 1.5}" height="{bottom - 1.5}" rx="12" fill="#f6f8fa" '
-        'stroke="#d0d7de" stroke-width="1.5"/>\n'
+        f'  <rect x="0.75" y="0.75" width="{24 * COLUMN - 1.5}" height="{bottom - 1.5}" rx="12" '
+        'fill="#f6f8fa" stroke="#d0d7de" stroke-width="1.5"/>\n'
         f'  <text x="16" y="28" class="name" font-size="16">{escape(dashboard.title)}</text>\n'
         + "".join(body)
         + "</svg>\n"
@@ -93,7 +97,7 @@ def svg(dashboard: Dashboard, answers: dict[str, Any], step: float) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value with its unit, as short as Grafana's."""
+    """Return a value with its unit, as short as Grafana's."""
     if unit == "percentunit":
         return f"{100 * value:.3g} %"
     for least, name in _SCALES.get(unit, _SCALES["short"]):
@@ -129,7 +133,10 @@ def _panel(panel: Panel, series: list[Series], left: float, top: float, step: fl
 def _stat(panel: Panel, series: list[Series], width: float, height: float, _: float) -> str:
     last = [value for it in series for value in it.values[-1:] if value is not None]
     text = shown(last[0], panel.unit) if last else "No data"
-    return f'    <text class="value middle" x="{width / 2:g}" y="{height - 22:g}">{escape(text)}</text>\n'
+    return (
+        f'    <text class="value middle" x="{width / 2:g}" '
+        f'y="{height - 22:g}">{escape(text)}</text>\n'
+    )
 
 
 def _table(panel: Panel, series: list[Series], width: float, _: float, __: float) -> str:
@@ -137,7 +144,10 @@ def _table(panel: Panel, series: list[Series], width: float, _: float, __: float
     names = sorted({name for it in rows for name in it.labels})
     column = (width - 20) / (len(names) + 1)
     lines = [[*names, "Value"]]
-    lines += [[*(it.labels.get(name, "") for name in names), shown(it.values[-1] or 0.0, panel.unit)] for it in rows]
+    lines += [
+        [*(it.labels.get(name, "") for name in names), shown(it.values[-1] or 0.0, panel.unit)]
+        for it in rows
+    ]
     cells = []
     for number, line in enumerate(lines[: MOST_ROWS + 1]):
         style = "name" if number == 0 else "small"
@@ -151,12 +161,15 @@ def _table(panel: Panel, series: list[Series], width: float, _: float, __: float
 def _graph(panel: Panel, series: list[Series], width: float, height: float, step: float) -> str:
     left, right, top, bottom = 76.0, width - 12, 32.0, height - 42
     lines = _stacked(series) if panel.stacked else [list(it.values) for it in series]
-    highest = max((value for line in lines for value in line if value is not None), default=0.0) or 1.0
+    highest = (
+        max((value for line in lines for value in line if value is not None), default=0.0) or 1.0
+    )
     count = max((len(line) for line in lines), default=2)
 
     def at(place: int, value: float) -> str:
         return (
-            f"{left + (right - left) * place / max(count - 1, 1):.1f} {bottom - (bottom - top) * value / highest:.1f}"
+            f"{left + (right - left) * place / max(count - 1, 1):.1f} "
+            f"{bottom - (bottom - top) * value / highest:.1f}"
         )
 
     found = []
@@ -164,46 +177,61 @@ def _graph(panel: Panel, series: list[Series], width: float, height: float, step
         y = bottom - (bottom - top) * part / 3
         found.append(f'    <path class="grid" d="M{left:g} {y:.1f}H{right:g}"/>\n')
         label = escape(shown(highest * part / 3, panel.unit))
-        found.append(f'    <text class="small end" x="{left - 6:g}" y="{y + 4:.1f}">{label}</text>\n')
+        found.append(
+            f'    <text class="small end" x="{left - 6:g}" y="{y + 4:.1f}">{label}</text>\n'
+        )
     for place, style, words in (
         (left, "small", f"{shown((count - 1) * step, 's')} ago"),
         (right, "small end", "now"),
     ):
-        found.append(f'    <text class="{style}" x="{place:g}" y="{bottom + 14:g}">{words}</text>\n')
+        found.append(
+            f'    <text class="{style}" x="{place:g}" y="{bottom + 14:g}">{words}</text>\n'
+        )
     below = [0.0] * count
     for number, line in enumerate(lines):
         color = COLORS[number % len(COLORS)]
         if panel.stacked:
             edge = [at(place, value or 0.0) for place, value in enumerate(line)]
             base = [at(place, value) for place, value in reversed(list(enumerate(below)))]
-            found.append(f'    <path fill="{color}" fill-opacity="0.3" d="M{"L".join(edge + base)}Z"/>\n')
+            found.append(
+                f'    <path fill="{color}" fill-opacity="0.3" d="M{"L".join(edge + base)}Z"/>\n'
+            )
             below = [value or 0.0 for value in line]
         found += [
-            f'    <path class="line" stroke="{color}" d="M{"L".join(at(place, value) for place, value in run)}"/>\n'
+            (
+                f'    <path class="line" stroke="{color}" '
+                f'd="M{"L".join(at(place, value) for place, value in run)}"/>\n'
+            )
             for run in _runs(line)
         ]
     return "".join(found) + _names(series, width, height)
 
 
 def _names(series: list[Series], width: float, height: float) -> str:
-    """The legend, below the axis."""
+    """Return the legend, below the axis."""
     found, x = [], 12.0
     for number, it in enumerate(series):
         text, left = it.name, len(series) - number
         # Capitals are wider.
         wide = sum(8.5 if letter.isupper() else 6.5 for letter in text)
         if number == MOST_NAMES or x + wide + 90 > width:
-            found.append(f'    <text class="small" x="{x:g}" y="{height - 11:g}">+{left} more</text>\n')
+            found.append(
+                f'    <text class="small" x="{x:g}" y="{height - 11:g}">+{left} more</text>\n'
+            )
             break
         color = COLORS[number % len(COLORS)]
-        found.append(f'    <rect x="{x:g}" y="{height - 17:g}" width="10" height="4" fill="{color}"/>\n')
-        found.append(f'    <text class="small" x="{x + 14:g}" y="{height - 11:g}">{escape(text)}</text>\n')
+        found.append(
+            f'    <rect x="{x:g}" y="{height - 17:g}" width="10" height="4" fill="{color}"/>\n'
+        )
+        found.append(
+            f'    <text class="small" x="{x + 14:g}" y="{height - 11:g}">{escape(text)}</text>\n'
+        )
         x += 26 + wide
     return "".join(found)
 
 
 def _stacked(series: list[Series]) -> list[list[float | None]]:
-    """Each line on top of those before it."""
+    """Return each line on top of those before it."""
     found: list[list[float | None]] = []
     total = [0.0] * max((len(it.values) for it in series), default=0)
     for it in series:
@@ -213,7 +241,7 @@ def _stacked(series: list[Series]) -> list[list[float | None]]:
 
 
 def _runs(line: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    """The parts of a line between its gaps, each value with its place."""
+    """Return the parts of a line between its gaps, each value with its place."""
     found: list[list[tuple[int, float]]] = [[]]
     for place, value in enumerate(line):
         if value is not None:

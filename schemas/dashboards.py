@@ -9,7 +9,9 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
         "Slurm / Cluster",
         (
             grafana.stat("Nodes", "sum(slurm_nodes{$cluster})"),
-            grafana.stat("Unavailable nodes", "sum(slurm_nodes_unavailable{$cluster}) or vector(0)"),
+            grafana.stat(
+                "Unavailable nodes", "sum(slurm_nodes_unavailable{$cluster}) or vector(0)"
+            ),
             grafana.stat("Running jobs", 'sum(slurm_jobs{$cluster, state="running"})'),
             grafana.stat("Pending jobs", 'sum(slurm_jobs{$cluster, state="pending"})'),
             grafana.stat(
@@ -23,18 +25,33 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
                 "percentunit",
                 "Empty without GPUs.",
             ),
-            grafana.stack("Nodes by state", ("sum by (state) (slurm_nodes{$cluster})", "{{state}}")),
             grafana.stack(
-                "Jobs by state", ('sum by (state) (slurm_jobs{$cluster, state=~"running|pending"})', "{{state}}")
+                "Nodes by state", ("sum by (state) (slurm_nodes{$cluster})", "{{state}}")
+            ),
+            grafana.stack(
+                "Jobs by state",
+                ('sum by (state) (slurm_jobs{$cluster, state=~"running|pending"})', "{{state}}"),
             ),
             grafana.stack("CPUs", ("sum by (state) (slurm_cpus{$cluster})", "{{state}}")),
-            grafana.stack("GPUs", ("sum by (type, state) (slurm_gpus{$cluster})", "{{type}} {{state}}")),
-            grafana.stack("Memory", ("sum by (state) (slurm_memory_bytes{$cluster})", "{{state}}"), unit="bytes"),
+            grafana.stack(
+                "GPUs", ("sum by (type, state) (slurm_gpus{$cluster})", "{{type}} {{state}}")
+            ),
+            grafana.stack(
+                "Memory",
+                ("sum by (state) (slurm_memory_bytes{$cluster})", "{{state}}"),
+                unit="bytes",
+            ),
             grafana.graph(
                 "Jobs per minute",
-                ("sum(rate(slurm_controller_jobs_submitted_total{$cluster}[5m])) * 60", "submitted"),
+                (
+                    "sum(rate(slurm_controller_jobs_submitted_total{$cluster}[5m])) * 60",
+                    "submitted",
+                ),
                 ("sum(rate(slurm_controller_jobs_started_total{$cluster}[5m])) * 60", "started"),
-                ("sum(rate(slurm_controller_jobs_completed_total{$cluster}[5m])) * 60", "completed"),
+                (
+                    "sum(rate(slurm_controller_jobs_completed_total{$cluster}[5m])) * 60",
+                    "completed",
+                ),
                 ("sum(rate(slurm_controller_jobs_failed_total{$cluster}[5m])) * 60", "failed"),
             ),
         ),
@@ -42,11 +59,17 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
     "queue": grafana.Dashboard(
         "Slurm / Partitions and queue",
         (
-            grafana.stack("Pending jobs by reason", ("sum by (reason) (slurm_pending_jobs{$cluster})", "{{reason}}")),
+            grafana.stack(
+                "Pending jobs by reason",
+                ("sum by (reason) (slurm_pending_jobs{$cluster})", "{{reason}}"),
+            ),
             grafana.graph(
                 "Longest wait by partition",
                 (
-                    "time() - max by (partition) (slurm_partition_pending_oldest_timestamp_seconds{$cluster})",
+                    (
+                        "time() - max by (partition) "
+                        "(slurm_partition_pending_oldest_timestamp_seconds{$cluster})"
+                    ),
                     "{{partition}}",
                 ),
                 unit="s",
@@ -54,11 +77,17 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
             ),
             grafana.graph(
                 "Running jobs by partition",
-                ('sum by (partition) (slurm_partition_jobs{$cluster, state="running"})', "{{partition}}"),
+                (
+                    'sum by (partition) (slurm_partition_jobs{$cluster, state="running"})',
+                    "{{partition}}",
+                ),
             ),
             grafana.graph(
                 "Pending jobs by partition",
-                ('sum by (partition) (slurm_partition_jobs{$cluster, state="pending"})', "{{partition}}"),
+                (
+                    'sum by (partition) (slurm_partition_jobs{$cluster, state="pending"})',
+                    "{{partition}}",
+                ),
                 meaning="A pending job counts in each of its partitions.",
             ),
             grafana.graph(
@@ -91,12 +120,18 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
             grafana.stack(
                 "Jobs that have waited long",
                 (
-                    'sum by (age_seconds) (slurm_pending_jobs_older{$cluster, age_seconds=~"600|3600|21600|86400"})',
+                    (
+                        "sum by (age_seconds) (slurm_pending_jobs_older{$cluster, "
+                        'age_seconds=~"600|3600|21600|86400"})'
+                    ),
                     "longer than {{age_seconds}} s",
                 ),
                 meaning=_STARTABLE,
             ),
-            grafana.table("Nodes of the partitions", "sum by (partition, state) (slurm_partition_nodes{$cluster})"),
+            grafana.table(
+                "Nodes of the partitions",
+                "sum by (partition, state) (slurm_partition_nodes{$cluster})",
+            ),
         ),
     ),
     "nodes": grafana.Dashboard(
@@ -104,10 +139,15 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
         (
             grafana.stack(
                 "Unavailable nodes by cause and owner",
-                ("sum by (cause, owner) (slurm_nodes_unavailable{$cluster})", "{{cause}} ({{owner}})"),
+                (
+                    "sum by (cause, owner) (slurm_nodes_unavailable{$cluster})",
+                    "{{cause}} ({{owner}})",
+                ),
                 meaning="The owner is who drained the node or set it down.",
             ),
-            grafana.stack("Flags of nodes", ("sum by (flag) (slurm_nodes_flagged{$cluster})", "{{flag}}")),
+            grafana.stack(
+                "Flags of nodes", ("sum by (flag) (slurm_nodes_flagged{$cluster})", "{{flag}}")
+            ),
             grafana.table(
                 "Unavailable nodes and reasons",
                 "max by (node, owner, cause, reason) (slurm_node_unavailable{$cluster})",
@@ -135,7 +175,9 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
                 ),
                 unit="percentunit",
             ),
-            grafana.graph("Load by node", ("max by (node) (slurm_node_cpu_load{$cluster})", "{{node}}")),
+            grafana.graph(
+                "Load by node", ("max by (node) (slurm_node_cpu_load{$cluster})", "{{node}}")
+            ),
             grafana.graph(
                 "Memory allocated by node",
                 ("max by (node) (slurm_node_memory_allocated_bytes{$cluster})", "{{node}}"),
@@ -157,23 +199,47 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
             for panel in (
                 grafana.stack(
                     f"Running jobs by {word}",
-                    (f'topk(20, sum by ({word}) (slurm_{word}_jobs{{$cluster, state="running"}}))', f"{{{{{word}}}}}"),
+                    (
+                        (
+                            f"topk(20, sum by ({word}) (slurm_{word}_jobs{{$cluster, "
+                            f'state="running"}}))'
+                        ),
+                        f"{{{{{word}}}}}",
+                    ),
                 ),
                 grafana.stack(
                     f"Pending jobs by {word}",
-                    (f'topk(20, sum by ({word}) (slurm_{word}_jobs{{$cluster, state="pending"}}))', f"{{{{{word}}}}}"),
+                    (
+                        (
+                            f"topk(20, sum by ({word}) (slurm_{word}_jobs{{$cluster, "
+                            f'state="pending"}}))'
+                        ),
+                        f"{{{{{word}}}}}",
+                    ),
                 ),
                 grafana.stack(
                     f"CPUs by {word}",
-                    (f"topk(20, sum by ({word}) (slurm_{word}_cpus_allocated{{$cluster}}))", f"{{{{{word}}}}}"),
+                    (
+                        f"topk(20, sum by ({word}) (slurm_{word}_cpus_allocated{{$cluster}}))",
+                        f"{{{{{word}}}}}",
+                    ),
                 ),
                 grafana.stack(
                     f"GPUs by {word}",
-                    (f"topk(20, sum by ({word}) (slurm_{word}_gpus_allocated{{$cluster}}))", f"{{{{{word}}}}}"),
+                    (
+                        f"topk(20, sum by ({word}) (slurm_{word}_gpus_allocated{{$cluster}}))",
+                        f"{{{{{word}}}}}",
+                    ),
                 ),
                 grafana.stack(
                     f"Memory by {word}",
-                    (f"topk(20, sum by ({word}) (slurm_{word}_memory_allocated_bytes{{$cluster}}))", f"{{{{{word}}}}}"),
+                    (
+                        (
+                            f"topk(20, sum by ({word}) "
+                            f"(slurm_{word}_memory_allocated_bytes{{$cluster}}))"
+                        ),
+                        f"{{{{{word}}}}}",
+                    ),
                     unit="bytes",
                 ),
             )
@@ -182,13 +248,23 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
     "scheduler": grafana.Dashboard(
         "Slurm / Scheduler",
         (
-            grafana.stat("Server threads", "max(slurm_controller_server_threads{$cluster})", meaning="Of 256 at most."),
-            grafana.stat("Messages to slurmdbd", "max(slurm_controller_slurmdbd_queue_messages{$cluster})"),
-            grafana.stat("Requests to nodes", "max(slurm_controller_agent_queue_requests{$cluster})"),
+            grafana.stat(
+                "Server threads",
+                "max(slurm_controller_server_threads{$cluster})",
+                meaning="Of 256 at most.",
+            ),
+            grafana.stat(
+                "Messages to slurmdbd", "max(slurm_controller_slurmdbd_queue_messages{$cluster})"
+            ),
+            grafana.stat(
+                "Requests to nodes", "max(slurm_controller_agent_queue_requests{$cluster})"
+            ),
             grafana.stat("Main queue", "max(slurm_schedule_queue_jobs{$cluster})"),
             grafana.stat("Backfill queue", "max(slurm_backfill_queue_jobs{$cluster})"),
             grafana.stat(
-                "Since the last backfill", "time() - max(slurm_backfill_last_cycle_timestamp_seconds{$cluster})", "s"
+                "Since the last backfill",
+                "time() - max(slurm_backfill_last_cycle_timestamp_seconds{$cluster})",
+                "s",
             ),
             grafana.graph(
                 "Duration of a cycle",
@@ -215,8 +291,14 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
             ),
             grafana.graph(
                 "Ends of cycles, per minute",
-                ("sum by (reason) (rate(slurm_schedule_exits_total{$cluster}[5m])) * 60", "main scheduler: {{reason}}"),
-                ("sum by (reason) (rate(slurm_backfill_exits_total{$cluster}[5m])) * 60", "backfill: {{reason}}"),
+                (
+                    "sum by (reason) (rate(slurm_schedule_exits_total{$cluster}[5m])) * 60",
+                    "main scheduler: {{reason}}",
+                ),
+                (
+                    "sum by (reason) (rate(slurm_backfill_exits_total{$cluster}[5m])) * 60",
+                    "backfill: {{reason}}",
+                ),
             ),
             grafana.graph(
                 "Threads and agents of slurmctld",
@@ -226,15 +308,19 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
             ),
             grafana.graph(
                 "Requests to slurmctld by type, per second",
-                ("topk(10, sum by (type) (rate(slurm_controller_rpcs_total{$cluster}[5m])))", "{{type}}"),
+                (
+                    "topk(10, sum by (type) (rate(slurm_controller_rpcs_total{$cluster}[5m])))",
+                    "{{type}}",
+                ),
                 unit="reqps",
             ),
             grafana.graph(
                 "Processing time of requests by type",
                 (
                     (
-                        "topk(10, sum by (type) (rate(slurm_controller_rpc_seconds_total{$cluster}[5m])) "
-                        "/ sum by (type) (rate(slurm_controller_rpcs_total{$cluster}[5m]) > 0))"
+                        "topk(10, sum by (type) "
+                        "(rate(slurm_controller_rpc_seconds_total{$cluster}[5m])) / sum by "
+                        "(type) (rate(slurm_controller_rpcs_total{$cluster}[5m]) > 0))"
                     ),
                     "{{type}}",
                 ),
@@ -242,13 +328,78 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
             ),
             grafana.graph(
                 "Requests to slurmctld by user, per second",
-                ("topk(10, sum by (user) (rate(slurm_controller_user_rpcs_total{$cluster}[5m])))", "{{user}}"),
+                (
+                    (
+                        "topk(10, sum by (user) "
+                        "(rate(slurm_controller_user_rpcs_total{$cluster}[5m])))"
+                    ),
+                    "{{user}}",
+                ),
                 unit="reqps",
             ),
             grafana.graph(
                 "Age of the exporter's data",
-                ("time() - max by (family) (slurm_exporter_last_success_timestamp_seconds{$cluster})", "{{family}}"),
+                (
+                    (
+                        "time() - max by (family) "
+                        "(slurm_exporter_last_success_timestamp_seconds{$cluster})"
+                    ),
+                    "{{family}}",
+                ),
                 unit="s",
+            ),
+        ),
+    ),
+    "autoscaling": grafana.Dashboard(
+        "Slurm / Autoscaling and power saving",
+        (
+            grafana.stat("Free nodes", "sum(slurm_nodes_free{$cluster})"),
+            grafana.stat(
+                "Powered-down nodes",
+                'sum(slurm_nodes_flagged{$cluster, flag="powered_down"}) or vector(0)',
+            ),
+            grafana.stat(
+                "Nodes that boot",
+                'sum(slurm_nodes_flagged{$cluster, flag="powering_up"}) or vector(0)',
+            ),
+            grafana.stat(
+                "Jobs without a node to come",
+                "sum(slurm_autoscaling_jobs_not_counted{$cluster}) or vector(0)",
+                meaning="Autoscaling adds no node for them.",
+            ),
+            grafana.stack(
+                "Nodes of power saving",
+                (
+                    (
+                        "sum by (flag) (slurm_nodes_flagged{$cluster, "
+                        'flag=~"powered_down|powering_up|powering_down"})'
+                    ),
+                    "{{flag}}",
+                ),
+            ),
+            grafana.graph(
+                "Workers that the queue needs",
+                (
+                    ("max by (nodeset) (slurm_nodeset_wanted_replicas{$cluster}) or vector(0)"),
+                    "{{nodeset}}",
+                ),
+                meaning="Of NodeSets that a HorizontalPodAutoscaler or KEDA scales.",
+            ),
+            grafana.stack(
+                "Jobs for which no node is added",
+                (
+                    ("sum by (reason) (slurm_autoscaling_jobs_not_counted{$cluster}) or vector(0)"),
+                    "{{reason}}",
+                ),
+                meaning="By the reasons of the condition JobsCounted.",
+            ),
+            grafana.graph(
+                "Idle GPUs by partition",
+                (
+                    'sum by (partition) (slurm_partition_gpus{$cluster, state="idle"})',
+                    "{{partition}}",
+                ),
+                meaning="Without those of nodes that are powered down.",
             ),
         ),
     ),
@@ -260,6 +411,26 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
                 "max by (kind, name, type, status, reason) "
                 '(slurm_operator_condition{namespace="$namespace", status!="True"})',
             ),
+            grafana.stack(
+                "NodeSets by the reason of autoscaling",
+                (
+                    (
+                        'count by (reason) (slurm_operator_condition{namespace="$namespace", '
+                        'type="Autoscaled"}) or vector(0)'
+                    ),
+                    "{{reason}}",
+                ),
+            ),
+            grafana.stack(
+                "NodeSets by the reason of power saving",
+                (
+                    (
+                        'count by (reason) (slurm_operator_condition{namespace="$namespace", '
+                        'type="PowerSaving"}) or vector(0)'
+                    ),
+                    "{{reason}}",
+                ),
+            ),
             grafana.graph(
                 "Pods of NodeSets",
                 (
@@ -270,14 +441,20 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
             grafana.graph(
                 "Slurm nodes of NodeSets",
                 (
-                    'sum by (nodeset, state) (slurm_operator_nodeset_slurm_nodes{namespace="$namespace"})',
+                    (
+                        "sum by (nodeset, state) (slurm_operator_nodeset_slurm_nodes{namespace="
+                        '"$namespace"})'
+                    ),
                     "{{nodeset}} {{state}}",
                 ),
             ),
             grafana.graph(
                 "Duration of a pass, 99th percentile",
                 (
-                    "histogram_quantile(0.99, sum by (le, kind) (rate(slurm_operator_pass_seconds_bucket[5m])))",
+                    (
+                        "histogram_quantile(0.99, sum by (le, kind) "
+                        "(rate(slurm_operator_pass_seconds_bucket[5m])))"
+                    ),
                     "{{kind}}",
                 ),
                 unit="s",
@@ -306,10 +483,10 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
 
 
 def text(name: str) -> str:
-    """The file of one dashboard."""
+    """Return the file of one dashboard."""
     return grafana.text(name, DASHBOARDS[name])
 
 
 def queries(name: str) -> list[str]:
-    """The PromQL of all panels of a dashboard, in their order, with Grafana's variables."""
+    """Return the PromQL of all panels of a dashboard, in their order, with Grafana's variables."""
     return grafana.queries(DASHBOARDS[name])

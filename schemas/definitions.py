@@ -1,18 +1,17 @@
 """Custom resource definitions from `schemas/crds`, and their reference page.
 
-Each source describes one kind. This module adds what all kinds share: group, version, metadata, conditions, and the
-columns STATUS and MESSAGE. It writes no files.
+Each source describes one kind. This module adds what all kinds share: group, version, metadata,
+conditions, and the columns STATUS and MESSAGE. It writes no files.
 """
 
-from pathlib import Path
 from typing import Any
 
 from schemas import markdown, sources
+from schemas.resource_fields import OURS, SOURCE, load, mapped
 
 GROUP = "slinky.slurm.net"
 VERSION = "v1beta1"
 KINDS = ("Controller", "Accounting", "RestApi", "LoginSet", "NodeSet", "Token")
-SOURCE = Path(__file__).parent / "crds"
 
 _READY = '.status.conditions[?(@.type=="Ready")]'
 _COLUMNS = [
@@ -33,12 +32,12 @@ _COLUMNS = [
 
 
 def custom_resource_definitions() -> list[dict[str, Any]]:
-    """The definitions of all kinds, as they can be applied to a cluster."""
+    """Return the definitions of all kinds, as they can be applied to a cluster."""
     return [definition(kind) for kind in KINDS]
 
 
 def definition(kind: str) -> dict[str, Any]:
-    """The CustomResourceDefinition of one kind."""
+    """Return the CustomResourceDefinition of one kind."""
     source = load(kind)
     plural = source["plural"]
     return {
@@ -63,16 +62,12 @@ def definition(kind: str) -> dict[str, Any]:
                     "storage": True,
                     "additionalPrinterColumns": source["columns"] + _COLUMNS,
                     "schema": {"openAPIV3Schema": _schema(source)},
-                    "subresources": {"status": {}} | ({"scale": source["scale"]} if "scale" in source else {}),
+                    "subresources": {"status": {}}
+                    | ({"scale": source["scale"]} if "scale" in source else {}),
                 }
             ],
         },
     }
-
-
-def load(kind: str) -> sources.Schema:
-    """The source of one kind, references put in place."""
-    return sources.load(SOURCE / f"{kind.lower()}.yaml")
 
 
 def _schema(source: sources.Schema) -> dict[str, Any]:
@@ -90,22 +85,20 @@ def _schema(source: sources.Schema) -> dict[str, Any]:
     }
     if "rules" in source:
         schema["x-kubernetes-validations"] = source["rules"]
-    result: dict[str, Any] = _without_remedies(schema)
+    result: dict[str, Any] = mapped(schema, _plain)
     return result
 
 
-def _without_remedies(schema: Any) -> Any:
-    """A schema whose rules are Kubernetes' alone: `remedy` is for those who check values without an API server."""
-    if isinstance(schema, list):
-        return [_without_remedies(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: [{word: rule[word] for word in rule if word != "remedy"} for rule in value]
-        if key == "x-kubernetes-validations"
-        else _without_remedies(value)
-        for key, value in schema.items()
-    }
+def _plain(schema: sources.Schema) -> sources.Schema:
+    """Return a schema with Kubernetes' words alone. `remedy` of a rule is for those who check
+    values without an API server.
+    """
+    result = {word: value for word, value in schema.items() if word not in OURS}
+    if rules := result.get("x-kubernetes-validations"):
+        result["x-kubernetes-validations"] = [
+            {word: value for word, value in rule.items() if word != "remedy"} for rule in rules
+        ]
+    return result
 
 
 def _status(own: sources.Schema) -> dict[str, Any]:
@@ -125,9 +118,10 @@ def _status(own: sources.Schema) -> dict[str, Any]:
 
 
 def page() -> str:
-    """The reference page about all kinds."""
+    """Return the reference page about all kinds."""
     about = (
-        f"Group `{GROUP}`, version `{VERSION}`. All kinds are namespaced, have a `status` subresource, and belong to\n"
+        f"Group `{GROUP}`, version `{VERSION}`. All kinds are namespaced, have a `status` "
+        "subresource, and belong to\n"
         "the category `slurm`: `kubectl get slurm` lists them all."
     )
     parts = ["# Custom resources", about]
@@ -140,7 +134,10 @@ def _kind_parts(source: sources.Schema) -> list[str]:
     names = ", ".join(f"`{name}`" for name in source["shortNames"])
     parts = [f"## {source['kind']}", source["description"].strip(), f"Short names: {names}."]
     if "scale" in source:
-        parts.append("This kind has a `scale` subresource: `kubectl scale` and autoscalers can set `spec.replicas`.")
+        parts.append(
+            "This kind has a `scale` subresource: `kubectl scale` and autoscalers can set "
+            "`spec.replicas`."
+        )
     parts.append(markdown.field_table(_fields(source["spec"], "spec")))
     rules = [rule["message"] for rule in [*source.get("rules", []), *_rules(source["spec"])]]
     if rules:
@@ -159,8 +156,16 @@ def _fields(schema: sources.Schema, path: str) -> list[markdown.Field]:
     required = schema.get("required", [])
     for name, child in schema.get("properties", {}).items():
         here = f"{path}.{name}"
-        default = markdown.code(child["default"]) if "default" in child else "required" if name in required else ""
-        fields.append(markdown.Field(here, markdown.type_of(child), default, child.get("description", "")))
+        default = (
+            markdown.code(child["default"])
+            if "default" in child
+            else "required"
+            if name in required
+            else ""
+        )
+        fields.append(
+            markdown.Field(here, markdown.type_of(child), default, child.get("description", ""))
+        )
         fields += _fields(child, here)
         fields += _fields(child.get("items", {}), f"{here}[]")
     return fields

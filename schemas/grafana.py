@@ -1,7 +1,7 @@
 """A dashboard as Grafana's JSON, from a description of its panels.
 
-`$cluster` in a query stands for the selector of the chosen Slurm cluster. Series that Prometheus has given no label
-`slurm_cluster` are found, too: the variable is then empty.
+`$cluster` in a query stands for the selector of the chosen Slurm cluster. Series that Prometheus
+has given no label `slurm_cluster` are found, too: the variable is then empty.
 """
 
 import json
@@ -45,27 +45,27 @@ class Dashboard:
 
 
 def stat(title: str, query: str, unit: str = "short", meaning: str = "") -> Panel:
-    """A number."""
+    """Return a number."""
     return Panel(title, ((query, ""),), unit, "stat", 4, 4, meaning=meaning)
 
 
 def graph(title: str, *queries: tuple[str, str], unit: str = "short", meaning: str = "") -> Panel:
-    """Lines."""
+    """Return a panel with lines."""
     return Panel(title, queries, unit, meaning=meaning)
 
 
 def stack(title: str, *queries: tuple[str, str], unit: str = "short", meaning: str = "") -> Panel:
-    """Lines on top of each other, which add up."""
+    """Return a panel with lines on top of each other, which add up."""
     return Panel(title, queries, unit, stacked=True, meaning=meaning)
 
 
 def table(title: str, query: str, meaning: str = "") -> Panel:
-    """A row for each series."""
+    """Return a row for each series."""
     return Panel(title, ((query, ""),), kind="table", width=24, meaning=meaning)
 
 
 def text(name: str, dashboard: Dashboard) -> str:
-    """The file of a dashboard."""
+    """Return the file of a dashboard."""
     variable, label, query = dashboard.variable
     model = {
         "uid": f"slurm-{name}",
@@ -87,7 +87,12 @@ def text(name: str, dashboard: Dashboard) -> str:
         ],
         "templating": {
             "list": [
-                {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+                {
+                    "name": "datasource",
+                    "label": "Data source",
+                    "type": "datasource",
+                    "query": "prometheus",
+                },
                 {
                     "name": variable,
                     "label": label,
@@ -105,7 +110,7 @@ def text(name: str, dashboard: Dashboard) -> str:
 
 
 def queries(dashboard: Dashboard) -> list[str]:
-    """The PromQL of all panels of a dashboard, in their order, with Grafana's variables."""
+    """Return the PromQL of all panels of a dashboard, in their order, with Grafana's variables."""
     return [_query(query) for panel in dashboard.panels for query, _ in panel.queries]
 
 
@@ -114,13 +119,19 @@ def _query(query: str) -> str:
 
 
 def _panels(panels: tuple[Panel, ...]) -> list[dict[str, Any]]:
-    """The panels from left to right, in rows."""
+    """Return the panels from left to right, in rows."""
     found: list[dict[str, Any]] = []
     x = y = height = 0
     for number, panel in enumerate(panels, 1):
         if x + panel.width > _COLUMNS:
             x, y, height = 0, y + height, 0
-        found.append({"id": number, "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height}, **_panel(panel)})
+        found.append(
+            {
+                "id": number,
+                "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height},
+                **_panel(panel),
+            }
+        )
         x, height = x + panel.width, max(height, panel.height)
     return found
 
@@ -140,7 +151,11 @@ def _panel(panel: Panel) -> dict[str, Any]:
         for number, (query, legend) in enumerate(panel.queries)
     ]
     custom = {"stacking": {"mode": "normal"}, "fillOpacity": 30} if panel.stacked else {}
-    defaults: dict[str, Any] = {"unit": panel.unit, "min": 0, **({"custom": custom} if custom else {})}
+    defaults: dict[str, Any] = {
+        "unit": panel.unit,
+        "min": 0,
+        **({"custom": custom} if custom else {}),
+    }
     model: dict[str, Any] = {
         "title": panel.title,
         "type": panel.kind,

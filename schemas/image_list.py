@@ -1,6 +1,8 @@
-"""The images of a release: all that the charts pull with their default values, and with each of their options.
+"""The images of a release: all that the charts pull with their default values, and with each of
+their options.
 
-docs/reference/images.txt lists them, one a line, for a site that copies them into a registry of its own.
+docs/reference/images.txt lists them, one a line, for a site that copies them into a registry of its
+own.
 """
 
 import re
@@ -13,7 +15,9 @@ _LITERAL = re.compile(r"^[ \t]*image: (?P<image>[\w.:-]+(?:/[\w.-]+)+:[\w.-]+)$"
 
 
 def of_chart(chart: Path) -> dict[str, str]:
-    """The images of one chart by their names, which are the last part of the repository. Raises LockError."""
+    """Return the images of one chart by their names, which are the last part of the repository.
+    Raises LockError.
+    """
     images = [str(image) for image in image_digests.chart_images(chart).values()]
     for template in sorted(chart.glob("templates/**/*")):
         if template.is_file():
@@ -22,6 +26,10 @@ def of_chart(chart: Path) -> dict[str, str]:
 
 
 def text(root: Path) -> str:
-    """The list of all charts. `root` contains the folder `charts`."""
-    images = {image for path in root.glob("charts/*/Chart.yaml") for image in of_chart(path.parent).values()}
+    """Return the list of all charts. `root` contains the folder `charts`."""
+    images = {
+        image
+        for path in root.glob("charts/*/Chart.yaml")
+        for image in of_chart(path.parent).values()
+    }
     return "".join(f"{image}\n" for image in sorted(images))

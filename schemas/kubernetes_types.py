@@ -1,7 +1,8 @@
 """Kubernetes' own types, for parts of values that the charts pass to Kubernetes unchanged.
 
-The fields are those of all versions of Kubernetes in the range, together: a chart can't know which of them the cluster
-has. All fields are nullable: Kubernetes' API treats `null` like a missing field.
+The fields are those of all versions of Kubernetes in the range, together: a chart can't know which
+of them the cluster has. All fields are nullable: Kubernetes' API treats `null` like a missing
+field.
 """
 
 import functools
@@ -20,12 +21,23 @@ PACKAGES = (
 )
 KEPT = ("type", "required", "properties", "additionalProperties", "items", "oneOf", "$ref")
 PARTIAL = frozenset({"HTTPGetAction", "TCPSocketAction", "GRPCAction"})
-"""Types that values may contain in part, because they are merged over those of the pod: nothing in them is required."""
+"""Types that values may contain in part, because they are merged over those of the pod: nothing in
+them is required.
+"""
 
 CHOICES = {
     ("Container", "imagePullPolicy"): ["Always", "IfNotPresent", "Never", "", None],
     ("HostPathVolumeSource", "type"): [
-        *("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"),
+        *(
+            "",
+            "DirectoryOrCreate",
+            "Directory",
+            "FileOrCreate",
+            "File",
+            "Socket",
+            "CharDevice",
+            "BlockDevice",
+        ),
         None,
     ],
     ("LabelSelectorRequirement", "operator"): ["In", "NotIn", "Exists", "DoesNotExist"],
@@ -46,35 +58,47 @@ QUANTITY: Schema = {
 }
 RESOURCES: Schema = {
     "pattern": "^(cpu|memory|ephemeral-storage|hugepages-[^/]+|[^/]+/[^/]+)$",
-    "remedy": "Use cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with its domain, for example "
-    "nvidia.com/gpu.",
+    "remedy": "Use cpu, memory, ephemeral-storage, hugepages-SIZE, or a name with its domain, for "
+    "example nvidia.com/gpu.",
 }
 """Names of the resources of containers and pods."""
 
 
 @functools.cache
 def _types(version: str) -> dict[str, Schema]:
-    folder = packaged.files("kubernetes_validate") / "kubernetes-json-schema" / f"v{version}-local-strict"
+    folder = (
+        packaged.files("kubernetes_validate")
+        / "kubernetes-json-schema"
+        / f"v{version}-local-strict"
+    )
     content = json.loads((folder / "_definitions.json").read_text(encoding="utf-8"))
     return dict(content["$defs"])
 
 
 def definition(name: str) -> Schema:
-    """A type by its short name, such as `Toleration`. References in it are `#/definitions/NAME`.
+    """Return a type by its short name, such as `Toleration`. References in it are
+    `#/definitions/NAME`.
 
     Raises KeyError if Kubernetes has no such type.
     """
-    found = [_plain(each) for each in (_found(name, version) for version in VERSIONS) if each is not None]
+    found = [
+        _plain(each) for each in (_found(name, version) for version in VERSIONS) if each is not None
+    ]
     if not found:
         raise KeyError(name)
     result = dict(found[-1])
     if "properties" in result:
-        result["properties"] = {key: child for each in found for key, child in each.get("properties", {}).items()}
+        result["properties"] = {
+            key: child for each in found for key, child in each.get("properties", {}).items()
+        }
     if name == "Quantity":
         result |= QUANTITY
     if name == "ResourceRequirements":
         for field in ("limits", "requests"):
-            result["properties"][field] = {**result["properties"][field], "propertyNames": RESOURCES}
+            result["properties"][field] = {
+                **result["properties"][field],
+                "propertyNames": RESOURCES,
+            }
     if name in PARTIAL:
         result.pop("required", None)
     for (owner, field), choices in CHOICES.items():
@@ -84,7 +108,7 @@ def definition(name: str) -> Schema:
 
 
 def references(schema: Any) -> set[str]:
-    """Names of the types to which a schema refers."""
+    """Return the names of the types to which a schema refers."""
     if isinstance(schema, list):
         return set().union(*map(references, schema))
     if not isinstance(schema, dict):
@@ -94,7 +118,7 @@ def references(schema: Any) -> set[str]:
 
 
 def definitions(schema: Schema) -> dict[str, Schema]:
-    """All types to which a schema refers, those to which these refer included, by name."""
+    """Return all types to which a schema refers, those to which these refer included, by name."""
     found: dict[str, Schema] = {}
     waiting = sorted(references(schema))
     while waiting:
@@ -112,7 +136,9 @@ def _found(name: str, version: str) -> Schema | None:
 
 
 def _plain(schema: Any) -> Any:
-    """A schema without descriptions, with short names in references; a choice of simple types as a list of them."""
+    """Return a schema without descriptions, and with short names in references. A choice of simple
+    types becomes a list of them.
+    """
     if not isinstance(schema, dict):
         return schema
     result = {key: schema[key] for key in KEPT if key in schema}

@@ -1,7 +1,9 @@
 """Generates the table of Kubernetes' strategic merge from Kubernetes' OpenAPI document.
 
-The table describes how `kubectl patch` merges each field of each type: by which key it matches the items of a list, and
-which maps retain only the keys of the patch. Lists without an entry are replaced, maps are merged key by key
+The table describes how `kubectl patch` merges each field of each type: by which key it matches the
+items of a list, which maps retain only the keys of the patch, and by which keys server-side apply
+matches the items of a list, where these are others. Lists without an entry are
+replaced, maps are merged key by key
 (https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/).
 
     python -m schemas.merge_keys SWAGGER_JSON > sidecars/workloads/merge_keys.json
@@ -13,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-Table: TypeAlias = dict[str, dict[str, dict[str, str]]]
+Rule: TypeAlias = dict[str, str | list[str]]
+Table: TypeAlias = dict[str, dict[str, Rule]]
 
 ROOTS = (
     "io.k8s.api.apps.v1.Deployment",
@@ -28,10 +31,12 @@ ROOTS = (
 
 
 def merge_table(swagger: Mapping[str, Any]) -> Table:
-    """Type → field → {type, key, strategy}, sorted; types by their short name, those without any rule left out.
+    """Type → field → {type, key, keys, strategy}, sorted; types by their short name, those without
+    any rule left out.
 
-    `type` is that of the field's value or of its items, `key` the merge key of a list, `strategy` Kubernetes' own words
-    (`merge`, `retainKeys`, `replace`, comma-separated). Raises ValueError when two types share a short name.
+    `type` is that of the field's value or of its items, `key` the merge key of a list, `keys` those
+    of server-side apply if it has others, `strategy` Kubernetes' own words (`merge`, `retainKeys`,
+    `replace`, comma-separated). Raises ValueError when two types share a short name.
     """
     table: Table = {}
     long_names: dict[str, str] = {}
@@ -45,11 +50,14 @@ def merge_table(swagger: Mapping[str, Any]) -> Table:
             continue
         table[name] = {}
         for field, schema in swagger["definitions"][long_name].get("properties", {}).items():
-            rule = {
+            rule: Rule = {
                 word: schema[f"x-kubernetes-patch-{extension}"]
                 for word, extension in (("key", "merge-key"), ("strategy", "strategy"))
                 if f"x-kubernetes-patch-{extension}" in schema
             }
+            keys = schema.get("x-kubernetes-list-map-keys", [])
+            if "key" in rule and keys and keys != [rule["key"]]:
+                rule["keys"] = keys
             target = _target(schema)
             if target is not None:
                 rule["type"] = _short(target)
@@ -69,13 +77,19 @@ def _short(long_name: str) -> str:
 
 
 def _without_idle_types(table: Table) -> Table:
-    """Drop, until nothing changes, types without rules and the fields that do no more than point to such a type."""
+    """Drop, until nothing changes, types without rules and the fields that do no more than point to
+    such a type.
+    """
     while True:
         kept = {
             name: {
-                field: {word: value for word, value in rule.items() if word != "type" or table.get(value)}
+                field: {
+                    word: value
+                    for word, value in rule.items()
+                    if word != "type" or table.get(str(value))
+                }
                 for field, rule in sorted(fields.items())
-                if rule.keys() != {"type"} or table.get(rule["type"])
+                if rule.keys() != {"type"} or table.get(str(rule["type"]))
             }
             for name, fields in sorted(table.items())
             if fields

@@ -8,7 +8,7 @@ What the API server would refuse about a custom resource of the chart, because s
 Fails with the rules that a resource breaks. Call with a list: its kind, its text, the place of its values.
 */}}
 {{- define "slurm.rules" -}}
-{{- include "slurm.check.fail" (include (printf "slurm.rules.%s" (first .)) (list (index . 1 | fromYaml) (last .))) -}}
+{{- include "slurm-charts.check.fail" (include (printf "slurm.rules.%s" (first .)) (list (index . 1 | fromYaml) (last .))) -}}
 {{- end }}
 
 {{- /* A duration, such as `1h30m`, in seconds. */}}

@@ -1,7 +1,8 @@
 """Reads schemas in YAML and resolves references to shared definitions.
 
-A mapping with `$ref: FILE#/NAME` (or `#/NAME` for the same file) stands for the definition NAME of that file, with the
-mapping's other keys merged over it: mappings key by key, anything else as a whole.
+A mapping with `$ref: FILE#/NAME` (or `#/NAME` for the same file) stands for the definition NAME of
+that file, with the mapping's other keys merged over it: mappings key by key, anything else as a
+whole.
 """
 
 import functools
@@ -18,28 +19,34 @@ class SchemaError(Exception):
 
 
 def load(path: Path) -> Schema:
-    """The schema of one file, with every reference put in place."""
+    """Return the schema of one file, with every reference put in place."""
     files = _Files()
     return {key: _resolved(value, path, (), files) for key, value in files[path].items()}
 
 
 def merged(base: Schema, over: Schema) -> Schema:
-    """`over` merged over `base`: mappings key by key, anything else as a whole. Neither is changed."""
+    """`over` merged over `base`: mappings key by key, anything else as a whole. Neither is
+    changed.
+    """
     result = dict(base)
     for key, value in over.items():
         ours = result.get(key)
-        result[key] = merged(ours, value) if isinstance(ours, dict) and isinstance(value, dict) else value
+        result[key] = (
+            merged(ours, value) if isinstance(ours, dict) and isinstance(value, dict) else value
+        )
     return result
 
 
 @functools.cache
 def _parsed(text: str) -> Any:
-    """The content of a file that several schemas refer to. Not to be changed."""
+    """Return the content of a file that several schemas refer to. Not to be changed."""
     return yaml.load(text, yaml.CSafeLoader)
 
 
 class _Files(dict[Path, Schema]):
-    """The contents of the files that one schema consists of: thousands of references lead to a few of them."""
+    """The contents of the files that one schema consists of: thousands of references lead to a few
+    of them.
+    """
 
     def __missing__(self, path: Path) -> Schema:
         self[path] = _mapping(path)

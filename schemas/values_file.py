@@ -1,8 +1,9 @@
-"""A chart's values.yaml with comments: the defaults of the file itself, described by the chart's schema.
+"""A chart's values.yaml with comments: the defaults of the file itself, described and ordered by
+the chart's schema.
 
-The file is the only place where defaults stand. Its comments come from the schema: the first sentences of a
-description, the possible values, and the example of an empty map or list. An example that a key of the same name has
-already shown is left out.
+The file is the only place where defaults stand. Its comments come from the schema: the titles of
+sections, the first sentences of a description, the possible values, and the example of an empty map
+or list. An example that a key of the same name has already shown is left out.
 """
 
 import json
@@ -14,17 +15,19 @@ from typing import Any
 import yaml
 
 from schemas import sources
+from sidecars.contract.project import HOME, published
 
 WIDTH = 120
 LINES = 2
 """Lines of a comment into which further sentences must fit."""
-REFERENCE = "https://github.com/slurm-charts/slurm-charts/blob/main/docs/reference/values-{chart}.md"
+REFERENCE = (f"{HOME}/blob/main/" if published() else "") + "docs/reference/values-{chart}.md"
 _SENTENCE = re.compile(r"(?<=\.)\s+(?=[A-Z`0-9])")
 
 
 def text(chart: str, schema: sources.Schema, defaults: Any) -> str:
-    """The file. Reading it again gives `defaults`."""
+    """Return the file. Reading it again gives `defaults`."""
     lines = [
+        "# yaml-language-server: $schema=values-rules.json",
         f"# The default values of the chart {chart}. Set only those that you change.",
         f"# {REFERENCE.format(chart=chart)} describes all keys.",
         "# `make generate` writes the comments.",
@@ -36,17 +39,23 @@ def text(chart: str, schema: sources.Schema, defaults: Any) -> str:
 
 
 def only_object(schema: sources.Schema) -> bool:
-    """Whether a value is a map, and nothing else but null."""
+    """Return whether a value is a map, and nothing else but null."""
     types = schema.get("type", [])
     return not set([types] if isinstance(types, str) else types) - {"object", "null"}
 
 
-def _lines(schema: sources.Schema, values: dict[str, Any], depth: int, shown: set[str]) -> Iterator[str]:
+def _lines(
+    schema: sources.Schema, values: dict[str, Any], depth: int, shown: set[str]
+) -> Iterator[str]:
     margin = "  " * depth
-    for key, value in values.items():
+    described = [key for key in schema.get("properties", {}) if key in values]
+    for key in [*described, *(key for key in values if key not in described)]:
+        value = values[key]
         child = schema.get("properties", {}).get(key) or schema.get("additionalProperties") or {}
         if depth == 0:
             yield ""
+        if title := child.get("section"):
+            yield from (f"{margin}# --- {title} ---", "")
         yield from (f"{margin}# {line}" for line in _comment(child, WIDTH - len(margin) - 2))
         if (
             isinstance(value, dict)
@@ -69,14 +78,22 @@ def _lines(schema: sources.Schema, values: dict[str, Any], depth: int, shown: se
 
 
 def _comment(schema: sources.Schema, width: int) -> list[str]:
-    """The first sentences of the description, and the possible values if it doesn't name them."""
+    """Return the first sentences of the description, and the possible values if it doesn't name
+    them.
+    """
     sentences = _SENTENCE.split(" ".join(schema.get("description", "").split()))
     choices = [choice for choice in schema.get("enum", ()) if isinstance(choice, str) and choice]
     named = " ".join(sentences)
-    of = "" if all(re.search(rf"\b{choice}\b", named) for choice in choices) else f" One of: {', '.join(choices)}."
+    of = (
+        ""
+        if all(re.search(rf"\b{choice}\b", named) for choice in choices)
+        else f" One of: {', '.join(choices)}."
+    )
     lines = textwrap.wrap(sentences[0] + of, width, break_long_words=False, break_on_hyphens=False)
     for count in range(2, len(sentences) + 1):
-        longer = textwrap.wrap(" ".join(sentences[:count]) + of, width, break_long_words=False, break_on_hyphens=False)
+        longer = textwrap.wrap(
+            " ".join(sentences[:count]) + of, width, break_long_words=False, break_on_hyphens=False
+        )
         if len(longer) > LINES:
             break
         lines = longer
@@ -84,7 +101,11 @@ def _comment(schema: sources.Schema, width: int) -> list[str]:
 
 
 def _dumped(value: Any) -> list[str]:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True).splitlines()
+    lines = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, width=1000, allow_unicode=True
+    ).splitlines()
+    # YAML ends a document that is one plain word with a line of its own.
+    return lines[:-1] if lines[-1] == "..." else lines
 
 
 class _Dumper(yaml.SafeDumper):
@@ -110,4 +131,6 @@ def _is_plain(value: str) -> bool:
 
 
 _Dumper.add_representer(str, _string)
-_Dumper.add_representer(type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", "null"))
+_Dumper.add_representer(
+    type(None), lambda dumper, _: dumper.represent_scalar("tag:yaml.org,2002:null", "null")
+)

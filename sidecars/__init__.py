@@ -1,1 +1,3 @@
-"""Everything of this product that runs in the cluster; one image, one entry point: `slurm-sidecars ROLE`."""
+"""Everything of this product that runs in the cluster; one image, one entry point: `slurm-sidecars
+ROLE`.
+"""

@@ -1,7 +1,8 @@
 """The connections of one server, bounded in number, in time and in bytes.
 
-Any pod that reaches the port of a server can open connections, and send as slowly as it likes. What is over a bound
-ends a connection of the address that has most, so that a client that asks little keeps its own.
+Any pod that reaches the port of a server can open connections, and send as slowly as it likes. What
+is over a bound ends a connection of the address that has most, so that a client that asks little
+keeps its own.
 """
 
 from collections import Counter
@@ -52,17 +53,21 @@ class Connections:
         return len(self._open)
 
     def opened(self, address: str, end: Callable[[], None]) -> Connection:
-        """A new connection. One too many ends another one."""
+        """Return a new connection. One too many ends another one."""
         if len(self._open) >= self._limits.connections:
             crowd = _most(Counter(it.address for it in self._open))
             # First one that has asked nothing, then one between two requests, and a request last.
-            self._end(min(crowd_of(self._open, crowd), key=lambda it: (it.busy, it.asked, it.since)))
+            self._end(
+                min(crowd_of(self._open, crowd), key=lambda it: (it.busy, it.asked, it.since))
+            )
         connection = Connection(address, end, self._clock())
         self._open[connection] = None
         return connection
 
     def received(self, connection: Connection, count: int) -> None:
-        """Bytes have arrived. Too many of all clients end connections, this one included."""
+        """Note that bytes have arrived. Too many of all clients end connections, this one
+        included.
+        """
         if connection not in self._open:
             return
         connection.in_flight += count
@@ -74,16 +79,16 @@ class Connections:
             self._end(max(crowd_of(self._open, _most(bytes_of)), key=lambda it: it.in_flight))
 
     def begins(self, connection: Connection) -> None:
-        """A request has arrived with all its headers."""
+        """Note that a request has arrived with all its headers."""
         connection.asked = connection.busy = True
 
     def answered(self, connection: Connection) -> None:
-        """The request is answered."""
+        """Note that the request is answered."""
         self._in_flight -= connection.in_flight
         connection.in_flight, connection.busy, connection.since = 0, False, self._clock()
 
     def closed(self, connection: Connection) -> None:
-        """The connection has ended. Repeatable."""
+        """Note that the connection has ended. It may be called again."""
         if connection in self._open:
             del self._open[connection]
             self._in_flight -= connection.in_flight
@@ -105,11 +110,11 @@ class Connections:
 
 
 def crowd_of(connections: Iterable[Connection], addresses: set[str]) -> list[Connection]:
-    """The connections of these addresses."""
+    """Return the connections of these addresses."""
     return [it for it in connections if it.address in addresses]
 
 
 def _most(counted: Counter[str]) -> set[str]:
-    """The addresses with the largest count."""
+    """Return the addresses with the largest count."""
     largest = max(counted.values())
     return {address for address, count in counted.items() if count == largest}

@@ -1,4 +1,6 @@
-"""Random texts, host keys and certificates that the operator, the bridge or the role `secrets` generates."""
+"""Random texts, host keys and certificates that the operator, the bridge or the role `secrets`
+generates.
+"""
 
 import asyncio
 import secrets
@@ -20,7 +22,9 @@ def text(characters: int) -> str:
 
 
 async def host_keys(types: Sequence[str]) -> dict[str, str]:
-    """New sshd host keys by file name, private ones in OpenSSH's format. Raises GenerationError if ssh-keygen fails."""
+    """Generate new sshd host keys. Return them by file name, private ones in OpenSSH's format.
+    Raises GenerationError if ssh-keygen fails.
+    """
     keys: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for kind in types:
@@ -39,19 +43,33 @@ async def host_keys(types: Sequence[str]) -> dict[str, str]:
                     keygen.kill()
                     await keygen.wait()
             if keygen.returncode != 0:
-                raise GenerationError(f"ssh-keygen -t {kind}: {output.decode(errors='replace').strip()}")
+                raise GenerationError(
+                    f"ssh-keygen -t {kind}: {output.decode(errors='replace').strip()}"
+                )
             for file in (path, path.with_name(path.name + ".pub")):
                 keys[file.name] = file.read_text()
     return keys
 
 
 async def certificate(host: str, days: int) -> tuple[str, str]:
-    """A new certificate that its own key has signed, for one DNS name, and this key, as PEM. No file has the key.
+    """Return a new certificate that its own key has signed, for one DNS name, and this key, as PEM.
+    No file has the key.
 
-    Clients trust it where it is itself in their list of authorities. Raises GenerationError if openssl fails.
+    Clients trust it where it is itself in their list of authorities. Raises GenerationError if
+    openssl fails.
     """
     key = await _openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
-    words = ["req", "-x509", "-new", "-key", "/dev/stdin", "-days", str(days), "-subj", f"/CN={host.split('.')[0]}"]
+    words = [
+        "req",
+        "-x509",
+        "-new",
+        "-key",
+        "/dev/stdin",
+        "-days",
+        str(days),
+        "-subj",
+        f"/CN={host.split('.')[0]}",
+    ]
     for extension in (
         f"subjectAltName=DNS:{host}",
         "keyUsage=critical,digitalSignature,keyCertSign",
@@ -62,7 +80,9 @@ async def certificate(host: str, days: int) -> tuple[str, str]:
 
 
 async def fits(certificate: str, key: str) -> bool:
-    """Whether the key is that of the certificate. Raises GenerationError if openssl is missing."""
+    """Return whether the key is that of the certificate. Raises GenerationError if openssl is
+    missing.
+    """
     try:
         public = await _openssl("x509", "-pubkey", "-noout", stdin=certificate)
         return public == await _openssl("pkey", "-pubout", stdin=key)

@@ -1,4 +1,6 @@
-"""Serves an application over HTTP, or over TLS with a certificate that is renewed in place, within `Limits`."""
+"""Serves an application over HTTP, or over TLS with a certificate that is renewed in place, within
+`Limits`.
+"""
 
 import asyncio
 import logging
@@ -16,7 +18,9 @@ log = logging.getLogger(__name__)
 RELOAD_SECONDS = 10.0
 """Seconds between two looks at the certificate."""
 BUFFER = 16 << 10
-"""Bytes that are read at once, which is a record of TLS. asyncio reserves 256 KiB for each connection with TLS."""
+"""Bytes that are read at once, which is a record of TLS. asyncio reserves 256 KiB for each
+connection with TLS.
+"""
 _LINGER_SECONDS = 5.0
 """For which the rest of a refused request is read, so that its client sees the answer."""
 _BACKLOG = 128
@@ -27,17 +31,35 @@ Certificate = tuple[Path, Path]
 """Files: the certificate, and its key."""
 
 
+def add_probes(app: web.Application, fault: Callable[[], str] = str) -> None:
+    """Answer a kubelet at /readyz, and at /healthz with `fault`: why the program has to be
+    restarted, "" while it works.
+    """
+
+    async def healthy(_: web.Request) -> web.Response:
+        why = fault()
+        return web.Response(status=503 if why else 200, text=f"{why or 'ok'}\n")
+
+    async def ready(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    app.router.add_get("/healthz", healthy)
+    app.router.add_get("/readyz", ready)
+
+
 async def serve(
     app: web.Application,
-    host: str,
+    host: str | None,
     port: int,
     tls: Certificate | ssl.SSLContext | None,
     limits: Limits = DEFAULT,
     *,
     clients: str = "",
 ) -> Callable[[], Awaitable[None]]:
-    """Serve until the returned function is called. Raises OSError for a port or a certificate that can't be used.
+    """Serve until the returned function is called. Raises OSError for a port or a certificate that
+    can't be used.
 
+    `host`: None or "" for all addresses of IPv4 and IPv6 that this host has.
     `clients`: an authority as PEM, if only clients with a certificate of it are served over TLS.
     """
     loop = asyncio.get_running_loop()
@@ -49,7 +71,8 @@ async def serve(
         if clients:
             context.load_verify_locations(cadata=clients)
             context.verify_mode = ssl.CERT_REQUIRED
-            # The authorities of Kubernetes clusters are older than this check, which is Python's default from 3.13 on.
+            # The authorities of Kubernetes clusters are older than this check, which is Python's
+            # default from 3.13 on.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         reloading = asyncio.create_task(_reload(context, tls), name="reload the certificate")
     connections = Connections(limits, loop.time)
@@ -72,7 +95,11 @@ async def serve(
 
     app.middlewares.insert(0, tracked)
     runner = web.AppRunner(
-        app, access_log=None, keepalive_timeout=IDLE_SECONDS, lingering_time=_LINGER_SECONDS, read_bufsize=BUFFER
+        app,
+        access_log=None,
+        keepalive_timeout=IDLE_SECONDS,
+        lingering_time=_LINGER_SECONDS,
+        read_bufsize=BUFFER,
     )
     await runner.setup()
     make = runner.server
@@ -83,10 +110,14 @@ async def serve(
         handler = make()
         track = _Track(connections, lambda: tracks.pop(handler, None))
         tracks[handler] = track
-        return _Plain(handler, track, buffer) if context is None else _Encrypted(loop, handler, context, track)
+        return (
+            _Plain(handler, track, buffer)
+            if context is None
+            else _Encrypted(loop, handler, context, track)
+        )
 
     try:
-        listening = await loop.create_server(accept, host, port, backlog=_BACKLOG)
+        listening = await loop.create_server(accept, host or None, port, backlog=_BACKLOG)
     except OSError:
         await runner.cleanup()
         raise
@@ -110,7 +141,7 @@ class _Track:
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self, transport: asyncio.BaseTransport) -> None:
-        """The client has connected; nothing of TLS yet."""
+        """Note that the client has connected, without anything of TLS yet."""
         address = (transport.get_extra_info("peername") or ("",))[0]
         end = transport.abort if isinstance(transport, asyncio.Transport) else transport.close
         connection = self._connection = self._connections.opened(address, end)
@@ -118,22 +149,22 @@ class _Track:
         self._timer = loop.call_later(HEADER_SECONDS, self._connections.end_silent, connection)
 
     def received(self, count: int) -> None:
-        """Bytes have arrived."""
+        """Note that bytes have arrived."""
         if self._connection is not None:
             self._connections.received(self._connection, count)
 
     def begins(self) -> None:
-        """A request has arrived with all its headers."""
+        """Note that a request has arrived with all its headers."""
         if self._connection is not None:
             self._connections.begins(self._connection)
 
     def answered(self) -> None:
-        """The request is answered."""
+        """Note that the request is answered."""
         if self._connection is not None:
             self._connections.answered(self._connection)
 
     def closed(self) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended."""
         if self._connection is not None:
             self._connections.closed(self._connection)
         if self._timer is not None:
@@ -173,17 +204,30 @@ class _Plain(asyncio.BufferedProtocol):
 
 
 class _Encrypted(sslproto.SSLProtocol):
-    """HTTP over TLS, as of `create_server(ssl=...)`, but counted from the first byte, and with a small buffer."""
+    """HTTP over TLS, as of `create_server(ssl=...)`, but counted from the first byte, and with a
+    small buffer.
+    """
 
     max_size = BUFFER
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, handler: asyncio.Protocol, context: ssl.SSLContext, track: _Track
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handler: asyncio.Protocol,
+        context: ssl.SSLContext,
+        track: _Track,
     ) -> None:
         self._track = track
         handshake = loop.create_future()
         handshake.add_done_callback(lambda it: it.cancelled() or it.exception())
-        super().__init__(loop, handler, context, handshake, server_side=True, ssl_handshake_timeout=HEADER_SECONDS)
+        super().__init__(
+            loop,
+            handler,
+            context,
+            handshake,
+            server_side=True,
+            ssl_handshake_timeout=HEADER_SECONDS,
+        )
         self._app_transport.set_read_buffer_limits(BUFFER)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

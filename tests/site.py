@@ -1,7 +1,7 @@
 """`python -m tests.site FOLDER`: that a built site is whole, and needs nobody else's servers.
 
-Each link within the site leads to a file and to an anchor in it. Scripts, styles, images and fonts are part of the
-site: a reader's browser connects to no other host.
+Each link within the site leads to a file and to an anchor in it. Scripts, styles, images and fonts
+are part of the site: a reader's browser connects to no other host.
 """
 
 import posixpath
@@ -13,7 +13,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LOADED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
+LOADED_LINKS = {
+    "stylesheet",
+    "icon",
+    "preload",
+    "prefetch",
+    "preconnect",
+    "dns-prefetch",
+    "modulepreload",
+    "manifest",
+}
 
 
 @dataclass
@@ -40,11 +49,22 @@ class Page(HTMLParser):
 
 
 def problems(files: Mapping[str, str]) -> list[str]:
-    """What is wrong with a site, given the text of its pages and styles, and "" for each other file."""
+    """What is wrong with a site, given the text of its pages and styles, and "" for each other
+    file.
+    """
     pages = {path: Page() for path in files if path.endswith(".html")}
     for path, page in pages.items():
         page.feed(files[path])
-    found = [f"{path}: {problem}" for path, page in pages.items() for problem in _of_page(path, page, files, pages)]
+    found = [
+        f"{path}: {problem}"
+        for path, page in pages.items()
+        for problem in _of_page(path, page, files, pages)
+    ]
+    found += [
+        f"{path}: a table of fields is without the class `fields`, and too wide to be read"
+        for path in pages
+        if files[path].count("<p>Field</p></th>") != files[path].count('<table class="fields ')
+    ]
     for path, text in files.items():
         if path.endswith(".css"):
             loads = re.findall(r"url\(['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", text)
@@ -52,18 +72,26 @@ def problems(files: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _of_page(path: str, page: Page, files: Mapping[str, str], pages: Mapping[str, Page]) -> list[str]:
+def _of_page(
+    path: str, page: Page, files: Mapping[str, str], pages: Mapping[str, Page]
+) -> list[str]:
     found = [f"loads {url}" for url in page.loads if _foreign(url)]
     for url in [*page.links, *(url for url in page.loads if not _foreign(url))]:
         parts = urlsplit(url)
         if parts.scheme or parts.netloc:
             continue
         target = (
-            posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path))) if parts.path else path
+            posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path)))
+            if parts.path
+            else path
         )
         if target not in files:
             found.append(f"{url} leads to no file")
-        elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
+        elif (
+            parts.fragment
+            and target in pages
+            and unquote(parts.fragment) not in pages[target].anchors
+        ):
             found.append(f"{url} leads to no anchor")
     return found
 
@@ -75,7 +103,9 @@ def _foreign(url: str) -> bool:
 def read(folder: Path) -> dict[str, str]:
     """The files of a site by their paths."""
     return {
-        str(path.relative_to(folder)): path.read_text(encoding="utf-8") if path.suffix in {".html", ".css"} else ""
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        if path.suffix in {".html", ".css"}
+        else ""
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
@@ -85,7 +115,10 @@ def main(arguments: list[str]) -> int:
     """The command; 0 means that the site is whole."""
     files = read(Path(arguments[0]))
     found = problems(files) if files else [f"{arguments[0]} contains no site"]
-    print("\n".join(found) or f"{sum(path.endswith('.html') for path in files)} pages, every link leads somewhere")
+    print(
+        "\n".join(found)
+        or f"{sum(path.endswith('.html') for path in files)} pages, every link leads somewhere"
+    )
     return 1 if found else 0
 
 

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests/vocabulary.yaml"
 
 _MARKDOWN_CODE = re.compile(
-    r"^ *```.*?^ *```|^(?: {4}|\t).*?$|`[^`\n]*(?:\n[^`\n]+)?`|\]\([^)]*\)", re.DOTALL | re.MULTILINE
+    r"^ *```.*?^ *```|^(?: {4}|\t).*?$|`[^`\n]*(?:\n[^`\n]+)?`|\]\([^)]*\)",
+    re.DOTALL | re.MULTILINE,
 )
 _SHELL_COMMENT = re.compile(r"(?:^|\s)#(?!!)(.*)$")
 _HELM = re.compile(r"\{\{(?!-? ?/\*).*?\}\}", re.DOTALL)  # but not its comments
@@ -46,6 +47,8 @@ class List:
     """For identifiers, as `spoken` gives them."""
     checked: tuple[str, ...]
     """Patterns of the files to check."""
+    excluded: frozenset[str]
+    """Those of them that are not checked."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ def word_list() -> List:
         words=tuple(_word(entry) for entry in document["words"]),
         names=tuple(_word(entry) for entry in document["names"]),
         checked=tuple(document["checked"]),
+        excluded=frozenset(entry["path"] for entry in document["excluded"]),
     )
 
 
@@ -88,7 +92,9 @@ def findings(text: str, words: tuple[Word, ...], first_line: int = 1) -> list[Fi
     for word in words:
         remaining = joined
         for allowed in word.allowed:
-            remaining = _spaced(allowed).sub(lambda match: re.sub(r"\S", "-", match.group()), remaining)
+            remaining = _spaced(allowed).sub(
+                lambda match: re.sub(r"\S", "-", match.group()), remaining
+            )
         for match in _spaced(word.wrong).finditer(remaining):
             line = first_line + remaining.count("\n", 0, match.start())
             found.append(Finding(line, " ".join(match.group().split()), word.right))
@@ -118,7 +124,9 @@ def in_python(text: str, listed: List) -> list[Finding]:
     found = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            found += findings(without_code(token.string, indented=False), listed.words, token.start[0])
+            found += findings(
+                without_code(token.string, indented=False), listed.words, token.start[0]
+            )
     for node in ast.walk(ast.parse(text)):
         line = getattr(node, "lineno", 1)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -149,7 +157,8 @@ def spoken(name: str) -> str:
 
 
 def without_code(text: str, *, indented: bool = True) -> str:
-    """A text without code: backquotes, fences, addresses of links, and lines with 4 spaces if `indented`.
+    """A text without code: backquotes, fences, addresses of links, and lines with 4 spaces if
+    `indented`.
 
     Lines stay where they are.
     """
@@ -160,7 +169,10 @@ def without_code(text: str, *, indented: bool = True) -> str:
 
 def comments(text: str) -> str:
     """The comments of a shell script, a Makefile or a Containerfile; other lines are empty."""
-    return "\n".join(match.group(1) if (match := _SHELL_COMMENT.search(line)) else "" for line in text.splitlines())
+    return "\n".join(
+        match.group(1) if (match := _SHELL_COMMENT.search(line)) else ""
+        for line in text.splitlines()
+    )
 
 
 def _blank(match: re.Match[str]) -> str:

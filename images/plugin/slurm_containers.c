@@ -50,7 +50,7 @@ static int given(int which, const char *value, int remote);
 
 static struct spank_option options[COUNT] = {
 	VALUE(IMAGE, "container-image", "IMAGE", "the image in which the tasks run, for example ubuntu:24.04"),
-	VALUE(MOUNTS, "container-mounts", "SOURCE[:TARGET],…", "folders and files of the worker that the container sees"),
+	VALUE(MOUNTS, "container-mounts", "SOURCE[:TARGET[:ro]],…", "folders and files of the worker that the container sees"),
 	VALUE(WORKDIR, "container-workdir", "FOLDER", "the folder in which the program starts"),
 	VALUE(ENVIRONMENT, "container-env", "NAME,…", "variables that keep the job's value, whatever the image sets"),
 	FLAG(MOUNT_HOME, "container-mount-home", "mount the home folder"),
@@ -67,6 +67,19 @@ static struct spank_option options[COUNT] = {
 };
 
 static char *values[COUNT];
+
+static int is_squashfs(const char *image)
+{
+	static const char *const suffixes[] = { ".sqsh", ".sqfs", ".squashfs" };
+
+	for (size_t index = 0; index < sizeof(suffixes) / sizeof(suffixes[0]); index++) {
+		size_t whole = strlen(image), end = strlen(suffixes[index]);
+
+		if (whole >= end && !strcmp(image + whole - end, suffixes[index]))
+			return 1;
+	}
+	return 0;
+}
 
 /* A line that the user reads: of srun and sbatch, or in the output of the step. */
 #define refuse(...) slurm_spank_log("slurm-containers: error: " __VA_ARGS__)
@@ -85,6 +98,11 @@ static int given(int which, const char *value, int remote)
 		}
 		if (options[which].has_arg && (!value || !*value)) {
 			refuse("--%s needs a value: %s", options[which].name, options[which].arginfo);
+			return -1;
+		}
+		if (which == IMAGE && is_squashfs(value)) {
+			refuse("--container-image=%s is a squashfs file, which only Pyxis and enroot mount: unpack it once "
+			       "with `unsquashfs -d /shared/FOLDER FILE`, and name that folder", value);
 			return -1;
 		}
 		if (which == NAME && (strspn(value, NAME_CHARACTERS) != strlen(value) || strlen(value) > MOST_NAME)) {

@@ -49,30 +49,50 @@ class Cluster:
     """NodeSets whose `replicas` are not in the stream: whoever scales them sets the number."""
 
     def controller(self, user: LoginSet | NodeSet | RestApi) -> Controller:
-        """The Controller that a resource refers to. Raises PostrenderError."""
+        """Return the Controller that a resource refers to. Raises PostrenderError."""
         name = user.spec.controller_ref.name
         if name not in self.controllers:
             raise PostrenderError(
-                f"{label(user)}: spec.controllerRef: the stream has no Controller {name!r}: add it, or correct the name"
+                f"{label(user)}: spec.controllerRef: the stream has no Controller {name!r}: add "
+                "it, or correct the name"
             )
         return self.controllers[name]
 
     def nodesets_of(self, controller: Controller) -> list[NodeSet]:
-        """Its NodeSets, by name."""
-        return [it for it in self.nodesets.values() if it.spec.controller_ref.name == controller.name]
+        """Return the NodeSets of a Controller, by name."""
+        return [
+            it for it in self.nodesets.values() if it.spec.controller_ref.name == controller.name
+        ]
 
     def restapi_of(self, controller: Controller) -> RestApi | None:
-        """The RestApi that serves it: the oldest, then the first by name; None without one."""
-        found = [it for it in self.restapis.values() if it.spec.controller_ref.name == controller.name]
-        return min(found, key=lambda it: (str(it.metadata.creation_timestamp), it.name), default=None)
+        """Return the RestApi that serves a Controller: the oldest, then the first by name. Return
+        None without one.
+        """
+        found = [
+            it for it in self.restapis.values() if it.spec.controller_ref.name == controller.name
+        ]
+        return min(
+            found, key=lambda it: (str(it.metadata.creation_timestamp), it.name), default=None
+        )
 
     def controllers_of(self, accounting: Accounting) -> list[Controller]:
-        """The Controllers that use it, by name."""
+        """Return the Controllers that use it, by name."""
         found = ((it, it.spec.accounting_ref) for it in self.controllers.values())
-        return [it for it, reference in found if reference is not None and reference.name == accounting.name]
+        return [
+            it
+            for it, reference in found
+            if reference is not None and reference.name == accounting.name
+        ]
 
-    def facts(self, site: Site, controller: Controller | None = None, published: frozenset[str] = frozenset()) -> Facts:
-        """What renders need beside the custom resource. Raises PostrenderError."""
+    def facts(
+        self,
+        site: Site,
+        controller: Controller | None = None,
+        published: frozenset[str] = frozenset(),
+    ) -> Facts:
+        """Collect the facts that a render needs beside the custom resource. Raises
+        PostrenderError.
+        """
         accounting = None
         if controller is not None and controller.spec.accounting_ref is not None:
             accounting = self.accountings.get(controller.spec.accounting_ref.name)
@@ -84,7 +104,9 @@ class Cluster:
         return Facts(
             site=site,
             secrets={
-                name: UnreadKeys() if data is None else {key: digest(value) for key, value in data.items()}
+                name: UnreadKeys()
+                if data is None
+                else {key: digest(value) for key, value in data.items()}
                 for name, data in self.secrets.items()
             },
             config_maps=self.config_maps,
@@ -95,22 +117,23 @@ class Cluster:
 
 
 def label(resource: Resource) -> str:
-    """A custom resource as messages name it."""
+    """Return a custom resource as messages name it."""
     return f"{resource.kind} {resource.namespace}/{resource.name}"
 
 
 def is_custom(document: Manifest) -> bool:
-    """Whether it is one of the six custom resources, in any version, and no hook."""
+    """Return whether it is one of the six custom resources, in any version, and no hook."""
     group, _, _ = str(document.get("apiVersion", "")).partition("/")
     annotations = (document.get("metadata") or {}).get("annotations") or {}
     return group == GROUP and document.get("kind") in PLURALS and HOOK not in annotations
 
 
-def clusters(documents: Iterable[Manifest], namespace: str = "", secrets: Sequence[str] = ()) -> dict[str, Cluster]:
-    """What the stream contains, by namespace. Hooks don't count.
-
-    `namespace`: of objects that name none. `secrets`: Secrets that exist although the stream doesn't contain them.
-    Raises PostrenderError.
+def clusters(
+    documents: Iterable[Manifest], namespace: str = "", secrets: Sequence[str] = ()
+) -> dict[str, Cluster]:
+    """Return the clusters in the stream, by namespace. Hooks don't count. `namespace` is that of
+    objects that name none. `secrets` are Secrets that exist although the stream doesn't contain
+    them. Raises PostrenderError.
     """
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for document in documents:
@@ -126,36 +149,47 @@ def clusters(documents: Iterable[Manifest], namespace: str = "", secrets: Sequen
             and kind in {"Secret", "ConfigMap"}
             and HOOK not in (metadata.get("annotations") or {})
         ):
-            of = found.setdefault(metadata.get("namespace") or namespace, {}).setdefault(str(kind), {})
+            of = found.setdefault(metadata.get("namespace") or namespace, {}).setdefault(
+                str(kind), {}
+            )
             of[str(metadata.get("name"))] = (_secret if kind == "Secret" else _config_map)(document)
-    return {space: _cluster(space, of, secrets) for space, of in found.items() if PLURALS.keys() & of.keys()}
+    return {
+        space: _cluster(space, of, secrets)
+        for space, of in found.items()
+        if PLURALS.keys() & of.keys()
+    }
 
 
 def with_namespace(document: Manifest, namespace: str) -> Manifest:
-    """The custom resource in its namespace, or in this one if it names none. Raises PostrenderError without both."""
+    """Return the custom resource in its namespace, or in this one if it names none. Raises
+    PostrenderError without both.
+    """
     metadata = document.get("metadata") or {}
     space = metadata.get("namespace") or namespace
     if not space:
         raise PostrenderError(
-            f"{document.get('kind')} {metadata.get('name')!r} has no metadata.namespace: give the namespace of the "
-            "release to the post-renderer"
+            f"{document.get('kind')} {metadata.get('name')!r} has no metadata.namespace: give the "
+            "namespace of the release to the post-renderer"
         )
     return document | {"metadata": metadata | {"namespace": space}}
 
 
 def typed(document: Manifest) -> Any:
-    """The custom resource as a record of its kind. Raises PostrenderError."""
+    """Return the custom resource as a record of its kind. Raises PostrenderError."""
     if document["apiVersion"] != API_VERSION:
         raise PostrenderError(
-            f"{document['kind']} {document['metadata'].get('name')!r}: apiVersion {document['apiVersion']!r} isn't "
-            f"{API_VERSION}: change it"
+            f"{document['kind']} {document['metadata'].get('name')!r}: apiVersion "
+            f"{document['apiVersion']!r} isn't {API_VERSION}: change it"
         )
     kinds = (Accounting, Controller, LoginSet, NodeSet, RestApi, Token)
     kind: type[Resource] = next(it for it in kinds if it.__name__ == document["kind"])
     try:
         return read(kind, document)
     except ResourceError as error:
-        where = f"{document['kind']} {document['metadata'].get('namespace')}/{document['metadata'].get('name')}"
+        where = (
+            f"{document['kind']} "
+            f"{document['metadata'].get('namespace')}/{document['metadata'].get('name')}"
+        )
         raise PostrenderError(f"{where}: {error}") from error
 
 
@@ -167,7 +201,9 @@ def _add(of: dict[str, Any], resource: Resource) -> None:
     of[resource.name] = resource
 
 
-def _cluster(namespace: str, of: Mapping[str, Mapping[str, Any]], secrets: Sequence[str]) -> Cluster:
+def _cluster(
+    namespace: str, of: Mapping[str, Mapping[str, Any]], secrets: Sequence[str]
+) -> Cluster:
     def named(kind: str) -> dict[str, Any]:
         return dict(sorted(of.get(kind, {}).items()))
 
@@ -188,15 +224,20 @@ def _cluster(namespace: str, of: Mapping[str, Mapping[str, Any]], secrets: Seque
 
 
 def _secret(document: Manifest) -> Mapping[str, bytes] | None:
-    """The contents; None where a key is generated later, or where only the cluster knows it."""
+    """Return the contents, or None where a key is generated later, or where only the cluster knows
+    it.
+    """
     metadata = document["metadata"]
-    data: dict[str, bytes] = {key: str(it).encode() for key, it in (document.get("stringData") or {}).items()}
+    data: dict[str, bytes] = {
+        key: str(it).encode() for key, it in (document.get("stringData") or {}).items()
+    }
     for key, value in (document.get("data") or {}).items():
         try:
             data.setdefault(key, base64.b64decode(value or "", validate=True))
         except (binascii.Error, ValueError, TypeError) as error:
             raise PostrenderError(
-                f"Secret {metadata.get('name')!r}: data.{key} isn't base64: encode it, or use stringData"
+                f"Secret {metadata.get('name')!r}: data.{key} isn't base64: encode it, or use "
+                "stringData"
             ) from error
     wanted = (metadata.get("annotations") or {}).get(names.GENERATE)
     return None if wanted and wanted not in data else data

@@ -39,14 +39,16 @@ class Configuration:
     warnings: Sequence[str] = ()
 
     def read_by_slurmrestd(self, controller: Controller) -> Mapping[str, str | bytes]:
-        """The files in the ConfigMaps that slurmrestd mounts."""
-        mounted = {restapi.config_map(controller, index) for index in range(config_maps.CONFIG_MAPS)}
+        """Return the files in the ConfigMaps that slurmrestd mounts."""
+        mounted = {
+            restapi.config_map(controller, index) for index in range(config_maps.CONFIG_MAPS)
+        }
         return config_maps.files(it for it in self.config_maps if it["metadata"]["name"] in mounted)
 
 
 @contextlib.contextmanager
 def usable(resource: Resource) -> Iterator[None]:
-    """Names the custom resource in what a render raises, as PostrenderError."""
+    """Name the custom resource in the errors of a render, which become PostrenderError."""
     try:
         yield
     except MissingReferenceError as error:
@@ -58,8 +60,12 @@ def usable(resource: Resource) -> Iterator[None]:
         raise PostrenderError(f"{label(resource)}: {error}") from error
 
 
-def configuration(cluster: Cluster, controller: Controller, site: Site, published: frozenset[str]) -> Configuration:
-    """Compose and check it. `published`: names of the ConfigMaps that exist. Raises PostrenderError."""
+def configuration(
+    cluster: Cluster, controller: Controller, site: Site, published: frozenset[str]
+) -> Configuration:
+    """Compose and check it. `published`: names of the ConfigMaps that exist. Raises
+    PostrenderError.
+    """
     facts, nodesets = cluster.facts(site, controller, published), cluster.nodesets_of(controller)
     with usable(controller):
         config_set = config.compose(controller, nodesets, facts)
@@ -77,8 +83,12 @@ def configuration(cluster: Cluster, controller: Controller, site: Site, publishe
     return Configuration(config_set, facts, [*published_maps, *accepted], warnings)
 
 
-def of_controller(cluster: Cluster, controller: Controller, configured: Configuration) -> list[Manifest]:
-    """ConfigMaps, Services and StatefulSet, the ServiceMonitor, and what its NodeSets share. Raises PostrenderError."""
+def of_controller(
+    cluster: Cluster, controller: Controller, configured: Configuration
+) -> list[Manifest]:
+    """ConfigMaps, Services and StatefulSet, the ServiceMonitor, and what its NodeSets share. Raises
+    PostrenderError.
+    """
     with usable(controller):
         monitor = slurmctld.service_monitor(controller)
         return [
@@ -91,7 +101,9 @@ def of_controller(cluster: Cluster, controller: Controller, configured: Configur
 
 
 def _users(cluster: Cluster, controller: Controller, facts: Facts) -> list[Manifest]:
-    """The ConfigMap with declared users; none where the Secret's content is not known. Raises PostrenderError."""
+    """Return the ConfigMap with declared users, or nothing where the Secret's content is not known.
+    Raises PostrenderError.
+    """
     reference = controller.spec.users_ref
     if reference is None:
         return []
@@ -110,12 +122,17 @@ def _users(cluster: Cluster, controller: Controller, facts: Facts) -> list[Manif
 
 
 def of_accounting(cluster: Cluster, accounting: Accounting, site: Site) -> list[Manifest]:
-    """Secret, Service and StatefulSet; without the Secret where its password is not known. Raises PostrenderError."""
+    """Secret, Service and StatefulSet; without the Secret where its password is not known. Raises
+    PostrenderError.
+    """
     if accounting.spec.external:
         return []
     facts = cluster.facts(site)
     with usable(accounting):
-        selector, key = slurmdbd.storage_of(accounting).password_key_ref, slurmdbd.slurm_key(accounting)
+        selector, key = (
+            slurmdbd.storage_of(accounting).password_key_ref,
+            slurmdbd.slurm_key(accounting),
+        )
         facts.secret(selector, "spec.storageConfig.passwordKeyRef")
         facts.secret(key, "spec.slurmKeyRef")
         password, slurm_key = cluster.secrets[selector.name], cluster.secrets[key.name]
@@ -133,7 +150,9 @@ def of_restapi(cluster: Cluster, served: RestApi, configured: Configuration) -> 
     """Service and Deployment. Raises PostrenderError."""
     controller = cluster.controller(served)
     with usable(served):
-        return restapi.objects(served, controller, configured.facts, configured.read_by_slurmrestd(controller))
+        return restapi.objects(
+            served, controller, configured.facts, configured.read_by_slurmrestd(controller)
+        )
 
 
 def of_loginset(cluster: Cluster, loginset: LoginSet, configured: Configuration) -> list[Manifest]:
@@ -143,7 +162,9 @@ def of_loginset(cluster: Cluster, loginset: LoginSet, configured: Configuration)
 
 
 def of_nodeset(cluster: Cluster, workers: NodeSet, configured: Configuration) -> list[Manifest]:
-    """Its ConfigMaps, its revision and its pods: those of mode StatefulSet. Raises PostrenderError."""
+    """Return the ConfigMaps, the revision and the pods of a NodeSet of mode StatefulSet. Raises
+    PostrenderError.
+    """
     controller, facts = cluster.controller(workers), configured.facts
     with usable(workers):
         revision = nodeset.revision(workers, controller, facts)

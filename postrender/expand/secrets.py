@@ -1,4 +1,6 @@
-"""The Job that generates keys, passwords and tokens in the cluster, so that none of them passes through Helm."""
+"""The Job that generates keys, passwords and tokens in the cluster, so that none of them passes
+through Helm.
+"""
 
 import json
 from typing import Any
@@ -20,7 +22,8 @@ SHORTEST_SECONDS = 600
 
 
 def objects(cluster: Cluster, site: Site) -> list[Manifest]:
-    """ServiceAccount, Role, RoleBinding, ConfigMap, Job and perhaps CronJob; empty if nothing is to be generated.
+    """ServiceAccount, Role, RoleBinding, ConfigMap, Job and perhaps CronJob; empty if nothing is to
+    be generated.
 
     Raises PostrenderError.
     """
@@ -37,8 +40,8 @@ def objects(cluster: Cluster, site: Site) -> list[Manifest]:
             lifetime = render.lifetime(token)
         if lifetime < SHORTEST_SECONDS:
             raise PostrenderError(
-                f"{label(token)}: spec.lifetime: {token.spec.lifetime} is too short to be renewed in time without an "
-                f"operator: give at least {SHORTEST_SECONDS}s"
+                f"{label(token)}: spec.lifetime: {token.spec.lifetime} is too short to be renewed "
+                f"in time without an operator: give at least {SHORTEST_SECONDS}s"
             )
     rendered = site.workloads.render(
         "secrets",
@@ -53,12 +56,32 @@ def objects(cluster: Cluster, site: Site) -> list[Manifest]:
             "statefulSetNames": sorted(users),
         },
     )
+    if pull_secrets := _pull_secrets(cluster):
+        for it in rendered:
+            if "spec" in it:
+                of_pods = it["spec"].get("jobTemplate", it)["spec"]["template"]["spec"]
+                of_pods["imagePullSecrets"] = pull_secrets
     labels = {names.APP_NAME: "slurm-secrets", names.APP_INSTANCE: name}
-    return [it | {"metadata": it["metadata"] | {"namespace": cluster.namespace, "labels": labels}} for it in rendered]
+    return [
+        it | {"metadata": it["metadata"] | {"namespace": cluster.namespace, "labels": labels}}
+        for it in rendered
+    ]
+
+
+def _pull_secrets(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the pull Secrets of the Controllers' pods, which have the same image as the Job."""
+    found: list[dict[str, Any]] = []
+    for controller in cluster.controllers.values():
+        for each in controller.spec.template.spec.get("imagePullSecrets") or ():
+            if each not in found:
+                found.append(each)
+    return found
 
 
 def _wanted(cluster: Cluster) -> tuple[list[Resource], set[str]]:
-    """The custom resources for which something is generated, and the names of the Secrets that this reads or writes."""
+    """Return the custom resources for which something is generated, and the names of the Secrets
+    that this reads or writes.
+    """
     resources: list[Resource] = []
     wanted: set[str] = set()
     for controller in cluster.controllers.values():
@@ -92,7 +115,7 @@ def _is_unread(cluster: Cluster, name: str) -> bool:
 
 
 def _manifest(resource: Resource) -> dict[str, Any]:
-    """The custom resource without what deployment tools add to it."""
+    """Return the custom resource without what deployment tools add to it."""
     found: dict[str, Any] = msgspec.to_builtins(resource)
     metadata = found["metadata"]
     metadata["labels"] = assembly.labels(resource)

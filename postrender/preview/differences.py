@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from postrender.expand.cluster import is_custom, typed
-from sidecars.policy.explain import redaction
+from sidecars.contract import redaction
 from sidecars.workloads.resources import Manifest, builtins
 
 Identity = tuple[str, str, str, str]
@@ -37,19 +37,30 @@ class Change:
 
 
 def identity(manifest: Manifest, namespace: str = "") -> Identity:
-    """What distinguishes objects. `namespace`: of one that names none."""
+    """Return what distinguishes the object from others. `namespace` is that of an object that names
+    none.
+    """
     group = str(manifest.get("apiVersion", "")).rpartition("/")[0]
     metadata = manifest.get("metadata") or {}
-    return group, str(manifest.get("kind")), metadata.get("namespace") or namespace, str(metadata.get("name"))
+    return (
+        group,
+        str(manifest.get("kind")),
+        metadata.get("namespace") or namespace,
+        str(metadata.get("name")),
+    )
 
 
 def changes(
-    before: Iterable[Manifest], after: Iterable[Manifest], namespace: str = "", *, live: bool = False
+    before: Iterable[Manifest],
+    after: Iterable[Manifest],
+    namespace: str = "",
+    *,
+    live: bool = False,
 ) -> list[Change]:
-    """How the objects differ, in the order of `after`, then what is deleted.
-
-    `live`: those before come from the API server, with defaults and fields of others: only what `after` sets counts,
-    but for the data of ConfigMaps and Secrets, and for custom resources, which `ownership.retained` has completed.
+    """Compare the objects, in the order of `after`, then those that are deleted. `live`: those
+    before come from the API server, with defaults and fields of others. Only what `after` sets
+    counts then, but for the data of ConfigMaps and Secrets, and for custom resources, which
+    `ownership.retained` has completed.
     """
     old = {identity(it, namespace): it for it in before}
     new = {identity(it, namespace): it for it in after}
@@ -62,8 +73,10 @@ def changes(
     return found + [Change("delete", *key[1:]) for key in old if key not in new]
 
 
-def fields(before: Any, after: Any, place: str = "", *, live: bool = False, secret: bool = False) -> Iterator[str]:
-    """The fields that differ, each with its values where they are short.
+def fields(
+    before: Any, after: Any, place: str = "", *, live: bool = False, secret: bool = False
+) -> Iterator[str]:
+    """Yield the fields that differ, each with its values where they are short.
 
     `live`: as for `changes`. `secret`: values are not shown, nor are those that may be a password.
     """
@@ -102,11 +115,17 @@ def _of_object(before: Manifest, after: Manifest, *, live: bool) -> Iterator[str
         yield from fields(one, other, "spec")
         return
     one, other = (
-        {key: value for key, value in it.items() if key not in {"apiVersion", "kind", "metadata", "status"}}
+        {
+            key: value
+            for key, value in it.items()
+            if key not in {"apiVersion", "kind", "metadata", "status"}
+        }
         for it in (map(_stored, (before, after)) if secret else (before, after))
     )
     for field in _DATA if secret or after.get("kind") == "ConfigMap" else ():
-        yield from fields(one.pop(field, None) or {}, other.pop(field, None) or {}, field, secret=True)
+        yield from fields(
+            one.pop(field, None) or {}, other.pop(field, None) or {}, field, secret=True
+        )
     yield from fields(one, other, live=live)
 
 
@@ -114,7 +133,7 @@ _DATA = ("data", "binaryData")
 
 
 def _stored(secret: Manifest) -> Manifest:
-    """As the API server stores it: `stringData` is data in base64."""
+    """Return the Secret as the API server stores it: `stringData` is data in base64."""
     text = secret.get("stringData")
     if not isinstance(text, dict):
         return secret
@@ -124,7 +143,9 @@ def _stored(secret: Manifest) -> Manifest:
 
 
 def _without_tools(of: Mapping[str, str]) -> dict[str, str]:
-    return {key: it for key, it in of.items() if key not in _OF_TOOLS and not key.startswith(_PREFIXES)}
+    return {
+        key: it for key, it in of.items() if key not in _OF_TOOLS and not key.startswith(_PREFIXES)
+    }
 
 
 def _of_maps(
@@ -150,7 +171,9 @@ def _of_maps(
 
 
 def _by_name(items: Sequence[Any]) -> dict[str, Any] | None:
-    named = {it["name"]: it for it in items if isinstance(it, dict) and isinstance(it.get("name"), str)}
+    named = {
+        it["name"]: it for it in items if isinstance(it, dict) and isinstance(it.get("name"), str)
+    }
     return named if len(named) == len(items) else None
 
 
@@ -159,19 +182,27 @@ def _is_unset(value: Any) -> bool:
 
 
 def _equal(before: Any, after: Any) -> bool:
-    return (_is_unset(before) and _is_unset(after)) or (type(before) is type(after) and before == after)
+    return (_is_unset(before) and _is_unset(after)) or (
+        type(before) is type(after) and before == after
+    )
 
 
 def _shown(value: Any, place: str, *, secret: bool) -> str:
     if value is None:
         return "unset"
     text = str(value)
-    if secret or _last(place) in _HIDDEN or isinstance(value, dict | list) or "\n" in text or len(text) > LONGEST:
+    if (
+        secret
+        or _last(place) in _HIDDEN
+        or isinstance(value, dict | list)
+        or "\n" in text
+        or len(text) > LONGEST
+    ):
         return HIDDEN
     named = {_last(place): value}
     return HIDDEN if redaction.scrubbed(named) != named else text or '""'
 
 
 def _last(place: str) -> str:
-    """The name of the field at a place."""
+    """Return the name of the field at a place."""
     return place.rpartition(".")[2].partition("[")[0]

@@ -18,7 +18,8 @@ SECONDS = 60
 """For one command of kubectl."""
 
 Kubectl = Callable[[Sequence[str], str], str]
-"""Runs kubectl with arguments and text for stdin; returns what it prints. Raises PostrenderError."""
+"""Runs kubectl with arguments and text for stdin; returns what it prints. Raises PostrenderError.
+"""
 
 RELEASE = "meta.helm.sh/release-name"
 
@@ -27,9 +28,13 @@ def kubectl(arguments: Sequence[str], stdin: str = "") -> str:
     """Run kubectl. Raises PostrenderError."""
     command = ["kubectl", *arguments]
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
     except FileNotFoundError:
-        raise PostrenderError("kubectl is missing: install it, or give a previous render in `before`") from None
+        raise PostrenderError(
+            "kubectl is missing: install it, or give a previous render in `before`"
+        ) from None
     except subprocess.TimeoutExpired:
         raise PostrenderError(f"{' '.join(command[:6])}: no answer within {SECONDS} s") from None
     if done.returncode != 0:
@@ -38,19 +43,29 @@ def kubectl(arguments: Sequence[str], stdin: str = "") -> str:
 
 
 def read(
-    after: Sequence[Manifest], namespace: str, release: str, run: Kubectl = kubectl, now: float | None = None
+    after: Sequence[Manifest],
+    namespace: str,
+    release: str,
+    run: Kubectl = kubectl,
+    now: float | None = None,
 ) -> tuple[list[Manifest], State]:
-    """The objects before, and the state.
+    """Return the objects before, and the state.
 
-    `release`: whose custom resources count as deleted if `after` lacks them, and whose Secrets and ConfigMaps that
-    custom resources refer to.
+    `release`: whose custom resources count as deleted if `after` lacks them, and whose Secrets and
+    ConfigMaps that custom resources refer to.
 
     Raises PostrenderError.
     """
     wanted = [it for it in after if it.get("kind")]
-    spaces = sorted({with_namespace(it, namespace)["metadata"]["namespace"] for it in wanted if is_custom(it)})
+    spaces = sorted(
+        {with_namespace(it, namespace)["metadata"]["namespace"] for it in wanted if is_custom(it)}
+    )
     plain = [it for it in wanted if not is_custom(it)]
-    before = _items(run(_get("-f", "-", *_in(namespace), *_OWNED), json.dumps(_list(plain)))) if plain else []
+    before = (
+        _items(run(_get("-f", "-", *_in(namespace), *_OWNED), json.dumps(_list(plain))))
+        if plain
+        else []
+    )
     names_after = {(it["kind"], it["metadata"]["name"]) for it in wanted if is_custom(it)}
     referenced: list[Manifest] = []
     pods: list[Manifest] = []
@@ -59,13 +74,19 @@ def read(
     for space in spaces:
         kinds = ",".join(f"{plural}.{GROUP}" for plural in PLURALS.values())
         found = _items(run(_get(kinds, *_in(space), *_OWNED), ""))
-        found = [it for it in found if (it["kind"], it["metadata"]["name"]) in names_after or _is_of(it, release)]
+        found = [
+            it
+            for it in found
+            if (it["kind"], it["metadata"]["name"]) in names_after or _is_of(it, release)
+        ]
         before += found
         custom = [*found, *(with_namespace(it, namespace) for it in wanted if is_custom(it))]
         for it in _referenced(custom, space, run):
             (before if _is_of(it, release) else referenced).append(it)
         pods += _items(run(_get("pods", *_in(space), "-l", f"{names.APP_NAME}=slurmd"), ""))
-        revisions += _items(run(_get("controllerrevisions", *_in(space), "-l", f"{names.APP_NAME}=slurmd"), ""))
+        revisions += _items(
+            run(_get("controllerrevisions", *_in(space), "-l", f"{names.APP_NAME}=slurmd"), "")
+        )
         for controller in (it for it in found if it["kind"] == "Controller"):
             name = controller["metadata"]["name"]
             if not controller["spec"].get("external"):
@@ -74,7 +95,11 @@ def read(
     claims = [
         it
         for space in spaces
-        for it in _items(run(_get("persistentvolumeclaims", *_in(space), "-l", f"{names.APP_NAME}=slurmctld"), ""))
+        for it in _items(
+            run(
+                _get("persistentvolumeclaims", *_in(space), "-l", f"{names.APP_NAME}=slurmctld"), ""
+            )
+        )
     ]
     state = State(
         now=time.time() if now is None else now,
@@ -84,7 +109,9 @@ def read(
         revisions=revisions,
         kube_nodes=kube_nodes,
         claims=claims,
-        storage_classes=_storage_classes(run) if claims or any(it.get("kind") == _CLAIM for it in before) else None,
+        storage_classes=_storage_classes(run)
+        if claims or any(it.get("kind") == _CLAIM for it in before)
+        else None,
         slurm=slurm,
     )
     return _distinct(before), state
@@ -118,8 +145,15 @@ def _is_of(manifest: Manifest, release: str) -> bool:
 
 
 def _referenced(resources: Iterable[Manifest], namespace: str, run: Kubectl) -> list[Manifest]:
-    """The Secrets and ConfigMaps that custom resources refer to, as far as they exist."""
-    wanted = sorted({it for manifest in resources for it in references.of(manifest) if it.namespace == namespace})
+    """Return the Secrets and ConfigMaps that custom resources refer to, as far as they exist."""
+    wanted = sorted(
+        {
+            it
+            for manifest in resources
+            for it in references.of(manifest)
+            if it.namespace == namespace
+        }
+    )
     words = [f"{it.kind.lower()}/{it.name}" for it in wanted]
     return _items(run(_get(*words, *_in(namespace), *_OWNED), "")) if words else []
 
@@ -128,7 +162,9 @@ _CLAIM = "PersistentVolumeClaim"
 
 
 def _storage_classes(run: Kubectl) -> dict[str, bool] | None:
-    """Whether claims can grow. None without the right to read StorageClasses, which few users of a namespace have."""
+    """Return whether claims can grow. None without the right to read StorageClasses, which few
+    users of a namespace have.
+    """
     try:
         found = _items(run(_get("storageclasses"), ""))
     except PostrenderError:
@@ -138,13 +174,21 @@ def _storage_classes(run: Kubectl) -> dict[str, bool] | None:
 
 def _distinct(items: Iterable[Manifest]) -> list[Manifest]:
     by_identity = {
-        (it.get("apiVersion"), it["kind"], it["metadata"].get("namespace"), it["metadata"]["name"]): it for it in items
+        (
+            it.get("apiVersion"),
+            it["kind"],
+            it["metadata"].get("namespace"),
+            it["metadata"]["name"],
+        ): it
+        for it in items
     }
     return list(by_identity.values())
 
 
 def _slurm(namespace: str, controller: str, run: Kubectl) -> SlurmState:
-    """Nodes and jobs as slurmctld reports them in its pod; the reason if it can't be asked."""
+    """Read nodes and jobs as slurmctld reports them in its pod, or the reason why it can't be
+    asked.
+    """
     pod = f"{names.controller(controller)}-0"
     at = ["exec", "-n", namespace, pod, "-c", "slurmctld", "--"]
     try:

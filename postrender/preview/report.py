@@ -1,10 +1,12 @@
-"""The preview as a whole: from two sets of objects and what is known of the cluster to what an upgrade would do."""
+"""The preview as a whole: from two sets of objects and what is known of the cluster to what an
+upgrade would do.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from postrender.expand import objects
-from postrender.expand.cluster import Cluster, clusters, is_custom, with_namespace
+from postrender.expand.cluster import HOOK, Cluster, clusters, is_custom, with_namespace
 from postrender.expand.objects import Configuration, usable
 from postrender.preview import differences, volumes, workers
 from postrender.preview.differences import Change, identity
@@ -43,7 +45,9 @@ class Configured:
     controller: str
     """Namespace and name."""
     action: str
-    """live: it takes the files while it runs; restart: its container restarts; pod: its pod is replaced."""
+    """live: it takes the files while it runs; restart: its container restarts; pod: its pod is
+    replaced.
+    """
     files: tuple[str, ...]
     """The files that differ."""
     why: tuple[str, ...] = ()
@@ -57,8 +61,10 @@ class Upgrade:
     controller: str
     """Namespace and name."""
     steps: tuple[tuple[str, ...], ...]
-    """What gets its image at the same time, such as `Accounting slurm: slurmdbd:25.11 → slurmdbd:26.05`. The next step
-    begins when the daemons of the one before are up to date and ready."""
+    """What gets its image at the same time, such as `Accounting slurm: slurmdbd:25.11 →
+    slurmdbd:26.05`. The next step begins when the daemons of the one before are up to date and
+    ready.
+    """
     kept: tuple[str, ...] = ()
     """Why daemons keep their image."""
 
@@ -77,21 +83,33 @@ class Preview:
 
 
 def preview(
-    before: Sequence[Manifest], after: Sequence[Manifest], site: Site, state: State, namespace: str = ""
+    before: Sequence[Manifest],
+    after: Sequence[Manifest],
+    site: Site,
+    state: State,
+    namespace: str = "",
 ) -> Preview:
     """Compare. `namespace`: of objects that name none. Raises PostrenderError.
 
     Secrets whose contents one side doesn't know have those of the other side.
     """
+    before, after = ([it for it in found if not _is_hook(it)] for found in (before, after))
     own = {identity(it, namespace): it for it in before}
     if state.live:
-        after = [retained(it, own[key]) if (key := identity(it, namespace)) in own else it for it in after]
+        after = [
+            retained(it, own[key]) if (key := identity(it, namespace)) in own else it
+            for it in after
+        ]
     unread = () if state.live else _referenced([*before, *after], namespace)
-    old = clusters([*before, *(it for it in state.referenced if identity(it) not in own)], namespace, unread)
+    old = clusters(
+        [*before, *(it for it in state.referenced if identity(it) not in own)], namespace, unread
+    )
     new = clusters(after, namespace, unread)
     if not state.live:
-        # Nothing tells which of them exist: none of them changes.
-        old, new = ({space: _with_unread(it) for space, it in found.items()} for found in (old, new))
+        # It is unknown which of them exist: none of them changes.
+        old, new = (
+            {space: _with_unread(it) for space, it in found.items()} for found in (old, new)
+        )
     applied_before = [it for it in before if not is_custom(it)]
     applied_after = [it for it in after if not is_custom(it)]
     configured: list[Configured] = []
@@ -111,14 +129,27 @@ def preview(
     sized += volumes.of_objects(before, after, state, namespace)
     found = differences.changes(before, after, namespace, live=state.live)
     workers_of = tuple(it for it in concerned if it.workers)
-    return Preview(tuple(found), tuple(configured), tuple(upgrades), tuple(pods), tuple(sized), workers_of)
+    return Preview(
+        tuple(found), tuple(configured), tuple(upgrades), tuple(pods), tuple(sized), workers_of
+    )
+
+
+def _is_hook(manifest: Manifest) -> bool:
+    """Return whether Helm runs it for `helm test`, or beside the installation, instead of applying
+    it.
+    """
+    return HOOK in ((manifest.get("metadata") or {}).get("annotations") or {})
 
 
 def _referenced(manifests: Iterable[Manifest], namespace: str) -> list[str]:
-    """Names of the Secrets that custom resources refer to. Without a live cluster they count as present."""
+    """Return the names of the Secrets that custom resources refer to. Without a live cluster they
+    count as present.
+    """
     custom = (with_namespace(it, namespace) for it in manifests if is_custom(it))
-    found = {it.name for manifest in custom for it in references.of(manifest) if it.kind == "Secret"}
-    # These are optional, and made by the operator.
+    found = {
+        it.name for manifest in custom for it in references.of(manifest) if it.kind == "Secret"
+    }
+    # These are optional, and created by the operator.
     return sorted(found - {names.slurm_jwks(name) for name in found})
 
 
@@ -150,14 +181,20 @@ class _Side:
         for accounting in cluster.accountings.values():
             found += objects.of_accounting(cluster, accounting, self.site)
         for restapi in cluster.restapis.values():
-            found += objects.of_restapi(cluster, restapi, self.configured[cluster.controller(restapi).name])
+            found += objects.of_restapi(
+                cluster, restapi, self.configured[cluster.controller(restapi).name]
+            )
         for loginset in cluster.loginsets.values():
-            found += objects.of_loginset(cluster, loginset, self.configured[cluster.controller(loginset).name])
+            found += objects.of_loginset(
+                cluster, loginset, self.configured[cluster.controller(loginset).name]
+            )
         return [it for it in found if it["kind"] in GENERIC]
 
 
 def _sharing(one: Cluster | None, other: Cluster | None) -> tuple[Cluster | None, Cluster | None]:
-    """Both with the contents of Secrets and ConfigMaps that only one of them knows, and with the same host keys."""
+    """Return both with the contents of Secrets and ConfigMaps that only one of them knows, and with
+    the same host keys.
+    """
     if one is None or other is None:
         return tuple(_with_unread(it) if it is not None else None for it in (one, other))  # type: ignore[return-value]
     secrets = {**one.secrets, **other.secrets}
@@ -168,7 +205,7 @@ def _sharing(one: Cluster | None, other: Cluster | None) -> tuple[Cluster | None
 
 
 def _with_unread(cluster: Cluster) -> Cluster:
-    """The cluster with the Secrets that are generated beside it."""
+    """Return the cluster with the Secrets that are generated beside it."""
     host_keys = dict.fromkeys(names.ssh_host_keys(it.name) for it in cluster.loginsets.values())
     return replace(cluster, secrets={**host_keys, **cluster.secrets})
 
@@ -179,7 +216,9 @@ def _configurations(was: _Side, becomes: _Side) -> Iterable[Configured]:
             continue
         old, new = was.configured[name].config_set, becomes.configured[name].config_set
         files = sorted(
-            it for it in old.digests.keys() | new.digests.keys() if old.digests.get(it) != new.digests.get(it)
+            it
+            for it in old.digests.keys() | new.digests.keys()
+            if old.digests.get(it) != new.digests.get(it)
         )
         if not files:
             continue
@@ -189,24 +228,38 @@ def _configurations(was: _Side, becomes: _Side) -> Iterable[Configured]:
             for key in keys.READ_AT_START
             if before.get(key) != after.get(key)
         )
-        action = "pod" if controller.spec.config_update == "Recreate" else "restart" if why else "live"
+        action = (
+            "pod" if controller.spec.config_update == "Recreate" else "restart" if why else "live"
+        )
         yield Configured(f"{controller.namespace}/{name}", action, tuple(files), why)
 
 
 def _upgrades(was: _Side, becomes: _Side) -> Iterable[Upgrade]:
-    """In the order of the operator. With Slurm of `was` up to date and ready."""
-    had = {(it.resource, it.name): it.wanted for name in was.controllers() for it in _daemons(was, name)}
+    """Yield the upgrades in the order of the operator, with Slurm of `was` up to date and ready."""
+    had = {
+        (it.resource, it.name): it.wanted
+        for name in was.controllers()
+        for it in _daemons(was, name)
+    }
     for name, controller in becomes.controllers().items():
-        daemons = [replace(it, image=had.get((it.resource, it.name))) for it in _daemons(becomes, name)]
+        daemons = [
+            replace(it, image=had.get((it.resource, it.name))) for it in _daemons(becomes, name)
+        ]
         steps, blocks = plan(daemons)
         moved = [[it for it in step if it.image is not None] for step in steps]
-        shown = tuple(tuple(f"{it.resource}: {it.image} → {it.wanted}" for it in step) for step in moved if step)
+        shown = tuple(
+            tuple(f"{it.resource}: {it.image} → {it.wanted}" for it in step)
+            for step in moved
+            if step
+        )
         if len(shown) > 1 or blocks:
-            yield Upgrade(f"{controller.namespace}/{name}", shown, tuple(it.message for it in blocks))
+            yield Upgrade(
+                f"{controller.namespace}/{name}", shown, tuple(it.message for it in blocks)
+            )
 
 
 def _daemons(of: _Side, name: str) -> list[Daemon]:
-    """The daemons of a Slurm cluster in Kubernetes, with the images that they get."""
+    """Return the daemons of a Slurm cluster in Kubernetes, with the images that they get."""
     cluster, controller = of.cluster, of.controllers()[name]
     assert cluster is not None  # noqa: S101 - it has the Controller
     reference = controller.spec.accounting_ref
@@ -221,9 +274,16 @@ def _daemons(of: _Side, name: str) -> list[Daemon]:
         for it in cluster.restapis.values()
         if it.spec.controller_ref.name == name
     ]
-    found += [(it, "login", it.spec.login) for it in cluster.loginsets.values() if it.spec.controller_ref.name == name]
+    found += [
+        (it, "login", it.spec.login)
+        for it in cluster.loginsets.values()
+        if it.spec.controller_ref.name == name
+    ]
     found += [(it, "slurmd", it.spec.slurmd) for it in cluster.nodesets_of(controller)]
-    return [Daemon(f"{it.kind} {it.name}", daemon, None, str(spec.get("image") or "")) for it, daemon, spec in found]
+    return [
+        Daemon(f"{it.kind} {it.name}", daemon, None, str(spec.get("image") or ""))
+        for it, daemon, spec in found
+    ]
 
 
 def _nodesets(was: _Side, becomes: _Side, state: State) -> Iterable[Workers]:
@@ -238,7 +298,9 @@ def _nodesets(was: _Side, becomes: _Side, state: State) -> Iterable[Workers]:
         controller = becomes.cluster.controller(after)
         why = () if before is None else _why(before, after)
         with usable(after):
-            yield workers.of_nodeset(after, controller, becomes.configured[controller.name].facts, seen, why)
+            yield workers.of_nodeset(
+                after, controller, becomes.configured[controller.name].facts, seen, why
+            )
 
 
 def _seen(was: _Side, before: NodeSet | None, after: NodeSet | None, state: State) -> Seen:
@@ -258,14 +320,17 @@ def _seen(was: _Side, before: NodeSet | None, after: NodeSet | None, state: Stat
 
 
 def _why(before: NodeSet, after: NodeSet) -> tuple[str, ...]:
-    """What differs in the choices that a pod is rendered from."""
+    """Name the differences in the choices that a pod is rendered from."""
     one, other = (
-        {key: value for key, value in builtins(it.spec).items() if key in nodeset.CHOICES} for it in (before, after)
+        {key: value for key, value in builtins(it.spec).items() if key in nodeset.CHOICES}
+        for it in (before, after)
     )
     return tuple(differences.fields(one, other, "spec"))
 
 
-def _pods(before: Sequence[Manifest], after: Sequence[Manifest], *, live: bool = False) -> list[Pods]:
+def _pods(
+    before: Sequence[Manifest], after: Sequence[Manifest], *, live: bool = False
+) -> list[Pods]:
     old = {identity(it): it for it in before if it.get("kind") in GENERIC}
     new = {identity(it): it for it in after if it.get("kind") in GENERIC}
     found = []
@@ -280,24 +345,48 @@ def _pods(before: Sequence[Manifest], after: Sequence[Manifest], *, live: bool =
         had, gets = (it["spec"].get("replicas", 1) for it in (old[key], manifest))
         if had != gets:
             more = f"spec.replicas: {had} → {gets}"
-            found.append(_changed(manifest, "create" if gets > had else "delete", (more,), range(*sorted((had, gets)))))
+            found.append(
+                _changed(
+                    manifest,
+                    "create" if gets > had else "delete",
+                    (more,),
+                    range(*sorted((had, gets))),
+                )
+            )
     return found + [_changed(it, "delete", ()) for key, it in old.items() if key not in new]
 
 
-def _changed(manifest: Manifest, action: str, why: Sequence[str], ordinals: range | None = None) -> Pods:
+def _changed(
+    manifest: Manifest, action: str, why: Sequence[str], ordinals: range | None = None
+) -> Pods:
     metadata, replicas = manifest["metadata"], manifest["spec"].get("replicas", 1)
     ordinals = range(replicas) if ordinals is None else ordinals
-    pods = [f"{metadata['name']}-{it}" for it in ordinals] if manifest["kind"] == "StatefulSet" else []
+    pods = (
+        [f"{metadata['name']}-{it}" for it in ordinals] if manifest["kind"] == "StatefulSet" else []
+    )
     if action != "create" and (metadata.get("labels") or {}).get(names.APP_NAME) == "slurmd":
         # Workers without an operator.
         spec = (manifest["spec"].get("template") or {}).get("spec") or {}
         grace = spec.get("terminationGracePeriodSeconds", 30)
-        why = [*why, f"each Slurm node is drained when its pod is deleted; its jobs have to end within {grace} s"]
-    return Pods(manifest["kind"], metadata.get("namespace") or "", metadata["name"], action, tuple(why), tuple(pods))
+        why = [
+            *why,
+            (
+                "each Slurm node is drained when its pod is deleted; its jobs have to end within "
+                f"{grace} s"
+            ),
+        ]
+    return Pods(
+        manifest["kind"],
+        metadata.get("namespace") or "",
+        metadata["name"],
+        action,
+        tuple(why),
+        tuple(pods),
+    )
 
 
 def _worded(field: str) -> str:
-    """A hash of something that the pods read, in words."""
+    """Return a hash of something that the pods read, in words."""
     name = field.rpartition("slinky.slurm.net/")[2].partition(":")[0].partition("]")[0]
     hashed = "annotations" in field and "-hash" in name
     return f"its {name.partition('-hash')[0].replace('-', ' ')} changes" if hashed else field

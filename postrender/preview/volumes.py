@@ -26,19 +26,27 @@ class Volumes:
     details: tuple[str, ...] = ()
 
 
-def of_workloads(before: Iterable[Manifest], after: Iterable[Manifest], state: State) -> Iterator[Volumes]:
-    """Of StatefulSets and Deployments that the operator applies."""
+def of_workloads(
+    before: Iterable[Manifest], after: Iterable[Manifest], state: State
+) -> Iterator[Volumes]:
+    """Yield the volumes of StatefulSets and Deployments that the operator applies."""
     old = {_named(it): it for it in before}
     for manifest in after:
         live = old.get(_named(manifest))
         if live is None:
             continue
         claims = _claims(live, state)
-        refused = {name: why for name in claims if (why := _refusal(state, _class_of(state, manifest, name)))}
+        refused = {
+            name: why
+            for name in claims
+            if (why := _refusal(state, _class_of(state, manifest, name)))
+        }
         plan = immutable.plan(live, manifest, claims, refused)
         sizes = tuple(_grows(it, state) for it in plan.resize)
         if plan.recreate:
-            yield Volumes(*_named(manifest), "it is created again without its pods, which keep running", sizes)
+            yield Volumes(
+                *_named(manifest), "it is created again without its pods, which keep running", sizes
+            )
         elif sizes or plan.kept:
             yield Volumes(*_named(manifest), "it stays", (*sizes, *plan.kept))
 
@@ -46,7 +54,9 @@ def of_workloads(before: Iterable[Manifest], after: Iterable[Manifest], state: S
 def of_objects(
     before: Iterable[Manifest], after: Iterable[Manifest], state: State, namespace: str
 ) -> Iterator[Volumes]:
-    """Of claims, StatefulSets and Deployments in the stream, which Helm applies. `namespace`: of what names none."""
+    """Yield the volumes of claims, StatefulSets and Deployments in the stream, which Helm applies.
+    `namespace` is that of objects that name none.
+    """
     old = {identity(it, namespace): it for it in before}
     for manifest in after:
         key = identity(manifest, namespace)
@@ -61,12 +71,17 @@ def of_objects(
             yield Volumes(
                 *key[1:],
                 f"{_UPGRADE}: {fields} can't be changed",
-                (f"set the former value, or delete it without its pods before the upgrade: {remedy}",),
+                (
+                    (
+                        "set the former value, or delete it without its pods before the upgrade: "
+                        f"{remedy}"
+                    ),
+                ),
             )
 
 
 def _of_claim(live: Manifest, manifest: Manifest, state: State) -> str:
-    """What happens to a claim of the release; empty if its size stays."""
+    """Describe what happens to a claim of the release. Return "" if its size stays."""
     one, other = _storage(live), _storage(manifest)
     try:
         had, asked = quantity(one, "storage"), quantity(other, "storage")
@@ -94,16 +109,27 @@ def _if(state: State) -> str:
 
 
 def _refusal(state: State, storage_class: str | None) -> str:
-    """Why claims of a StorageClass can't grow; empty if they can, or that is unknown."""
-    if state.storage_classes is None or storage_class is None or state.storage_classes.get(storage_class):
+    """Return why claims of a StorageClass can't grow. Return "" if they can, or if that is
+    unknown.
+    """
+    if (
+        state.storage_classes is None
+        or storage_class is None
+        or state.storage_classes.get(storage_class)
+    ):
         return ""
     return f"StorageClass {storage_class!r} doesn't allow it"
 
 
 def _claims(live: Manifest, state: State) -> dict[str, Claim]:
-    """Those of a StatefulSet: without a live cluster, as its claim templates ask for."""
+    """Return the claims of a StatefulSet: without a live cluster, as its claim templates ask
+    for.
+    """
     if not state.live:
-        pods = [f"{live['metadata']['name']}-{ordinal}" for ordinal in range(live["spec"].get("replicas", 1))]
+        pods = [
+            f"{live['metadata']['name']}-{ordinal}"
+            for ordinal in range(live["spec"].get("replicas", 1))
+        ]
         found = {
             names.claim(it["metadata"]["name"], pod): _storage(it)
             for it in live["spec"].get("volumeClaimTemplates") or ()
@@ -112,7 +138,10 @@ def _claims(live: Manifest, state: State) -> dict[str, Claim]:
         return {name: Claim(name, size) for name, size in found.items() if size}
     return {
         it["metadata"]["name"]: Claim(
-            it["metadata"]["name"], _storage(it), _capacity(it), (it.get("status") or {}).get("phase") == "Bound"
+            it["metadata"]["name"],
+            _storage(it),
+            _capacity(it),
+            (it.get("status") or {}).get("phase") == "Bound",
         )
         for it in state.claims
         if it["metadata"]["namespace"] == live["metadata"]["namespace"]
@@ -121,12 +150,17 @@ def _claims(live: Manifest, state: State) -> dict[str, Claim]:
 
 def _class_of(state: State, workload: Manifest, claim: str) -> str | None:
     place = workload["metadata"]["namespace"], claim
-    found = (it for it in state.claims if (it["metadata"]["namespace"], it["metadata"]["name"]) == place)
+    found = (
+        it for it in state.claims if (it["metadata"]["namespace"], it["metadata"]["name"]) == place
+    )
     return next((it["spec"].get("storageClassName") for it in found), None)
 
 
 def _storage(claim: Manifest) -> str:
-    return str((((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage") or "")
+    return str(
+        (((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage")
+        or ""
+    )
 
 
 def _capacity(claim: Manifest) -> str:
@@ -134,4 +168,8 @@ def _capacity(claim: Manifest) -> str:
 
 
 def _named(manifest: Manifest) -> tuple[str, str, str]:
-    return manifest["kind"], manifest["metadata"].get("namespace") or "", manifest["metadata"]["name"]
+    return (
+        manifest["kind"],
+        manifest["metadata"].get("namespace") or "",
+        manifest["metadata"]["name"],
+    )

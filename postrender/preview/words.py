@@ -23,7 +23,9 @@ _PODS = {"restart": "pods are replaced", "create": "pods are created", "delete":
 
 
 def as_json(preview: Preview) -> str:
-    """One JSON object: changes, configured, upgrades, pods, volumes, workers. Times are seconds since the epoch."""
+    """Write the preview as one JSON object: changes, configured, upgrades, pods, volumes, workers.
+    Times are seconds since the epoch.
+    """
     return json.dumps(asdict(preview), indent=2) + "\n"
 
 
@@ -32,11 +34,13 @@ def as_text(preview: Preview) -> str:
     sections = _sections(preview)
     if not sections:
         return f"{NOTHING}\n"
-    return "\n".join(f"{title}\n" + "".join(f"{line}\n" for line in lines) for title, lines in sections)
+    return "\n".join(
+        f"{title}\n" + "".join(f"{line}\n" for line in lines) for title, lines in sections
+    )
 
 
 def as_markdown(preview: Preview) -> str:
-    """The same for a comment on a pull request."""
+    """Return the same for a comment on a pull request."""
     sections = _sections(preview)
     if not sections:
         return f"{NOTHING}\n"
@@ -58,9 +62,12 @@ FORMATS = {"text": as_text, "markdown": as_markdown, "json": as_json}
 
 
 def _sections(preview: Preview) -> list[tuple[str, list[str]]]:
-    """Titles and lines. Names and values are quoted of a stream that anybody may have written."""
+    """Titles and lines. Names and values are quoted of a stream that any user may have written."""
     return [
-        (title, [" " * (len(line) - len(line.lstrip(" "))) + shown(line.lstrip(" ")) for line in lines])
+        (
+            title,
+            [" " * (len(line) - len(line.lstrip(" "))) + shown(line.lstrip(" ")) for line in lines],
+        )
         for title, lines in _quoted(preview)
     ]
 
@@ -93,7 +100,10 @@ def _configured(preview: Preview) -> Iterator[str]:
 
 
 def _upgrade(of: Upgrade) -> Iterator[str]:
-    yield f"  Controller {of.controller}: each step begins when the daemons of the one before are ready"
+    yield (
+        f"  Controller {of.controller}: each step begins when the daemons of the one before are "
+        "ready"
+    )
     for number, step in enumerate(of.steps, start=1):
         yield from (f"    {number}. {it}" for it in step)
     yield from (f"    {why}" for why in of.kept)
@@ -115,7 +125,8 @@ def _volumes(preview: Preview) -> Iterator[str]:
 def _workers(of: Workers) -> Iterator[str]:
     counts = {action: [it for it in of.workers if it.action == action] for action in _DONE}
     summary = ", ".join(
-        f"{len(found)} {'workers are' if len(found) > 1 else 'worker is'} {_DONE[action].removeprefix('is ')}"
+        f"{len(found)} {'workers are' if len(found) > 1 else 'worker is'} "
+        f"{_DONE[action].removeprefix('is ')}"
         for action, found in counts.items()
         if found
     )
@@ -131,13 +142,21 @@ def _workers(of: Workers) -> Iterator[str]:
 
 def _worker(worker: Worker) -> str:
     drained = f"Slurm node {worker.slurm_node} is drained, then " if worker.drained else ""
-    jobs = "" if worker.jobs else "; it has no job" if worker.jobs_known else "; its jobs are unknown"
+    jobs = (
+        "" if worker.jobs else "; it has no job" if worker.jobs_known else "; its jobs are unknown"
+    )
     return f"{drained}pod {worker.pod} {_DONE[worker.action]}{jobs}"
 
 
 def _job(job: JobEnd) -> str:
-    ends = f"ends at {_time(job.ends)} at the latest" if job.ends is not None else "has no time limit"
-    by = f", and has to end by {_time(job.by)}" if job.by is not None else "; the worker waits for it"
+    ends = (
+        f"ends at {_time(job.ends)} at the latest" if job.ends is not None else "has no time limit"
+    )
+    by = (
+        f", and has to end by {_time(job.by)}"
+        if job.by is not None
+        else "; the worker waits for it"
+    )
     return f"job {job.job_id} of {job.user} {ends}{by}"
 
 

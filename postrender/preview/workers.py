@@ -1,7 +1,7 @@
 """What happens to the workers of a NodeSet, decided by the operator's own policy.
 
-Which workers are drained first is the decision of its first pass over the state. The others that have to be replaced
-follow, a few at a time: when, depends on how long the first ones take.
+Which workers are drained first is the decision of its first pass over the state. The others that
+have to be replaced follow, a few at a time: when, depends on how long the first ones take.
 """
 
 import math
@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from postrender.preview.state import SlurmState
-from sidecars.policy.nodeset import drain, needs, replicas
+from sidecars import objects
+from sidecars.policy.nodeset import drain, needs, power, replicas
 from sidecars.policy.nodeset.actions import CreatePods, DeletePod, Drain
 from sidecars.policy.nodeset.decide import Decision, decide
 from sidecars.policy.nodeset.desired import desired_pods
@@ -20,7 +21,7 @@ from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import Answer, Need
 from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, WorkerPod
 from sidecars.policy.nodeset.revisions import Stored, choose
-from sidecars.policy.placement import KubeNode, Rules
+from sidecars.policy.placement import Rules
 from sidecars.slurm.errors import Malformed
 from sidecars.slurm.naming import named_nodes
 from sidecars.slurm.records import Job
@@ -78,35 +79,53 @@ class Seen:
     pods: Sequence[WorkerPod]
     slurm: SlurmState
     stored: Sequence[Stored]
-    kube_nodes: Mapping[str, KubeNode]
+    kube_nodes: Mapping[str, objects.Node]
     now: float
     jobs_known: bool = True
     """Whether the pods and jobs are those of a live cluster."""
 
 
-def revision(after: NodeSet, controller: Controller, facts: Facts, stored: Sequence[Stored]) -> Revision:
-    """The revision of new pods: a stored one with the same content, or a new one."""
+def revision(
+    after: NodeSet, controller: Controller, facts: Facts, stored: Sequence[Stored]
+) -> Revision:
+    """Return the revision of new pods: a stored one with the same content, or a new one."""
     asked = render.revision(after, controller, facts, after.status.collision_count)
     return choose(asked, stored).revision
 
 
-def of_nodeset(after: NodeSet, controller: Controller, facts: Facts, seen: Seen, why: Sequence[str]) -> Workers:
-    """What happens to the workers. `why`: what differs in the pods. Raises ResourceError and MissingReferenceError."""
+def of_nodeset(
+    after: NodeSet, controller: Controller, facts: Facts, seen: Seen, why: Sequence[str]
+) -> Workers:
+    """Predict what happens to the workers. `why` names the differences of the pods. Raises
+    ResourceError and MissingReferenceError.
+    """
     chosen = revision(after, controller, facts, seen.stored)
     template = render.pod_template(after, controller, facts, chosen)
-    wanted = desired_pods(after, chosen.hash, Rules.of(template["spec"]), seen.kube_nodes, seen.pods, seen.now)
+    ordinals = None
+    if after.spec.power_saving.enabled and seen.jobs_known:
+        # The others come with jobs.
+        line, problem = power.line(after)
+        ordinals = power.ordinals(
+            after, seen.pods, seen.slurm.view(), offered=bool(line), problem=problem
+        )
+    rules = Rules.of(template["spec"])
+    wanted = desired_pods(after, chosen.hash, rules, seen.kube_nodes, seen.pods, seen.now, ordinals)
     return _workers(after, wanted, seen, why)
 
 
 def of_deleted(before: NodeSet, seen: Seen) -> Workers:
-    """What happens when the NodeSet is deleted."""
+    """Predict what happens when the NodeSet is deleted."""
     deleted = msgspec.structs.replace(
         before,
         metadata=msgspec.structs.replace(
-            before.metadata, deletion_timestamp=datetime.fromtimestamp(seen.now, tz=UTC), finalizers=()
+            before.metadata,
+            deletion_timestamp=datetime.fromtimestamp(seen.now, tz=UTC),
+            finalizers=(),
         ),
     )
-    return _workers(deleted, desired_pods(deleted, "", None, seen.kube_nodes, seen.pods, seen.now), seen, ())
+    return _workers(
+        deleted, desired_pods(deleted, "", None, seen.kube_nodes, seen.pods, seen.now), seen, ()
+    )
 
 
 def _workers(nodeset: NodeSet, wanted: DesiredPods, seen: Seen, why: Sequence[str]) -> Workers:
@@ -114,9 +133,12 @@ def _workers(nodeset: NodeSet, wanted: DesiredPods, seen: Seen, why: Sequence[st
     observed = Observed(pods=seen.pods, slurm=seen.slurm.view(), connected=not seen.slurm.problem)
     decision = decided(desired, observed, seen)
     live = sorted(
-        (it for it in seen.pods if not it.terminating), key=lambda it: replicas.deletion_order(it, observed.slurm)
+        (it for it in seen.pods if not it.terminating),
+        key=lambda it: replicas.deletion_order(it, observed.slurm),
     )
-    condemned = replicas.condemn(wanted, seen.pods, [it for it in live if not it.finished], observed.slurm)
+    condemned = replicas.condemn(
+        wanted, seen.pods, [it for it in live if not it.finished], observed.slurm
+    )
     drained = {name for it in decision.actions if isinstance(it, Drain) for name in it.slurm_nodes}
     deleted = {it.deletion.pod.name for it in decision.actions if isinstance(it, DeletePod)}
     by = None
@@ -128,7 +150,11 @@ def _workers(nodeset: NodeSet, wanted: DesiredPods, seen: Seen, why: Sequence[st
         first = pod.name in condemned or pod.name in deleted
         if not first and not outdated:
             continue
-        action = "delete" if wanted.deleting or condemned.get(pod.name) in replicas.NOT_REPLACED else "replace"
+        action = (
+            "delete"
+            if wanted.deleting or condemned.get(pod.name) in replicas.NOT_REPLACED
+            else "replace"
+        )
         found.append(
             Worker(
                 pod.name,
@@ -144,11 +170,18 @@ def _workers(nodeset: NodeSet, wanted: DesiredPods, seen: Seen, why: Sequence[st
     found += _created(nodeset, decision, {it.name for it in seen.pods})
     replaced = any(it.action == "replace" for it in found)
     notes = list(_notes(nodeset, wanted, seen, found))
-    return Workers(f"{nodeset.namespace}/{nodeset.name}", tuple(found), tuple(why) if replaced else (), tuple(notes))
+    return Workers(
+        f"{nodeset.namespace}/{nodeset.name}",
+        tuple(found),
+        tuple(why) if replaced else (),
+        tuple(notes),
+    )
 
 
 def decided(desired: Desired, observed: Observed, seen: Seen) -> Decision:
-    """The decision, stepped until it needs nothing more. Raises RuntimeError if that never comes."""
+    """Return the decision, stepped until it needs nothing more. Raises RuntimeError if that never
+    comes.
+    """
     known: dict[Need, Answer] = {}
     for _ in range(8):
         decision = decide(desired, replace(observed, answers=known), Memory(), seen.now)
@@ -174,30 +207,42 @@ def _created(nodeset: NodeSet, decision: Decision, present: set[str]) -> Iterabl
         if isinstance(action, CreatePods):
             for ordinal in action.ordinals:
                 host = render.hostname(nodeset, ordinal)
-                yield Worker(render.pod_name(nodeset, ordinal), host, "create", first=True, drained=False)
+                yield Worker(
+                    render.pod_name(nodeset, ordinal), host, "create", first=True, drained=False
+                )
             for node in action.kube_nodes:
                 name = render.daemon_pod_name(nodeset, node)
                 if name not in present:
                     yield Worker(name, node, "create", first=True, drained=False)
 
 
-def _notes(nodeset: NodeSet, wanted: DesiredPods, seen: Seen, found: Sequence[Worker]) -> Iterable[str]:
+def _notes(
+    nodeset: NodeSet, wanted: DesiredPods, seen: Seen, found: Sequence[Worker]
+) -> Iterable[str]:
     outdated = [it for it in found if it.action == "replace"]
     if seen.slurm.problem and any(it.action != "create" for it in found):
-        yield f"Slurm's state is unknown ({seen.slurm.problem}): no worker is deleted until it is known"
+        yield (
+            f"Slurm's state is unknown ({seen.slurm.problem}): no worker is deleted until it is "
+            "known"
+        )
     yield from _kept([it.slurm_node for it in found if it.action == "delete"], seen.slurm.jobs)
     if outdated and not any(it.first for it in outdated):
         kind = nodeset.spec.update_strategy.type
         if kind == "OnDelete":
             yield "updateStrategy OnDelete: workers keep their pods until you delete them"
         elif kind == "ScheduledUpdate":
-            yield f"updateStrategy ScheduledUpdate: workers are replaced in reservation {wanted.reservation}"
+            yield (
+                "updateStrategy ScheduledUpdate: workers are replaced in reservation "
+                f"{wanted.reservation}"
+            )
     elif outdated:
-        yield f"at most {wanted.max_unavailable} of {wanted.replicas} workers are replaced at a time"
+        yield (
+            f"at most {wanted.max_unavailable} of {wanted.replicas} workers are replaced at a time"
+        )
 
 
 def _kept(deleted: Iterable[str], jobs: Iterable[Job]) -> Iterable[str]:
-    """What becomes of the jobs that name nodes of deleted workers."""
+    """Describe what happens to the jobs that name nodes of deleted workers."""
     try:
         named = named_nodes(jobs, ())
     except Malformed as error:
@@ -209,7 +254,9 @@ def _kept(deleted: Iterable[str], jobs: Iterable[Job]) -> Iterable[str]:
 
 
 def jobs_on(slurm_node: str, jobs: Iterable[Job], by: float | None) -> tuple[JobEnd, ...]:
-    """The jobs that have begun on the node and not ended. `by`: when they are ended, None if they are waited for."""
+    """Return the jobs that have begun on the node and not ended. `by`: when they are ended, None if
+    they are waited for.
+    """
     found = []
     for job in jobs:
         try:

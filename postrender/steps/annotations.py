@@ -1,4 +1,6 @@
-"""The step `annotations`: sets and removes annotations of objects and, with `pods`, of their pods."""
+"""The step `annotations`: sets and removes annotations of objects and, with `pods`, of their
+pods.
+"""
 
 from postrender import metadata
 from postrender.configuration import StepSettings

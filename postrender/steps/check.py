@@ -1,4 +1,6 @@
-"""The step `check`: what is wrong with a stream before it is applied, found by the operator's own code."""
+"""The step `check`: what is wrong with a stream before it is applied, found by the operator's own
+code.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -47,7 +49,7 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
 
 
 def found(everything: list[Object], namespace: str) -> Iterator[Found]:
-    """All findings. `namespace`: of objects that name none."""
+    """Yield all findings. `namespace`: of objects that name none."""
     yield from _duplicates(everything, namespace)
     for it in everything:
         yield from _images(it)
@@ -67,7 +69,12 @@ def _duplicates(everything: list[Object], namespace: str) -> Iterator[Found]:
         group = str(it.value.get("apiVersion") or "").rpartition("/")[0]
         first = seen.setdefault((group, it.kind, it.namespace or namespace, it.name), it)
         if first is not it and it.name:
-            yield "duplicate-object", it, ("metadata", "name"), f"the same object as in {first.place()}: remove one"
+            yield (
+                "duplicate-object",
+                it,
+                ("metadata", "name"),
+                f"the same object as in {first.place()}: remove one",
+            )
 
 
 def _images(it: Object) -> Iterator[Found]:
@@ -79,13 +86,23 @@ def _images(it: Object) -> Iterator[Found]:
         if digest is None:
             yield "image-digest", it, path, f"{image} has no digest: another image can get its tag"
             if tag in (None, ":latest"):
-                yield "image-tag", it, path, f"{image} can be another image at each start: use the tag of a version"
+                yield (
+                    "image-tag",
+                    it,
+                    path,
+                    f"{image} can be another image at each start: use the tag of a version",
+                )
 
 
 def _privileged(it: Object) -> Iterator[Found]:
     for path, container in pods.containers(it.value):
         if pods.at(container, ("securityContext", "privileged")) is True:
-            yield "privileged", it, (*path, "securityContext", "privileged"), "a privileged container"
+            yield (
+                "privileged",
+                it,
+                (*path, "securityContext", "privileged"),
+                "a privileged container",
+            )
     for path, spec in pods.specs(it.value):
         for field in ("hostNetwork", "hostPID", "hostIPC"):
             if spec.get(field) is True:
@@ -94,7 +111,12 @@ def _privileged(it: Object) -> Iterator[Found]:
         for index, volume in enumerate(volumes if isinstance(volumes, list) else ()):
             host = pods.at(volume, ("hostPath", "path"))
             if host is not None:
-                yield "privileged", it, (*path, "volumes", index), f"a pod with {host} of the Kubernetes node"
+                yield (
+                    "privileged",
+                    it,
+                    (*path, "volumes", index),
+                    f"a pod with {host} of the Kubernetes node",
+                )
 
 
 def _resources(it: Object) -> Iterator[Found]:

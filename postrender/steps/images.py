@@ -37,14 +37,17 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     settings = step.settings
     rewrite, lock = settings.get("rewrite", {}), _lock(step, run)
     severity: Severity = settings.get("unlocked", "error")
-    for it in Selection(step, settings.get("select"), settings.get("required", False)).objects(stream):
+    for it in Selection(step, settings.get("select"), settings.get("required", False)).objects(
+        stream
+    ):
         value = it.value
         for path, image in pods.images(it.value):
             found = _REFERENCE.fullmatch(image)
             variable = path[-1] == "value"
             if found is None or (variable and not (found["tag"] or found["digest"])):
                 continue
-            # `db:3306` could be an image of docker.io, but hardly is: a variable must have the whole name.
+            # `db:3306` could be an image of docker.io, but hardly is: a variable must have the
+            # whole name.
             new = _moved(image, rewrite, image if variable else _full(image))
             digest = lock.get(_full(image)) or lock.get(_full(new))
             known = digest is not None or new != image
@@ -53,7 +56,9 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
             if digest is not None and found["digest"] is None:
                 new = f"{new}@{digest}"
             elif lock and found["digest"] is None:
-                message = f"the image {image} isn't in {settings.get('lock')}: add it with its digest"
+                message = (
+                    f"the image {image} isn't in {settings.get('lock')}: add it with its digest"
+                )
                 run.add(finding("image-unlocked", severity, it, path, message))
             if new != image:
                 value = pods.put(value, path, new)
@@ -72,15 +77,25 @@ def _lock(step: StepSettings[Settings], run: Run) -> Mapping[str, str]:
         raise PostrenderError(f"{step.place}.lock: {file} can't be read: {reason}") from None
     images = value.get("images") if isinstance(value, dict) else None
     if not isinstance(images, dict):
-        raise PostrenderError(f"{step.place}.lock: {file} needs a mapping `images`, of images to their digests")
+        raise PostrenderError(
+            f"{step.place}.lock: {file} needs a mapping `images`, of images to their digests"
+        )
     for image, digest in images.items():
-        if not _REFERENCE.fullmatch(image) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            raise PostrenderError(f"{step.place}.lock: {file}: {image!r}: {digest!r} is no sha256:… of an image")
+        if (
+            not _REFERENCE.fullmatch(image)
+            or not isinstance(digest, str)
+            or not _DIGEST.fullmatch(digest)
+        ):
+            raise PostrenderError(
+                f"{step.place}.lock: {file}: {image!r}: {digest!r} is no sha256:… of an image"
+            )
     return {_full(image): digest for image, digest in images.items()}
 
 
 def _moved(image: str, rewrite: Mapping[str, str], full: str) -> str:
-    """With the longest prefix replaced, also that of the full name; as it is if it begins with what replaces it."""
+    """Replace the longest prefix of an image, also that of its full name. Return the image as it is
+    if it begins with what replaces it.
+    """
     for image_name in (image, full):
         for prefix in sorted(rewrite, key=len, reverse=True):
             if _begins(image, rewrite[prefix]):
@@ -96,7 +111,7 @@ def _begins(image: str, prefix: str) -> bool:
 
 
 def _full(image: str) -> str:
-    """With the registry, `library/` and the tag that Kubernetes adds."""
+    """Add the registry, `library/` and the tag that Kubernetes adds to an image."""
     found = _REFERENCE.fullmatch(image)
     if found is None:
         return image

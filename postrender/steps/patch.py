@@ -1,4 +1,6 @@
-"""The step `patch`: a strategic merge patch, a JSON merge patch (RFC 7386) or a JSON patch (RFC 6902)."""
+"""The step `patch`: a strategic merge patch, a JSON merge patch (RFC 7386) or a JSON patch (RFC
+6902).
+"""
 
 from typing import Any, TypedDict
 
@@ -26,9 +28,12 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     given = [name for name in ("strategic", "merge", "json") if name in settings]
     if len(given) != 1:
         raise PostrenderError(
-            f"{step.place} needs one of strategic, merge and json, not {' and '.join(given) or 'none'}"
+            f"{step.place} needs one of strategic, merge and json, not "
+            f"{' and '.join(given) or 'none'}"
         )
-    for it in Selection(step, settings.get("select"), settings.get("required", False)).objects(stream):
+    for it in Selection(step, settings.get("select"), settings.get("required", False)).objects(
+        stream
+    ):
         try:
             if "strategic" in settings:
                 value = strategic(it.value, settings["strategic"])
@@ -43,7 +48,9 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
 
 
 def strategic(value: Manifest, patch: Manifest) -> Manifest:
-    """Kubernetes' strategic merge. In pod templates and containers also for kinds for which Kubernetes has none."""
+    """Apply Kubernetes' strategic merge. In pod templates and containers it works also for kinds
+    for which Kubernetes has none.
+    """
     from sidecars.workloads import merge
     from sidecars.workloads.resources import ResourceError
 
@@ -53,29 +60,25 @@ def strategic(value: Manifest, patch: Manifest) -> Manifest:
         parts += [(path, "PodTemplateSpec") for path in pods.TEMPLATES.get(kind, ())]
         parts += [(("spec", name), "Container") for name in pods.CONTAINERS.get(kind, ())]
     try:
-        result = merge.merge(value, _without(patch, [path for path, _ in parts]), kind)
+        result = merge.merge(value, patch, kind)
         for path, type_name in parts:
             part = pods.at(patch, path)
             if isinstance(part, dict):
-                result = jsonpatch.put(result, path, merge.merge(pods.at(value, path) or {}, part, type_name))
+                result = jsonpatch.put(
+                    result, path, merge.merge(pods.at(value, path) or {}, part, type_name)
+                )
     except ResourceError as error:
         raise PostrenderError(str(error)) from None
     return result
 
 
-def _without(patch: Any, paths: list[pods.Path]) -> Any:
-    """A patch without the mappings at these paths."""
-    inner = {path[0]: [it[1:] for it in paths if it[0] == path[0]] for path in paths}
-    if not isinstance(patch, dict):
-        return patch
-    return {
-        key: _without(item, inner.get(key, []))
-        for key, item in patch.items()
-        if not (() in inner.get(key, []) and isinstance(item, dict))
-    }
-
-
 def _check(it: Object, value: Any, step: str) -> None:
-    """A patch may not make something of an object that is none."""
-    if not isinstance(value, dict) or not value.get("kind") or not isinstance(value.get("metadata", {}), dict):
-        raise PostrenderError(f"{step}: {it.place()}: no Kubernetes object would be left: it needs kind and metadata")
+    """Raise PostrenderError for a patch that turns an object into something else."""
+    if (
+        not isinstance(value, dict)
+        or not value.get("kind")
+        or not isinstance(value.get("metadata", {}), dict)
+    ):
+        raise PostrenderError(
+            f"{step}: {it.place()}: no Kubernetes object would be left: it needs kind and metadata"
+        )

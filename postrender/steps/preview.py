@@ -1,4 +1,6 @@
-"""The step `preview`: what an upgrade to this stream would do. Nothing is passed on unless the settings ask for it."""
+"""The step `preview`: what an upgrade to this stream would do. Nothing is passed on unless the
+settings ask for it.
+"""
 
 import sys
 import time
@@ -30,11 +32,13 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
     settings = step.settings
     if run.of_stream and (settings.get("live") or settings.get("output")):
         raise PostrenderError(
-            f"{step.place}: a step of the stream itself neither reads a cluster (`live`) nor writes a file (`output`): "
-            "set it in a configuration file"
+            f"{step.place}: a step of the stream itself neither reads a cluster (`live`) nor "
+            "writes a file (`output`): set it in a configuration file"
         )
     if bool(settings.get("live")) == bool(settings.get("before")):
-        raise PostrenderError(f"{step.place}: set either `live: true`, or `before` to the file of a former render")
+        raise PostrenderError(
+            f"{step.place}: set either `live: true`, or `before` to the file of a former render"
+        )
     output = settings.get("output")
     file = run.file(output, step.at("output")) if output else None
     text = words.FORMATS[settings.get("format", "text")](previewed(stream, step, run))
@@ -42,17 +46,21 @@ def apply(stream: Stream, step: StepSettings[Settings], run: Run) -> None:
         try:
             file.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise PostrenderError(f"{step.place}.output: {output!r} can't be written: {error.strerror}") from None
+            raise PostrenderError(
+                f"{step.place}.output: {output!r} can't be written: {error.strerror}"
+            ) from None
     else:
         print(text, end="", file=sys.stderr)
     if not settings.get("proceed"):
         where = f"it is in {output}" if output else "it is above"
-        message = f"{step.place}: nothing is passed on after a preview (proceed: true does); {where}"
+        message = (
+            f"{step.place}: nothing is passed on after a preview (proceed: true does); {where}"
+        )
         raise PostrenderError(message, "" if output else text)
 
 
 def previewed(stream: Stream, step: StepSettings[Settings], run: Run) -> Preview:
-    """The preview. Raises PostrenderError."""
+    """Return the preview. Raises PostrenderError."""
     settings = step.settings
     after: list[Manifest] = [it.value for it in stream.objects()]
     used = site(settings, run, step.at("workloads"))
@@ -64,7 +72,9 @@ def previewed(stream: Stream, step: StepSettings[Settings], run: Run) -> Preview
 
 
 def former(file: Path) -> list[Manifest]:
-    """The objects of a former render, such as `helm get manifest` prints. Raises PostrenderError."""
+    """Return the objects of a former render, such as `helm get manifest` prints. Raises
+    PostrenderError.
+    """
     try:
         return [it.value for it in Stream.read(file.read_bytes()).objects()]
     except OSError as error:

@@ -1,4 +1,5 @@
-"""The step `secrets`: finds secrets that are readable in the stream. Helm keeps the stream in the release.
+"""The step `secrets`: finds secrets that are readable in the stream. Helm keeps the stream in the
+release.
 
 Messages name the place, never the value.
 """
@@ -14,19 +15,25 @@ from postrender.selectors import Selection, Selector
 from postrender.stream import Object, Stream
 
 RULES = {
-    "secret-object": "a Secret with its content is in the stream: create it outside of Helm, or by an operator for it",
+    "secret-object": "a Secret with its content is in the stream: create it outside of Helm, or "
+    "by an operator for it",
     "secret-private-key": "a private key is in the stream: move it into a Secret outside of Helm",
-    "secret-text": "a password is in the stream: move it into a Secret outside of Helm, and refer to it",
+    "secret-text": "a password is in the stream: move it into a Secret outside of Helm, and refer "
+    "to it",
     "secret-env": "an environment variable has a secret as its value: use valueFrom.secretKeyRef",
 }
 """Each rule with its message."""
 
 _KEY = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----")
 _LINE = re.compile(
-    r"^[ \t]*(?:StoragePass|JobCompPass|AccountingStoragePass|bindpw|ldap_default_authtok)[ \t]*[=: ][ \t]*[^\s$#]",
+    r"^[ \t]*(?:StoragePass|JobCompPass|AccountingStoragePass|bindpw|ldap_default_authtok)[ "
+    r"\t]*[=: ][ \t]*[^\s$#]",
     re.MULTILINE | re.IGNORECASE,
 )
-_NAMED = re.compile(r"(?:^|_)(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|API_?KEY|PRIVATE_KEY|CREDENTIALS?)$", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?:^|_)(?:PASSWORD|PASSWD|PASS|TOKEN|SECRET|API_?KEY|PRIVATE_KEY|CREDENTIALS?)$",
+    re.IGNORECASE,
+)
 
 
 class Settings(TypedDict, total=False):
@@ -57,7 +64,11 @@ def _found(it: Object) -> Iterator[tuple[str, pods.Path]]:
     for path, container in pods.containers(it.value):
         env = container.get("env")
         for index, variable in enumerate(env if isinstance(env, list) else ()):
-            if isinstance(variable, dict) and variable.get("value") and _NAMED.search(str(variable.get("name"))):
+            if (
+                isinstance(variable, dict)
+                and variable.get("value")
+                and _NAMED.search(str(variable.get("name")))
+            ):
                 yield "secret-env", (*path, "env", index)
     for path, text in _texts(it.value, ()):
         for rule, pattern in (("secret-private-key", _KEY), ("secret-text", _LINE)):

@@ -1,7 +1,8 @@
-"""The role `backup`: copies of slurmctld's state and of the accounting database on a volume, and the way back.
+"""The role `backup`: copies of slurmctld's state and of the accounting database on a volume, and
+the way back.
 
-    VOLUME/2026-11-24T023000Z/backup.json       what the backup contains: size and SHA-256 of each file
-    VOLUME/2026-11-24T023000Z/state.tar.gz      the files of StateSaveLocation
+    VOLUME/2026-11-24T023000Z/backup.json       what the backup contains: size and SHA-256 of each
+    file VOLUME/2026-11-24T023000Z/state.tar.gz      the files of StateSaveLocation
     VOLUME/2026-11-24T023000Z/database.sql.gz   the dump of the accounting database, with accounting
     VOLUME/.unfinished-POD/                     a backup that isn't complete
 

@@ -1,20 +1,21 @@
 """The role `backup`: `slurm-sidecars backup state|finish|copy|fetch|list|check|restore`.
 
-The pod of a backup runs `state`, then mariadb-dump, then `finish`, then `copy` with a store outside. The state
-comes first, because it contains the records that slurmctld still has to send to slurmdbd: those that it has sent since
-are in the dump.
+The pod of a backup runs `state`, then mariadb-dump, then `finish`, then `copy` with a store
+outside. The state comes first, because it contains the records that slurmctld still has to send to
+slurmdbd: those that it has sent since are in the dump.
 """
 
 import argparse
 import logging
 import socket
-import sys
 import tarfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from sidecars.backup import state, store, volume
+from sidecars.commandline import Parser
+from sidecars.program import log_to_stderr
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ _CONNECT_SECONDS = 3.0
 def main(arguments: Sequence[str]) -> int:
     """Run the command; 0 on success, 1 with the reason in the log, 2 for usage."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s")
+    log_to_stderr()
     try:
         if options.command == "state":
             _state(options)
@@ -50,10 +51,15 @@ def _state(options: argparse.Namespace) -> None:
     folder = volume.begin(options.volume, options.pod, time.time(), options.abandoned_after)
     if options.state:
         if options.accounting and not (options.state / state.USAGE).exists():
-            log.info("waiting until slurmctld has written all of its state: at most 5 minutes after its first start")
+            log.info(
+                "waiting until slurmctld has written all of its state: at most 5 minutes after "
+                "its first start"
+            )
             state.until_complete(options.state, time.sleep)
         files = state.save(options.state, folder / volume.STATE, time.sleep)
-        log.info("slurmctld's state: %d files, %s", files, _size((folder / volume.STATE).stat().st_size))
+        log.info(
+            "slurmctld's state: %d files, %s", files, _size((folder / volume.STATE).stat().st_size)
+        )
 
 
 def _finish(options: argparse.Namespace) -> None:
@@ -76,7 +82,9 @@ def _copy(options: argparse.Namespace) -> None:
 def _fetch(options: argparse.Namespace) -> None:
     place = _store(options)
     name = store.fetch(options.volume, place, options.name, options.pod)
-    log.info("copied backup %s from %s", name, place.name) if name else log.info("the backup is on the volume")
+    log.info("copied backup %s from %s", name, place.name) if name else log.info(
+        "the backup is on the volume"
+    )
 
 
 def _store(options: argparse.Namespace) -> store.Store:
@@ -92,31 +100,44 @@ def _list(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     backup = _usable(options, volume.DATABASE)
     if options.chosen:
-        options.chosen.write_text(f"{options.volume / backup.name / volume.DATABASE}\n", encoding="utf-8")
+        options.chosen.write_text(
+            f"{options.volume / backup.name / volume.DATABASE}\n", encoding="utf-8"
+        )
     log.info("backup %s: all files are as they were saved", backup.name)
 
 
 def _restore(options: argparse.Namespace) -> None:
     backup = _usable(options, volume.STATE)
-    replaced = state.restore(options.volume / backup.name / volume.STATE, options.state, volume.name_at(time.time()))
+    replaced = state.restore(
+        options.volume / backup.name / volume.STATE, options.state, volume.name_at(time.time())
+    )
     log.info("the state is that of the backup %s", backup.name)
     if replaced:
-        log.info("the former state is in %s of the volume of slurmctld: delete it when all is well", replaced.name)
+        log.info(
+            "the former state is in %s of the volume of slurmctld: delete it when all is well",
+            replaced.name,
+        )
 
 
 def _usable(options: argparse.Namespace, file: str) -> volume.Backup:
-    """The backup, whose files are as they were saved. It contains `file`, and what would write meanwhile is stopped."""
+    """Return the backup, whose files are as they were saved. It contains `file`, and what would
+    write meanwhile is stopped.
+    """
     backup = volume.choose(options.volume, options.name)
     if file not in backup.files:
         raise volume.BackupError(f"the backup {backup.name} has no {file}. Choose another one.")
     for address in options.stopped:
         if _answers(address):
-            raise volume.BackupError(f"{address} answers: the daemon would write over what is restored. Stop it first.")
+            raise volume.BackupError(
+                f"{address} answers: the daemon would write over what is restored. Stop it first."
+            )
     return backup
 
 
 def _answers(address: str) -> bool:
-    """Whether something accepts connections at HOST:PORT. A name without an address has no pod that is ready."""
+    """Return whether a server accepts connections at HOST:PORT. A name without an address has no
+    pod that is ready.
+    """
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS):
@@ -130,27 +151,45 @@ def _size(count: int) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="slurm-sidecars backup")
+    parser = Parser(
+        prog="slurm-sidecars backup",
+        description="Copy slurmctld's state and the accounting database, and restore them.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         found = commands.add_parser(name, help=text, description=text)
         found.add_argument(
-            "--volume", type=Path, default=Path("/backup"), help="folder of the backups (default: /backup)"
+            "--volume",
+            type=Path,
+            default=Path("/backup"),
+            help="folder of the backups (default: /backup)",
         )
         return found
 
     begin = command("state", "copy slurmctld's state to a new backup")
     end = command("finish", "complete the new backup, and delete the oldest ones")
-    away = command("copy", "copy the backups to an S3-compatible store, and delete the oldest ones there")
+    away = command(
+        "copy", "copy the backups to an S3-compatible store, and delete the oldest ones there"
+    )
     home = command("fetch", "copy a backup of the store to the volume, unless the volume has it")
     command("list", "list the complete backups, oldest first")
     check = command("check", "check the files of a backup with a database, before it is restored")
-    back = command("restore", "replace slurmctld's state with that of a backup, while slurmctld doesn't run")
+    back = command(
+        "restore", "replace slurmctld's state with that of a backup, while slurmctld doesn't run"
+    )
     for each in (begin, end, home):
         each.add_argument("--pod", required=True, help="name of the pod")
-    begin.add_argument("--state", type=Path, help="folder of slurmctld's state; without it, only the database is saved")
-    begin.add_argument("--accounting", action="store_true", help="slurmctld uses slurmdbd, so its state has the usage")
+    begin.add_argument(
+        "--state",
+        type=Path,
+        help="folder of slurmctld's state; without it, only the database is saved",
+    )
+    begin.add_argument(
+        "--accounting",
+        action="store_true",
+        help="slurmctld uses slurmdbd, so its state has the usage",
+    )
     begin.add_argument(
         "--abandoned-after",
         type=float,
@@ -162,17 +201,31 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument("--keep", type=_positive, required=True, help="number of backups to keep")
     for each in (away, home):
         each.add_argument("--bucket", required=True, help="name of the bucket")
-        each.add_argument("--prefix", default="", metavar="FOLDER", help="folder of the bucket (default: none)")
+        each.add_argument(
+            "--prefix", default="", metavar="FOLDER", help="folder of the bucket (default: none)"
+        )
         each.add_argument("--endpoint", metavar="URL", help="where the store is (default: AWS)")
-        each.add_argument("--region", default="us-east-1", help="region of the bucket (default: us-east-1)")
-    end.add_argument("--database", action="store_true", help="the backup has a dump of the database")
+        each.add_argument(
+            "--region", default="us-east-1", help="region of the bucket (default: us-east-1)"
+        )
+    end.add_argument(
+        "--database", action="store_true", help="the backup has a dump of the database"
+    )
     for each in (home, check, back):
-        each.add_argument("name", nargs="?", default=volume.LATEST, help="name of the backup (default: latest)")
+        each.add_argument(
+            "name", nargs="?", default=volume.LATEST, help="name of the backup (default: latest)"
+        )
     for each in (check, back):
         each.add_argument(
-            "--stopped", action="append", default=[], metavar="HOST:PORT", help="where nothing may answer"
+            "--stopped",
+            action="append",
+            default=[],
+            metavar="HOST:PORT",
+            help="where nothing may answer",
         )
-    check.add_argument("--chosen", type=Path, help="file to which the path of the checked dump is written")
+    check.add_argument(
+        "--chosen", type=Path, help="file to which the path of the checked dump is written"
+    )
     back.add_argument("--state", type=Path, required=True, help="folder of slurmctld's state")
     return parser
 

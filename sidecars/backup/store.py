@@ -1,7 +1,8 @@
 """Copies of the backups in an S3-compatible store, and the way back to the volume.
 
     BUCKET/PREFIX/2026-11-24T023000Z/state.tar.gz    the files as on the volume
-    BUCKET/PREFIX/2026-11-24T023000Z/backup.json     written last and deleted first: with it, the copy is complete
+    BUCKET/PREFIX/2026-11-24T023000Z/backup.json     written last and deleted first: with it, the
+    copy is complete
 
 Functions raise BackupError, with the store's own code and message, and OSError of the volume.
 """
@@ -27,12 +28,16 @@ from sidecars.backup.volume import BackupError
 log = logging.getLogger(__name__)
 
 ABANDONED_SECONDS: Final = 86_400.0
-"""Age of an upload that no pod can still send: a day, as that of an unfinished backup on the volume."""
+"""Age of an upload that no pod can still send: a day, as that of an unfinished backup on the
+volume.
+"""
 _CHUNK: Final = 8 << 20
 _TIMEOUT: Final = timedelta(minutes=5)
 """For a request. The largest one is a part of a file with `_CHUNK` bytes."""
 _RETRIES: Final = timedelta(seconds=30)
-_CAUSE = re.compile(r'(?:message: |error: |General\(\s*)"([^"]{1,200})"|(InvalidCertificate)\(\s*(\w+)')
+_CAUSE = re.compile(
+    r'(?:message: |error: |General\(\s*)"([^"]{1,200})"|(InvalidCertificate)\(\s*(\w+)'
+)
 _WORDS = re.compile(r"<(Code|Message)>([^<]{1,200})</\1>")
 
 
@@ -49,7 +54,9 @@ class Store:
 
 
 def opened(bucket: str, prefix: str, endpoint: str | None, region: str) -> Store:
-    """The store. Its credentials are those of the environment, as AWS' own programs read them. Sends nothing."""
+    """Return the store. Its credentials are those of the environment, as AWS' own programs read
+    them. Sends nothing.
+    """
     name = "/".join(part for part in (f"s3://{bucket}", prefix) if part)
     with _reported(name, "use"):
         client = S3Store(
@@ -57,7 +64,10 @@ def opened(bucket: str, prefix: str, endpoint: str | None, region: str) -> Store
             prefix=prefix or None,
             endpoint=endpoint,
             region=region,
-            client_options={"allow_http": bool(endpoint and endpoint.startswith("http://")), "timeout": _TIMEOUT},
+            client_options={
+                "allow_http": bool(endpoint and endpoint.startswith("http://")),
+                "timeout": _TIMEOUT,
+            },
             retry_config={"max_retries": 5, "retry_timeout": _RETRIES},
         )
     found = Uploads(bucket, endpoint, region, os.environ)
@@ -67,8 +77,9 @@ def opened(bucket: str, prefix: str, endpoint: str | None, region: str) -> Store
 def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
     """Bring the newest `keep` of the volume's backups into the store, and delete its older ones.
 
-    Returns the names of those that were copied, and of those that were deleted there. What a former copy left undone is
-    done too. The files are checked before they are sent. Parts of interrupted uploads are deleted.
+    Returns the names of those that were copied, and of those that were deleted there. What a former
+    copy left undone is done too. The files are checked before they are sent. Parts of interrupted
+    uploads are deleted.
     """
     abort_abandoned(store)
     here = [backup.name for backup in volume.backups(folder)]
@@ -84,23 +95,30 @@ def copy(folder: Path, store: Store, keep: int) -> tuple[list[str], list[str]]:
     for name in deleted:
         with _reported(store.name, f"delete {name} of"):
             obstore.delete(store.client, f"{name}/{volume.MANIFEST}")
-            obstore.delete(store.client, [f"{name}/{file}" for file in (volume.STATE, volume.DATABASE)])
+            obstore.delete(
+                store.client, [f"{name}/{file}" for file in (volume.STATE, volume.DATABASE)]
+            )
     return copied, deleted
 
 
 def complete(store: Store) -> list[str]:
-    """The names of the complete backups in the store, oldest first."""
+    """Return the names of the complete backups in the store, oldest first."""
     with _reported(store.name, "list"):
         found = obstore.list(store.client, chunk_size=1000)
         paths = [meta["path"].split("/") for page in found for meta in page]
-    return sorted(path[0] for path in paths if len(path) == 2 and path[1] == volume.MANIFEST and volume.named(path[0]))
+    return sorted(
+        path[0]
+        for path in paths
+        if len(path) == 2 and path[1] == volume.MANIFEST and volume.named(path[0])
+    )
 
 
 def fetch(folder: Path, store: Store, name: str, pod: str) -> str | None:
-    """Bring the backup with this name to the volume unless it has it; the name of what was copied, or None.
+    """Bring the backup with this name to the volume unless it has it; the name of what was copied,
+    or None.
 
-    "latest" is the newest of the volume, and the newest of the store only if the volume has none. A backup that was
-    damaged on the way is refused.
+    "latest" is the newest of the volume, and the newest of the store only if the volume has none. A
+    backup that was damaged on the way is refused.
     """
     if volume.described(folder, name) is not None:
         return None
@@ -111,7 +129,9 @@ def fetch(folder: Path, store: Store, name: str, pod: str) -> str | None:
     chosen = there[-1] if name == volume.LATEST and there else name
     if chosen not in there:
         newest = ", ".join(sorted({*here, *there})[-3:]) or "none"
-        raise BackupError(f"neither {folder} nor {store.name} has a backup `{name}`. The newest there: {newest}.")
+        raise BackupError(
+            f"neither {folder} nor {store.name} has a backup `{name}`. The newest there: {newest}."
+        )
     unfinished = volume.begin_copy(folder, pod)
     for file in (volume.STATE, volume.DATABASE, volume.MANIFEST):
         _receive(store, f"{chosen}/{file}", unfinished / file, required=file == volume.MANIFEST)
@@ -127,7 +147,8 @@ def abort_abandoned(store: Store) -> None:
 
 
 def _send(path: Path, store: Store, target: str) -> None:
-    # Those of another pod that sends the same backup are not to be ended. A small file is sent at once.
+    # Those of another pod that sends the same backup are not to be ended. A small file is sent at
+    # once.
     in_parts = path.stat().st_size > _CHUNK
     others = {upload.id for upload in _unfinished(store, target)} if in_parts else set()
     try:
@@ -141,14 +162,18 @@ def _send(path: Path, store: Store, target: str) -> None:
 
 
 def _unfinished(store: Store, target: str) -> list[Upload]:
-    """The unfinished uploads of backups, or of this object alone; none while the store refuses to list them."""
+    """Return the unfinished uploads of backups, or of this object alone. While the store refuses to
+    list them, return none.
+    """
     if store.uploads is None:
         return []
     folder = f"{store.prefix}/" if store.prefix else ""
     try:
         found = store.uploads.list(folder + target)
     except (OSError, ValueError) as error:
-        log.warning("unfinished uploads in %s can't be listed, and keep their space: %s", store.name, error)
+        log.warning(
+            "unfinished uploads in %s can't be listed, and keep their space: %s", store.name, error
+        )
         return []
     return [it for it in found if _is_own(it.key.removeprefix(folder))]
 
@@ -164,7 +189,9 @@ def _abort(store: Store, upload: Upload) -> None:
     try:
         store.uploads.abort(upload)
     except (OSError, ValueError) as error:
-        log.warning("the unfinished upload of %s in %s can't be deleted: %s", upload.key, store.name, error)
+        log.warning(
+            "the unfinished upload of %s in %s can't be deleted: %s", upload.key, store.name, error
+        )
     else:
         log.info("deleted the unfinished upload of %s in %s", upload.key, store.name)
 
@@ -189,15 +216,15 @@ def _reported(name: str, doing: str) -> Iterator[None]:
         yield
     except (BaseError, FileNotFoundError, PermissionError, ValueError) as error:
         raise BackupError(
-            f"can't {doing} {name}: {_reason(str(error))}. Check backup.s3 in the values, the Secret of its"
-            " credentials, and what the store allows them. The backups on the volume are complete."
+            f"can't {doing} {name}: {_reason(str(error))}. Check backup.s3 in the values, the "
+            "Secret of its credentials, and what the store allows them. The backups on the "
+            "volume are complete."
         ) from None
 
 
 def _reason(text: str) -> str:
-    """Why the store refused, in one line: its code and message, or the cause of a failed request.
-
-    obstore appends the error of the connection as Rust prints it.
+    """Return why the store refused, in one line: its code and message, or the cause of a failed
+    request. obstore appends the error of the connection as Rust prints it.
     """
     if found := dict(_WORDS.findall(text)):
         return ": ".join(found[key].rstrip(".") for key in ("Code", "Message") if key in found)

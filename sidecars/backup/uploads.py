@@ -1,8 +1,10 @@
-"""Parts of interrupted uploads in an S3-compatible store: they cost space, and no list of objects has them.
+"""Parts of interrupted uploads in an S3-compatible store: they cost space, and no list of objects
+has them.
 
-obstore sends large files in parts, and can neither list nor abort such an upload afterwards. So these two requests are
-signed here, with AWS' Signature Version 4 and the keys of the environment. Where a cloud's role gives the credentials,
-nothing is known of uploads: a rule of the bucket has to expire them (docs/backup.md).
+obstore sends large files in parts, and can neither list nor abort such an upload afterwards. So
+these two requests are signed here, with AWS' Signature Version 4 and the keys of the environment.
+Where a cloud's role gives the credentials, nothing is known of uploads: a rule of the bucket has to
+expire them (docs/backup.md).
 """
 
 import contextlib
@@ -38,10 +40,17 @@ class Upload:
 
 
 class Uploads:
-    """The unfinished uploads of a bucket. Methods raise OSError, also for what the store refuses."""
+    """The unfinished uploads of a bucket. Methods raise OSError, also for what the store
+    refuses.
+    """
 
-    def __init__(self, bucket: str, endpoint: str | None, region: str, environment: Mapping[str, str]) -> None:
-        self._base = f"{(endpoint or f'https://s3.{region}.amazonaws.com').rstrip('/')}/{quote(bucket, safe='')}"
+    def __init__(
+        self, bucket: str, endpoint: str | None, region: str, environment: Mapping[str, str]
+    ) -> None:
+        self._base = (
+            f"{(endpoint or f'https://s3.{region}.amazonaws.com').rstrip('/')}/"
+            f"{quote(bucket, safe='')}"
+        )
         self._region = region
         self._key = environment.get("AWS_ACCESS_KEY_ID", "")
         self._secret = environment.get("AWS_SECRET_ACCESS_KEY", "")
@@ -53,7 +62,7 @@ class Uploads:
         return bool(self._key and self._secret)
 
     def list(self, prefix: str) -> list[Upload]:
-        """Those whose keys begin with this, at most 1000."""
+        """Return the uploads whose keys begin with this, at most 1000."""
         date, text = self._send("GET", "", {"prefix": prefix, "uploads": ""})
         found = []
         for entry in _UPLOAD.findall(text):
@@ -63,7 +72,9 @@ class Uploads:
             except ValueError:
                 continue
             if fields["Key"].startswith(prefix) and fields["UploadId"]:
-                age = (date - (began if began.tzinfo else began.replace(tzinfo=UTC))).total_seconds()
+                age = (
+                    date - (began if began.tzinfo else began.replace(tzinfo=UTC))
+                ).total_seconds()
                 found.append(Upload(fields["Key"], fields["UploadId"], age))
         return found
 
@@ -75,8 +86,10 @@ class Uploads:
             return
 
     def _send(self, method: str, key: str, query: Mapping[str, str]) -> tuple[datetime, str]:
-        """The store's time, and its answer."""
-        words = "&".join(f"{quote(name, safe='')}={quote(query[name], safe='')}" for name in sorted(query))
+        """Return the store's time, and its answer."""
+        words = "&".join(
+            f"{quote(name, safe='')}={quote(query[name], safe='')}" for name in sorted(query)
+        )
         url = self._base + (f"/{quote(key, safe='/')}" if key else "")
         request = urllib.request.Request(f"{url}?{words}", method=method)  # noqa: S310 - http or https by the values
         for name, value in self._signed(method, url, words, datetime.now(UTC)).items():
@@ -100,7 +113,7 @@ class Uploads:
             return datetime.now(UTC), text
 
     def _signed(self, method: str, url: str, query: str, now: datetime) -> dict[str, str]:
-        """The headers with the signature."""
+        """Return the headers with the signature."""
         parts = urlsplit(url)
         moment, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
         headers = {"host": parts.netloc, "x-amz-content-sha256": _EMPTY, "x-amz-date": moment}
@@ -115,7 +128,10 @@ class Uploads:
         for word in scope.split("/"):
             key = hmac.new(key, word.encode(), hashlib.sha256).digest()
         signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-        authorization = f"{_ALGORITHM} Credential={self._key}/{scope}, SignedHeaders={names}, Signature={signature}"
+        authorization = (
+            f"{_ALGORITHM} Credential={self._key}/{scope}, SignedHeaders={names}, "
+            f"Signature={signature}"
+        )
         return {**headers, "Authorization": authorization}
 
 

@@ -43,29 +43,33 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A complete backup: its name, which is the time in UTC at which it was completed, and its files by name."""
+    """A complete backup: its name, which is the time in UTC at which it was completed, and its
+    files by name.
+    """
 
     name: str
     files: Mapping[str, File]
 
 
 def name_at(now: float) -> str:
-    """The name of a backup that is completed at this time, in seconds since the epoch."""
+    """Return the name of a backup that is completed at this time, in seconds since the epoch."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H%M%SZ")
 
 
 def named(text: str) -> bool:
-    """Whether this is the name of a backup."""
+    """Return whether this is the name of a backup."""
     return _NAME.fullmatch(text) is not None
 
 
 def expired(names: Sequence[str], keep: int) -> tuple[str, ...]:
-    """The names of the backups that go when `keep` remain: the oldest."""
+    """Return the names of the oldest backups, which are deleted so that `keep` remain."""
     return tuple(sorted(names)[: max(0, len(names) - keep)])
 
 
 def begin(volume: Path, pod: str, now: float, abandoned_after: float) -> Path:
-    """The folder for a new backup. Deletes unfinished ones: of this pod, and after `abandoned_after` seconds."""
+    """Return the folder for a new backup. Deletes unfinished ones: of this pod, and after
+    `abandoned_after` seconds.
+    """
     for folder in sorted(volume.glob(f"{UNFINISHED}*")):
         if now - folder.stat().st_mtime > abandoned_after:
             shutil.rmtree(folder)
@@ -73,7 +77,9 @@ def begin(volume: Path, pod: str, now: float, abandoned_after: float) -> Path:
 
 
 def begin_copy(volume: Path, pod: str) -> Path:
-    """The empty folder for a backup that comes from elsewhere. Deletes an unfinished one of this pod."""
+    """Return the empty folder for a backup that comes from elsewhere. Deletes an unfinished one of
+    this pod.
+    """
     own = volume / f"{UNFINISHED}{pod}"
     if own.exists():
         shutil.rmtree(own)
@@ -82,9 +88,11 @@ def begin_copy(volume: Path, pod: str) -> Path:
 
 
 def finish_copy(volume: Path, folder: Path, name: str) -> Backup:
-    """Give the folder the name of the backup that it is a copy of. Raises BackupError if it isn't as it was saved.
+    """Give the folder the name of the backup that it is a copy of. Raises BackupError if it isn't
+    as it was saved.
 
-    State and database may be restored at the same time, by pods that each bring the backup: the first one's stays.
+    State and database may be restored at the same time, by pods that each bring the backup: the
+    first one's stays.
     """
     backup = Backup(name, _read(folder).files)
     _check(folder, backup)
@@ -105,7 +113,9 @@ def finish(volume: Path, pod: str, database: bool, now: float) -> Backup:
         _compress_dump(folder / DUMP, folder / DATABASE)
     names = [name for name in (STATE, DATABASE) if (folder / name).exists()]
     if not names:
-        raise BackupError(f"{folder} contains no file. Read the logs of the pod's other containers.")
+        raise BackupError(
+            f"{folder} contains no file. Read the logs of the pod's other containers."
+        )
     files = {name: _measured(folder / name) for name in names}
     backup = Backup(name_at(now), files)
     entries = {name: {"size": file.size, "sha256": file.sha256} for name, file in files.items()}
@@ -116,7 +126,8 @@ def finish(volume: Path, pod: str, database: bool, now: float) -> Backup:
 
 
 def backups(volume: Path) -> list[Backup]:
-    """The complete backups, oldest first. Other folders and files of the volume are left alone.
+    """Return the complete backups, oldest first. Other folders and files of the volume are left
+    alone.
 
     One whose description can't be read is skipped with a warning: it neither counts nor is deleted.
     """
@@ -131,12 +142,20 @@ def backups(volume: Path) -> list[Backup]:
 
 
 def described(volume: Path, name: str) -> Backup | None:
-    """The backup with this name, its files unchecked; None without one. Raises BackupError if it can't be read."""
-    return _read(volume / name) if _NAME.fullmatch(name) and (volume / name / MANIFEST).exists() else None
+    """Return the backup with this name, its files unchecked, or None without one. Raises
+    BackupError if it can't be read.
+    """
+    return (
+        _read(volume / name)
+        if _NAME.fullmatch(name) and (volume / name / MANIFEST).exists()
+        else None
+    )
 
 
 def choose(volume: Path, name: str) -> Backup:
-    """The backup with this name, or the newest for "latest", with its files checked. Raises BackupError and OSError."""
+    """Return the backup with this name, or the newest for "latest", with its files checked. Raises
+    BackupError and OSError.
+    """
     chosen = described(volume, name)
     if chosen is None:
         found = backups(volume)
@@ -157,17 +176,18 @@ def delete_expired(volume: Path, keep: int) -> tuple[str, ...]:
 
 
 def _check(folder: Path, backup: Backup) -> None:
-    """Raises BackupError if a file isn't as the backup records it."""
+    """Raise BackupError if a file isn't as the backup records it."""
     for file, recorded in backup.files.items():
         path = folder / file
         if not path.exists() or _measured(path) != recorded:
             raise BackupError(
-                f"{path} isn't the file that was saved: it was changed or is damaged. Choose another backup."
+                f"{path} isn't the file that was saved: it was changed or is damaged. Choose "
+                "another backup."
             )
 
 
 def _settle(volume: Path, folder: Path, backup: Backup) -> None:
-    """All of it on the disk, and then under its name."""
+    """Write all of the folder to the disk, and then rename it to its final name."""
     for path in (*(folder / name for name in backup.files), folder / MANIFEST, folder):
         _to_disk(path)
     folder.rename(volume / backup.name)
@@ -178,14 +198,21 @@ def _read(folder: Path) -> Backup:
     path = folder / MANIFEST
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        files = {name: File(int(entry["size"]), str(entry["sha256"])) for name, entry in content["files"].items()}
+        files = {
+            name: File(int(entry["size"]), str(entry["sha256"]))
+            for name, entry in content["files"].items()
+        }
         return Backup(folder.name, files)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackupError(f"{path} can't be read ({error}). Move the folder off the volume.") from error
+        raise BackupError(
+            f"{path} can't be read ({error}). Move the folder off the volume."
+        ) from error
 
 
 def _compress_dump(dump: Path, target: Path) -> None:
-    """Replace the dump with its compressed copy. A dump that was interrupted lacks its last line."""
+    """Replace the dump with its compressed copy. A dump that was interrupted lacks its last
+    line.
+    """
     if not dump.exists():
         raise BackupError(f"{dump} doesn't exist. Read the log of the container `database`.")
     last = b""
@@ -194,7 +221,10 @@ def _compress_dump(dump: Path, target: Path) -> None:
             out.write(chunk)
             last = (last + chunk)[-256:]
     if _END_OF_DUMP not in last:
-        raise BackupError(f"{dump} has no end: mariadb-dump was interrupted. Read the log of the container `database`.")
+        raise BackupError(
+            f"{dump} has no end: mariadb-dump was interrupted. Read the log of the container "
+            "`database`."
+        )
     dump.unlink()
 
 

@@ -1,4 +1,5 @@
-"""The role `bridge`: Slurm schedules Kubernetes pods. It applies what `sidecars.policy.bridge` decides.
+"""The role `bridge`: Slurm schedules Kubernetes pods. It applies what `sidecars.policy.bridge`
+decides.
 
 - `settings`: the command line.
 - `slurm`: requests to Slurm, each with the token of the right user.

@@ -12,16 +12,23 @@ from typing import Any, Literal
 import msgspec
 
 from sidecars.bridge import metrics
-from sidecars.bridge.devices import Devices
-from sidecars.bridge.memory import Memory, Submission
-from sidecars.bridge.refused import Change, Refused
+from sidecars.bridge.claimed_devices import Devices
+from sidecars.bridge.memory import Submission
+from sidecars.bridge.parts import Books, Clock, Kubernetes
+from sidecars.bridge.refused import Change, Refused, is_refusal
 from sidecars.bridge.rights import Rights
 from sidecars.bridge.slurm import Slurm
-from sidecars.contract import bridge
-from sidecars.kube import PODS, Client, EventRecorder, Forbidden, Invalid, KubeError, Malformed, NotFound, Store
+from sidecars.contract import bridge, queued
+from sidecars.kube import (
+    PODS,
+    Forbidden,
+    Invalid,
+    KubeError,
+    Malformed,
+    NotFound,
+)
 from sidecars.kube import Conflict as KubeConflict
 from sidecars.policy.bridge import pods
-from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.placeholder import requests_of
 from sidecars.policy.bridge.records import (
@@ -44,7 +51,7 @@ from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.reasons.bridge import BridgeEvent
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected, SlurmError
-from sidecars.slurm.external import STATES_ENDED
+from sidecars.slurm.job_states import ENDED
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +62,16 @@ MOST_AT_ONCE = 100
 """Changes of one kind in one pass."""
 
 MOST_SUBMISSIONS = 400
-"""Submissions that are under way. Slurm takes some hundreds a second, and each has to be answered within 15 s."""
+"""Submissions that are under way. Slurm takes some hundreds a second, and each has to be answered
+within 15 s.
+"""
 
 REPORTS_SECONDS = 5.0
-"""Seconds between two times when conditions of pods are written beside other changes. A condition beside other changes,
-or one of more than MANY, is written when it has been due for so long.
+"""Seconds between two times when conditions of pods are written beside other changes. A condition
+beside other changes, or one of more than MANY, is written when it has been due for so long.
 
-A pod that starts meanwhile needs no condition: with many pods at once, each would cost the API server two writes more.
+A pod that starts meanwhile needs no condition: with many pods at once, each would cost the API
+server two writes more.
 """
 
 MANY = 20
@@ -74,41 +84,40 @@ MOST_EVENTS = 5000
 """Events that wait. Of more, the oldest are dropped."""
 
 EVENTS_AT_ONCE = 20
-"""Events that have waited and are written at the same time. Each has a few seconds, its wait for others included."""
+"""Events that have waited and are written at the same time. Each has a few seconds, its wait for
+others included.
+"""
 
 _ORDER: Mapping[type[Action], int] = {Label: 1, Report: 2}
-"""What is sent after all else: the pods of a job that runs come first, because it has its resources already."""
+"""What is sent after all else: the pods of a job that runs come first, because it has its resources
+already.
+"""
 
 
 class Effects:
-    """`store` has the pods; `now` gives monotonic seconds, `wall` seconds since the epoch."""
+    """Applies decisions. `wake` begins a pass soon."""
 
     def __init__(
         self,
-        kube: Client,
+        kube: Kubernetes,
         slurm: Slurm,
-        store: Store[Pod],
-        events: EventRecorder,
-        memory: Memory,
-        book: JobBook,
+        books: Books,
         devices: Devices,
         rights: Rights,
-        *,
-        now: Callable[[], float],
-        wall: Callable[[], float],
+        clock: Clock,
         wake: Callable[[], None],
     ) -> None:
-        self._kube = kube
+        self._kube = kube.client
         self._slurm = slurm
-        self._store = store
-        self.refused = Refused(self._pod, now)
-        self._events = events
-        self._memory = memory
-        self._book = book
+        self._store = kube.pods
+        self.refused = Refused(self._pod, clock.now)
+        self._events = kube.events
+        self._memory = books.memory
+        self._book = books.jobs
         self._devices = devices
         self._rights = rights
-        self._now = now
-        self._wall = wall
+        self._now = clock.now
+        self._wall = clock.wall
         self._wake = wake
         self._submissions: set[asyncio.Task[None]] = set()
         self._reported_at = float("-inf")
@@ -125,10 +134,12 @@ class Effects:
         """The names in Slurm of the Kubernetes nodes with a slurmd."""
 
     async def apply(self, actions: Iterable[Action]) -> bool:
-        """Apply the actions, all at the same time. Submissions continue after this returns. False if some are left.
+        """Apply the actions, all at the same time. Submissions continue after this returns. False
+        if some are left.
 
-        Of each kind only some are applied, because no job is looked at meanwhile, and conditions beside other changes
-        every few seconds alone. What is left out is decided again. Events wait beside many changes.
+        Of each kind only some are applied, because no job is looked at meanwhile, and conditions
+        beside other changes every few seconds alone. What is left out is decided again. Events wait
+        beside many changes.
         """
         kinds: defaultdict[type[Action], list[Action]] = defaultdict(list)
         for action in actions:
@@ -140,25 +151,33 @@ class Effects:
         chosen: list[Action] = []
         for kind, its in sorted(kinds.items(), key=lambda it: _ORDER.get(it[0], 0)):
             most = MOST_SUBMISSIONS - len(self._submissions) if kind is Submit else MOST_AT_ONCE
-            # One that always fails must not keep others out. Submissions are in order, and a failed one waits.
+            # One that always fails must not keep others out. Submissions are in order, and a failed
+            # one waits.
             start = self._turn % len(its) if len(its) > most and kind is not Submit else 0
             chosen += (its[start:] + its[:start])[: max(0, most)]
         self._turn += MOST_AT_ONCE
         await asyncio.gather(*(self._apply(action) for action in chosen))
         if self._may_write_events() and (self._writing is None or self._writing.done()):
-            self._writing = asyncio.create_task(self._write_events(), name="events that have waited")
+            self._writing = asyncio.create_task(
+                self._write_events(), name="events that have waited"
+            )
         return len(chosen) == sum(map(len, kinds.values()))
 
     def _reports(self, reports: list[Action], *, alone: bool) -> list[Action]:
-        """Those of the conditions that are written now."""
+        """Select the conditions that are written now."""
         now = self._now()
         missing = [(it.pod.uid, it) for it in reports if isinstance(it, Report)]
         self._due = {uid: self._due.get(uid, now) for uid, _ in missing}
         if alone and len(reports) <= MANY:
             return reports
-        # With a refusal comes a Warning, and the next pass may have no words for it: the job is cancelled by then.
+        # With a refusal comes a Warning, and the next pass may have no words for it: the job is
+        # cancelled by then.
         refused = [it for _, it in missing if it.why is Why.REFUSED]
-        late = [it for uid, it in missing if it.why is not Why.REFUSED and now - self._due[uid] >= REPORTS_SECONDS]
+        late = [
+            it
+            for uid, it in missing
+            if it.why is not Why.REFUSED and now - self._due[uid] >= REPORTS_SECONDS
+        ]
         if not late or (not alone and now - self._reported_at < REPORTS_SECONDS):
             return [*refused]
         self._reported_at = now
@@ -171,7 +190,7 @@ class Effects:
         return not self._many or self._now() - left[0][0] >= EVENTS_SECONDS
 
     async def _write_events(self) -> None:
-        """Those that wait, the oldest first, until many changes come again."""
+        """Write the Events that wait, the oldest first, until many changes come again."""
         while self._may_write_events():
             for _ in range(min(EVENTS_AT_ONCE, len(self._events_left))):
                 _, regarding, reason, note = self._events_left.popleft()
@@ -210,19 +229,27 @@ class Effects:
                 case DeletePod():
                     await self._delete(action)
         except (KubeError, SlurmError) as error:
-            if isinstance(action, Change) and isinstance(error, Invalid | Forbidden):
-                self.refused.note(action, version, self._rights.explained(action.pod.namespace, error))
-            elif isinstance(action, DeletePod | Grant | Deallocate) and isinstance(error, Forbidden):
+            if isinstance(action, Change) and is_refusal(error):
+                self.refused.note(
+                    action, version, self._rights.explained(action.pod.namespace, error)
+                )
+            elif isinstance(action, DeletePod | Grant | Deallocate) and isinstance(
+                error, Forbidden
+            ):
                 self._rights.explained(action.pod.namespace, error)
             # In most cases, the pod has changed or is gone: its cache shows that soon.
             usual = isinstance(error, NotFound | KubeConflict | Invalid)
-            log.log(logging.DEBUG if usual else logging.WARNING, "%s: %s", type(action).__name__, error)
+            log.log(
+                logging.DEBUG if usual else logging.WARNING, "%s: %s", type(action).__name__, error
+            )
 
     def _submit(self, action: Submit) -> None:
         # Before anything is awaited: the next pass must not submit the group again.
         key = action.key
         submission = self._memory.submitted[key] = Submission(action.user, self._now())
-        task = asyncio.create_task(self._submitted(action, submission), name=f"submit {key.namespace}/{key.group}")
+        task = asyncio.create_task(
+            self._submitted(action, submission), name=f"submit {key.namespace}/{key.group}"
+        )
         self._submissions.add(task)
         task.add_done_callback(self._submissions.discard)
 
@@ -233,7 +260,9 @@ class Effects:
             excluded = ()
         key = action.key
         try:
-            job_id = await self._slurm.submit(action.user, requests_of(action, excluded, len(names) - len(excluded)))
+            job_id = await self._slurm.submit(
+                action.user, requests_of(action, excluded, len(names) - len(excluded))
+            )
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
             metrics.REFUSED.labels(type(error).__name__).inc()
@@ -241,14 +270,20 @@ class Effects:
             if isinstance(error, Rejected):
                 # Only then is it certain that no job exists.
                 self._memory.submitted.pop(key, None)
-            await self._report_all(action.pods, Why.REFUSED, f"Slurm refuses the job: {error}")
+            await self._report_all(action.pods, Why.REFUSED, queued.REFUSED_JOB.write(error=error))
         else:
             submission.job_id = job_id
-            log.info("job %d was submitted for %s/%s as %s", job_id, key.namespace, key.group, action.user)
+            log.info(
+                "job %d was submitted for %s/%s as %s",
+                job_id,
+                key.namespace,
+                key.group,
+                action.user,
+            )
             self._wake()
 
     async def _report_all(self, seen: Iterable[SeenPod], why: Why, message: str) -> None:
-        """Of the pods that have no job by now."""
+        """Report on the pods that have no job by now."""
         for it in seen:
             pod = self._pod(it)
             if pod is not None and pods.job_id_of(pod) is None:
@@ -260,8 +295,16 @@ class Effects:
     async def _label(self, action: Label) -> None:
         pod = self._pod(action.pod)
         if pod is not None and pods.job_id_of(pod) is None:
+            # Before anything is sent: until the cache shows the label, the job counts as one with
+            # this pod.
+            self._memory.labels[pod.metadata.uid] = action.job, self._now()
             await self._patch(pod, pods.label_patch(pod, action.job, action.pod.key.group))
-            self._event(pod, "Normal", BridgeEvent.SUBMITTED, f"Slurm job {action.job} waits for this pod's resources")
+            self._event(
+                pod,
+                "Normal",
+                BridgeEvent.SUBMITTED,
+                f"Slurm job {action.job} waits for this pod's resources",
+            )
 
     async def _start(self, action: Start) -> None:
         job = action.job
@@ -274,8 +317,8 @@ class Effects:
                 await self._slurm.start_again(job_id, comment)
             return
         try:
-            # The first component comes last: while it is a held job, Slurm keeps no node free for a job with a
-            # component that no node fits.
+            # The first component comes last: while it is a held job, Slurm keeps no node free for a
+            # job with a component that no node fits.
             for job_id in reversed(job.ids):
                 self._book.stale(job_id)
                 if await self._slurm.start(job_id, comment):
@@ -318,7 +361,9 @@ class Effects:
         self._memory.released[pod.metadata.uid] = self._now()
         await self._patch(pod, pods.release_patch(pod, action.node, action.end_time, self._wall()))
         if pod.metadata.creation_timestamp is not None:
-            metrics.WAIT_SECONDS.observe(max(0.0, self._wall() - pod.metadata.creation_timestamp.timestamp()))
+            metrics.WAIT_SECONDS.observe(
+                max(0.0, self._wall() - pod.metadata.creation_timestamp.timestamp())
+            )
         text = f"Slurm job {action.job} runs on Kubernetes node {action.node}"
         self._event(pod, "Normal", BridgeEvent.RELEASED, text)
         log.info("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
@@ -345,14 +390,26 @@ class Effects:
         log.info("job %d is cancelled: %s", action.job, action.message)
         if action.avoid is not None:
             metrics.NOT_BOUND.inc()
-            for pod in (pod for job_id in (action.job, *action.rest) for pod in self._store.by(BY_JOB, job_id)):
+            for pod in (
+                pod
+                for job_id in (action.job, *action.rest)
+                for pod in self._store.by(BY_JOB, job_id)
+            ):
                 self._event(pod, "Warning", BridgeEvent.NOT_BOUND, action.message)
-        for job_id in (action.job, *action.rest):
+        ids = action.job, *action.rest
+        if action.given_up is not None:
+            # First: with a job that is CANCELLED without it, pods that never ran would be deleted.
+            for job_id in ids:
+                await self._slurm.note(job_id, bridge.encode(action.given_up))
+                self._book.stale(job_id)
+        for job_id in ids:
             await self._slurm.cancel(job_id)
         self._wake()
 
     async def _is_unbound(self, seen: SeenPod) -> bool:
-        """Whether it waits for the scheduler at this moment: a watch may be silent for a minute before it is cut."""
+        """Return whether the pod waits for the scheduler at this moment. A watch may be silent for
+        a minute before it is cut.
+        """
         pod = await self._kube.get(PODS, seen.namespace, seen.name, Pod)
         return pod.metadata.uid == seen.uid and not pod.spec.node_name
 
@@ -367,7 +424,12 @@ class Effects:
             self._memory.refuse(action.pod.key, action.message, now)
         await self._patch(pod, pods.requeue_patch(pod, action.job))
         self._event(pod, "Normal", BridgeEvent.REQUEUED, action.message)
-        log.info("pod %s/%s is queued again: %s", pod.metadata.namespace, pod.metadata.name, action.message)
+        log.info(
+            "pod %s/%s is queued again: %s",
+            pod.metadata.namespace,
+            pod.metadata.name,
+            action.message,
+        )
 
     async def _delete(self, action: DeletePod) -> None:
         pod = self._pod(action.pod)
@@ -375,7 +437,7 @@ class Effects:
             return
         meta = pod.metadata
         await self._kube.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
-        metrics.ENDED.labels(min(STATES_ENDED & set(action.state.split(",")), default="OTHER")).inc()
+        metrics.ENDED.labels(min(ENDED & set(action.state.split(",")), default="OTHER")).inc()
         self._event(pod, "Normal", BridgeEvent.JOB_ENDED, action.message)
         log.info("pod %s/%s is deleted: %s", meta.namespace, meta.name, action.message)
 
@@ -386,11 +448,15 @@ class Effects:
     async def _patch(self, pod: Pod, patch: pods.Patch, subresource: str | None = None) -> None:
         meta = pod.metadata
         try:
-            await self._kube.json_patch(PODS, meta.namespace, meta.name, patch, msgspec.Raw, subresource=subresource)
+            await self._kube.json_patch(
+                PODS, meta.namespace, meta.name, patch, msgspec.Raw, subresource=subresource
+            )
         except Malformed as error:
             log.warning("answer to a patch of pod %s/%s: %s", meta.namespace, meta.name, error)
 
-    def _event(self, pod: Pod, kind: Literal["Normal", "Warning"], reason: BridgeEvent, note: str) -> None:
+    def _event(
+        self, pod: Pod, kind: Literal["Normal", "Warning"], reason: BridgeEvent, note: str
+    ) -> None:
         if kind == "Normal" and (self._many or self._events_left):
             if len(self._events_left) >= MOST_EVENTS:
                 self._events_left.popleft()
@@ -401,7 +467,7 @@ class Effects:
 
 
 def reference(pod: Pod) -> dict[str, Any]:
-    """What an Event is about."""
+    """Return the reference to the pod that an Event is about."""
     meta = pod.metadata
     return {
         "apiVersion": PODS.api_version,

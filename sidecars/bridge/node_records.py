@@ -1,12 +1,14 @@
-"""The records of Kubernetes nodes in Slurm: what they should be, and the requests that bring them there."""
+"""The records of Kubernetes nodes in Slurm: what they should be, and the requests that bring them
+there.
+"""
 
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from sidecars.bridge.devices import Devices
+from sidecars.bridge.claimed_devices import Devices
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
-from sidecars.contract import bridge
+from sidecars.contract import bridge, queued
 from sidecars.kube import NODES, EventRecorder, Store
 from sidecars.policy.bridge import devices as of_drivers
 from sidecars.policy.bridge import nodes as policy
@@ -20,13 +22,13 @@ from sidecars.slurm.poller import Poller
 log = logging.getLogger(__name__)
 
 _MOST_KEYS = 64
-"""Label keys in a node's Extra that waiting pods name and no node has, and of those that pods have named before."""
+"""Label keys in a node's Extra that waiting pods name and no node has, and of those that pods have
+named before.
+"""
 
 
 _REFUSED_SECONDS = 10.0
 """Seconds after which a change is sent again that Slurm has refused."""
-
-_UNKNOWN = "Slurm's record of Kubernetes node {} is not known yet"
 
 
 class NodeRecords:
@@ -49,10 +51,14 @@ class NodeRecords:
         self._devices = devices
         self._shown: dict[str, str] = {}
         self._refused: dict[tuple[type[policy.Change], str], tuple[float, str]] = {}
-        """The changes of records that Slurm has refused: when each is sent again, and Slurm's words."""
+        """The changes of records that Slurm has refused: when each is sent again, and Slurm's
+        words.
+        """
         self._keys: frozenset[str] = frozenset()
         self._counts_from: dict[str, float] = {}
-        """When the last change of a record was done for sure: its devices count in answers asked for later."""
+        """When the last change of a record was done for sure: its devices count in answers asked
+        for later.
+        """
         self.kube_nodes: dict[str, str] = {}
         """The Kubernetes nodes by the names of their records in Slurm."""
         self.slurm_nodes: dict[str, str] = {}
@@ -61,34 +67,52 @@ class NodeRecords:
         """The devices that the records have by index, by their names."""
 
     def due(self) -> bool:
-        """Whether a change that Slurm has refused is to be sent again."""
+        """Return whether a change that Slurm has refused is to be sent again."""
         return any(self._poller.now() >= again_at for again_at, _ in self._refused.values())
 
     def faults(self) -> dict[str, str]:
-        """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
+        """Return why no pod can be released to a Kubernetes node, "" if one can, by node."""
         known = self._poller.nodes
         unknown = {kube_node for name, kube_node in self.kube_nodes.items() if name not in known}
         found = {node.metadata.name: _fault(node) for node in self._store.values()}
         # How many CPUs the record has decides whether Slurm has given them twice.
-        return {name: fault or (_UNKNOWN.format(name) if name in unknown else "") for name, fault in found.items()}
+        return {
+            name: fault or (queued.UNKNOWN_RECORD.write(node=name) if name in unknown else "")
+            for name, fault in found.items()
+        }
 
     def cpus(self) -> dict[str, int]:
-        """What the records have, by Kubernetes node."""
+        """Return the CPUs of the records, by Kubernetes node."""
         known = self._poller.nodes
-        return {kube_node: known[name].cpus for kube_node, name in self.slurm_nodes.items() if name in known}
+        return {
+            kube_node: known[name].cpus
+            for kube_node, name in self.slurm_nodes.items()
+            if name in known
+        }
 
     def sizes(self) -> object:
-        """What decides whether a node can ever fit a job, of all records. Equal as long as none of it changes."""
+        """Return what decides whether a node can ever fit a job, of all records. It is equal as
+        long as none of it changes.
+        """
         return {
-            name: (it.cpus, it.real_memory, it.gres, it.features, it.extra) for name, it in self._poller.nodes.items()
+            name: (it.cpus, it.real_memory, it.gres, it.features, it.extra)
+            for name, it in self._poller.nodes.items()
         }
 
     def states(self) -> Counter[str]:
-        """How many Kubernetes nodes have a record in service, a drained one, none yet, or can't have one."""
+        """Count the Kubernetes nodes that have a record in service, a drained one, none yet, or
+        can't have one.
+        """
         found = Counter({"in_service": 0, "drained": 0, "missing": 0, "refused": 0})
-        refused = {name for name, problem in self._shown.items() if problem and self._store.get(None, name) is not None}
+        refused = {
+            name
+            for name, problem in self._shown.items()
+            if problem and self._store.get(None, name) is not None
+        }
         found["refused"] = len(refused)
-        for name in (name for name, kube_node in self.kube_nodes.items() if kube_node not in refused):
+        for name in (
+            name for name, kube_node in self.kube_nodes.items() if kube_node not in refused
+        ):
             record = self._poller.nodes.get(name)
             if record is None:
                 found["missing"] += 1
@@ -97,18 +121,28 @@ class NodeRecords:
         return found
 
     async def apply(
-        self, keys: frozenset[str], occupied: Mapping[str, str], holding: frozenset[str] | None = frozenset()
+        self,
+        keys: frozenset[str],
+        occupied: Mapping[str, str],
+        holding: frozenset[str] | None = frozenset(),
     ) -> None:
-        """Bring the records up to date. `keys`: the node labels that waiting pods select by; `holding`: see `decide`.
+        """Bring the records up to date. `keys`: the node labels that waiting pods select by;
+        `holding`: see `decide`.
 
-        `occupied`: the Slurm nodes with a slurmd by their Kubernetes nodes, which have no other record: two would give
-        away the same CPUs.
+        `occupied`: the Slurm nodes with a slurmd by their Kubernetes nodes, which have no other
+        record: two would give away the same CPUs.
         """
         poller = self._poller
         known = {it.name: bridge.labels_of(it.extra) or {} for it in poller.nodes.values()}
-        older = sorted({*self._keys, *(key for labels in known.values() for key in labels)} - keys - {bridge.KUBE_NODE})
+        older = sorted(
+            {*self._keys, *(key for labels in known.values() for key in labels)}
+            - keys
+            - {bridge.KUBE_NODE}
+        )
         # Any number of labels may be in a pod, but only those that a node has tell the nodes apart.
-        carried = {key for it in self._store.values() for key in it.metadata.labels} if keys else set()
+        carried = (
+            {key for it in self._store.values() for key in it.metadata.labels} if keys else set()
+        )
         others = sorted(keys - carried)
         self._keys = keys & carried | frozenset((*others[:_MOST_KEYS], *older[:_MOST_KEYS]))
         wanted: list[policy.Wanted] = []
@@ -116,11 +150,13 @@ class NodeRecords:
         rules, devices = self._devices.rules, self._devices.by_node()
         for node in self._store.values():
             name = node.metadata.name
-            found = policy.wanted_of(node, self._usage.of(name), self._keys, rules, devices.get(name, ()))
+            found = policy.wanted_of(
+                node, self._usage.of(name), self._keys, rules, devices.get(name, ())
+            )
             if isinstance(found, policy.Wanted) and name in occupied:
                 found = (
-                    f"it has the worker of Slurm node {occupied[name]}, and Slurm would give its CPUs away twice: "
-                    f"remove the label {bridge.EXTERNAL_NODE}"
+                    f"it has the worker of Slurm node {occupied[name]}, and Slurm would give its "
+                    f"CPUs away twice: remove the label {bridge.EXTERNAL_NODE}"
                 )
             if isinstance(found, policy.Wanted):
                 wanted.append(found)
@@ -137,24 +173,40 @@ class NodeRecords:
             for it in poller.nodes.values()
             if it.extra and it.name not in self._counts_from
         }
-        self.slurm_nodes = {kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes}
+        self.slurm_nodes = {
+            kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes
+        }
         actions = policy.decide(
-            wanted, poller.nodes, self._keys, known=poller.known, holding=holding, refused=refused_for
+            wanted,
+            poller.nodes,
+            self._keys,
+            known=poller.known,
+            holding=holding,
+            refused=refused_for,
         )
         conflicts = {it.kube_node: it.message for it in actions if isinstance(it, policy.Conflict)}
-        changes = {(type(it), _name(it)): it for it in actions if not isinstance(it, policy.Conflict)}
+        changes = {
+            (type(it), _name(it)): it for it in actions if not isinstance(it, policy.Conflict)
+        }
         now = poller.now()
-        refused = self._refused = {key: it for key, it in self._refused.items() if now < it[0] or key in changes}
-        shown = {self.kube_nodes.get(name, name): text for (_, name), (_, text) in refused.items()} | conflicts
+        refused = self._refused = {
+            key: it for key, it in self._refused.items() if now < it[0] or key in changes
+        }
+        shown = {
+            self.kube_nodes.get(name, name): text for (_, name), (_, text) in refused.items()
+        } | conflicts
         for it in wanted:
             self._show(it.kube_node, shown.get(it.kube_node, ""))
-        await self._send([it for key, it in changes.items() if key not in refused or now >= refused[key][0]])
+        await self._send(
+            [it for key, it in changes.items() if key not in refused or now >= refused[key][0]]
+        )
 
     async def _send(self, changes: Iterable[policy.Change]) -> None:
         sent = False
         for action in changes:
             sent, name = True, _name(action)
-            # A job on the next record of this name must not get devices by the indices of the one before.
+            # A job on the next record of this name must not get devices by the indices of the one
+            # before.
             replaces = isinstance(action, policy.Create | policy.Delete)
             done = SUBMIT_SECONDS
             try:
@@ -192,7 +244,9 @@ class NodeRecords:
             case policy.SetExtra(name, extra):
                 await self._slurm.call(protocol.update_nodes([name], extra=extra))
             case policy.Drain(name, reason):
-                await self._slurm.call(protocol.update_nodes([name], state=["DRAIN"], reason=reason))
+                await self._slurm.call(
+                    protocol.update_nodes([name], state=["DRAIN"], reason=reason)
+                )
                 log.info("Slurm node %s is drained: %s", name, reason)
             case policy.Undrain(name):
                 await self._slurm.call(protocol.update_nodes([name], state=["UNDRAIN"]))
@@ -205,7 +259,11 @@ class NodeRecords:
         self._shown[kube_node] = message
         if message:
             log.warning("node %s: %s", kube_node, message)
-            regarding = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": {"name": kube_node}}
+            regarding = {
+                "apiVersion": NODES.api_version,
+                "kind": NODES.kind,
+                "metadata": {"name": kube_node},
+            }
             self._events.emit(regarding, "Warning", BridgeEvent.REFUSED, "Register", message)
 
 
@@ -215,5 +273,5 @@ def _name(action: policy.Change) -> str:
 
 def _fault(node: Node) -> str:
     if node.spec.unschedulable:
-        return f"Kubernetes node {node.metadata.name} is cordoned"
-    return "" if node.ready else f"Kubernetes node {node.metadata.name} isn't ready"
+        return queued.CORDONED.write(node=node.metadata.name)
+    return "" if node.ready else queued.NOT_READY.write(node=node.metadata.name)

@@ -1,6 +1,7 @@
 """The objects that have the sizes of groups: read when a waiting pod names one, and not watched.
 
-A cluster without these kinds costs nothing, and reading needs `get` alone. Nothing waits for an answer.
+A cluster without these kinds costs nothing, and reading needs `get` alone. Nothing waits for an
+answer.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ class Reader(Protocol):
     """Reads one object."""
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Manifest:
-        """Raises KubeError."""
+        """Read an object. Raises KubeError."""
 
 
 class Owners:
@@ -55,21 +56,28 @@ class Owners:
 
     @property
     def waiting(self) -> bool:
-        """Whether something has to be read soon without a change of a pod: what failed, or was too much at once."""
+        """Whether something has to be read soon without a change of a pod: what failed, or was too
+        much at once.
+        """
         lacking = (it for it in self._lacking if self._facts.get(it, groups.UNREAD).sizes is None)
         return any(it in self._facts or it not in self._tasks for it in lacking)
 
     def read(self, again: Iterable[Source], once: Iterable[Source] = ()) -> None:
-        """Begin to read the objects that are due. Namespaces take turns, and in each the longest due comes first.
+        """Begin to read the objects that are due. Namespaces take turns, and in each the longest
+        due comes first.
 
         Those of `again` are read each AGAIN_SECONDS, those of `once` until their sizes are known.
         """
         now, again = self._now(), dict.fromkeys(again)
         self._lacking = [
-            it for it in dict.fromkeys((*again, *once)) if self._facts.get(it, groups.UNREAD).sizes is None
+            it
+            for it in dict.fromkeys((*again, *once))
+            if self._facts.get(it, groups.UNREAD).sizes is None
         ]
         due = [
-            it for it in {**dict.fromkeys(self._lacking), **again} if it not in self._tasks and now >= self._due_at(it)
+            it
+            for it in {**dict.fromkeys(self._lacking), **again}
+            if it not in self._tasks and now >= self._due_at(it)
         ]
         turns: Counter[str] = Counter()
         turn: dict[Source, int] = {}
@@ -77,7 +85,9 @@ class Owners:
             turn[source] = turns[source.namespace]
             turns[source.namespace] += 1
         for source in sorted(turn, key=lambda it: turn[it])[: _AT_ONCE - len(self._tasks)]:
-            task = asyncio.create_task(self._read(source), name=f"read {source.kind.resource} {source.name}")
+            task = asyncio.create_task(
+                self._read(source), name=f"read {source.kind.resource} {source.name}"
+            )
             self._tasks[source] = task
 
     def _due_at(self, source: Source) -> float:
@@ -100,7 +110,9 @@ class Owners:
     async def _read(self, source: Source) -> None:
         try:
             async with asyncio.timeout(_SECONDS):
-                manifest = await self._kube.get(RESOURCES[source.kind], source.namespace, source.name)
+                manifest = await self._kube.get(
+                    RESOURCES[source.kind], source.namespace, source.name
+                )
             found = groups.read(source, manifest)
         except NotFound:
             found = groups.missing(source)

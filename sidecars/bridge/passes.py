@@ -6,30 +6,31 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from sidecars.bridge import metrics
-from sidecars.bridge.devices import Devices
+from sidecars.bridge.claimed_devices import Devices
 from sidecars.bridge.effects import BY_JOB, Effects
-from sidecars.bridge.guards import Guards
-from sidecars.bridge.memory import Memory, PerPod
+from sidecars.bridge.guarded_nodes import Guards
+from sidecars.bridge.memory import PerPod
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import Owners
+from sidecars.bridge.parts import Books, Clock, Kubernetes
+from sidecars.bridge.rights import Rights
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
-from sidecars.kube import Event, Store
-from sidecars.kube.records import ConfigMap
+from sidecars.kube import Event
 from sidecars.policy.bridge import causes, groups, pods, shape, tenants
 from sidecars.policy.bridge.claims import PodClaims
 from sidecars.policy.bridge.decide import decided
-from sidecars.policy.bridge.groups import Group
-from sidecars.policy.bridge.jobs import JobBook
 from sidecars.policy.bridge.manifests import Node, Pod
+from sidecars.policy.bridge.pods import Shaped
 from sidecars.policy.bridge.records import GroupKey, Job, Phase, View
 from sidecars.policy.bridge.records import Pod as SeenPod
 from sidecars.policy.bridge.shape import Shape
-from sidecars.policy.bridge.usage import UsageBook
-from sidecars.slurm import protocol
+from sidecars.slurm import protocol, versions
 from sidecars.slurm.errors import NotFound, SlurmError
+from sidecars.slurm.versions import Release
 
 log = logging.getLogger(__name__)
 
@@ -40,53 +41,56 @@ LEAST_PAUSE = 0.1
 CALM_SECONDS = 60.0
 """Seconds after which everything is looked at while a pod waits, even if nothing has changed."""
 REST_SECONDS = 300.0
-"""The same while no pod waits. Whether slurmctld has started again is asked each CALM_SECONDS all the same."""
+"""The same while no pod waits. Whether slurmctld has started again is asked each CALM_SECONDS all
+the same.
+"""
 OTHERS_SECONDS = 5.0
-"""Seconds after which everything is looked at when other pods have changed what they request of nodes."""
+"""Seconds after which everything is looked at when other pods have changed what they request of
+nodes.
+"""
 _READS = 5
 """How many waiting jobs are read again each second for Slurm's reason."""
-_Shaped = tuple[Group, Shape | None, str]
-"""The group of a pod, what it requests, and why it can't have a job."""
-_Viewed = tuple[Pod, _Shaped, PodClaims, str, bool, SeenPod]
+_Viewed = tuple[Pod, Shaped, PodClaims, str, bool, SeenPod]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a pass works with."""
+
+    kube: Kubernetes
+    slurm: Slurm
+    effects: Effects
+    node_records: NodeRecords
+    guards: Guards
+    owners: Owners
+    rights: Rights
+    devices: Devices
+    books: Books
+    release: Callable[[], Release | None]
+    """The release that slurmrestd reports; None while that is unknown."""
 
 
 class Passes:
-    """`run` until cancelled. `pods`, `nodes` and `config` are the caches of the cluster and of the tenants."""
+    """`run` until cancelled."""
 
-    def __init__(
-        self,
-        slurm: Slurm,
-        effects: Effects,
-        node_records: NodeRecords,
-        guards: Guards,
-        owners: Owners,
-        pod_store: Store[Pod],
-        node_store: Store[Node],
-        config: Store[ConfigMap],
-        usage: UsageBook,
-        memory: Memory,
-        book: JobBook,
-        devices: Devices,
-        *,
-        partition: str,
-        now: Callable[[], float],
-        wall: Callable[[], float],
-    ) -> None:
-        self._slurm = slurm
-        self._effects = effects
-        self._node_records = node_records
-        self._guards = guards
-        self._owners = owners
-        self._pods = pod_store
-        self._nodes = node_store
-        self._config = config
-        self._usage = usage
-        self._memory = memory
-        self._book = book
-        self._devices = devices
+    def __init__(self, parts: Parts, clock: Clock, partition: str) -> None:
+        self._slurm = parts.slurm
+        self._effects = parts.effects
+        self._release = parts.release
+        self._node_records = parts.node_records
+        self._guards = parts.guards
+        self._owners = parts.owners
+        self._rights = parts.rights
+        self._pods = parts.kube.pods
+        self._nodes = parts.kube.nodes
+        self._config = parts.kube.config
+        self._usage = parts.books.usage
+        self._memory = parts.books.memory
+        self._book = parts.books.jobs
+        self._devices = parts.devices
         self._partition = partition
-        self._now = now
-        self._wall = wall
+        self._now = clock.now
+        self._wall = clock.wall
         self._woken = asyncio.Event()
         self._dirty = True
         self._looked_at = float("-inf")
@@ -96,26 +100,31 @@ class Passes:
         self._others = False
         self._concerned: dict[str, Pod] = {}
         self._source = PerPod(groups.source_of)
-        self._own_shape = PerPod(partial(shape.own, extended=devices.rules.extended))
-        self._shapes: dict[str, tuple[object, _Shaped]] = {}
+        self._own_shape = PerPod(partial(shape.own, extended=parts.devices.rules.extended))
+        self._shapes: dict[str, tuple[object, Shaped]] = {}
         self._views: dict[str, _Viewed] = {}
         """The pods as `decide` looks at them, each after what it depends on."""
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._begun: set[int] = set()
-        """The jobs that were read, and may have begun to run, since the jobs beside them were read."""
-        self._listed_at = now()
+        """The jobs that were read, and may have begun to run, since the jobs beside them were read.
+        """
+        self._listed_at = clock.now()
         self._answered_at: float | None = None
         self._jobs: Mapping[int, Job] = {}
         self._read_again_at = float("-inf")
         self._fault = ""
-        self.last_pass = now()
+        self.unsupported = ""
+        """Why Slurm can't be used, with the remedy; "" if it can. Nothing is decided then."""
+        self.last_pass = clock.now()
         """When the last pass ended."""
-        pod_store.add_index(BY_JOB, lambda pod: () if (job := pods.job_id_of(pod)) is None else (job,))
-        pod_store.subscribe(self._pod_changed)
-        node_store.subscribe(self._node_changed)
-        config.subscribe(lambda _: self._tenants_changed())
-        devices.subscribe(self.wake)
+        self._pods.add_index(
+            BY_JOB, lambda pod: () if (job := pods.job_id_of(pod)) is None else (job,)
+        )
+        self._pods.subscribe(self._pod_changed)
+        self._nodes.subscribe(self._node_changed)
+        self._config.subscribe(lambda _: self._tenants_changed())
+        self._devices.subscribe(self.wake)
 
     def wake(self) -> None:
         """Begin a pass soon."""
@@ -123,7 +132,7 @@ class Passes:
         self._woken.set()
 
     async def run(self) -> None:
-        """One pass after the other."""
+        """Run one pass after the other."""
         # So that the details of the first one need not be read twice.
         await self._confirm()
         while True:
@@ -137,8 +146,11 @@ class Passes:
             self._woken.clear()
 
     async def one(self) -> None:
-        """One pass. A fault of Slurm is logged, and nothing is decided then."""
+        """Run one pass. A fault of Slurm is logged, and nothing is decided then."""
         begun = self._now()
+        if self._is_unsupported():
+            self.last_pass = self._now()
+            return
         changed = await self._read_jobs()
         calm = OTHERS_SECONDS if self._others else CALM_SECONDS if self._waits else REST_SECONDS
         due = self._dirty or self._busy or self._node_records.due()
@@ -151,34 +163,49 @@ class Passes:
         self.last_pass = self._now()
         metrics.SECONDS.observe(self.last_pass - begun)
 
+    def _is_unsupported(self) -> bool:
+        problem = versions.too_old(self._release(), versions.BRIDGE, "the Slurm Bridge")
+        if problem and problem != self.unsupported:
+            log.error("%s. No pod gets a job", problem)
+        elif self.unsupported and not problem:
+            log.info("Slurm has been updated: pods get jobs")
+            self.wake()
+        self.unsupported = problem
+        return bool(problem)
+
     # --- counting, for metrics
 
     def waiting(self) -> Counter[tuple[str, str]]:
-        """The pods that wait, by the reason of their condition and the class of Slurm's reason."""
+        """Return the pods that wait, by the reason of their condition and the class of Slurm's
+        reason.
+        """
         return causes.waiting(self._concerned.values(), self._jobs.values())
 
     def phases(self) -> Counter[str]:
-        """The jobs by phase, but those that have ended."""
+        """Return the jobs by phase, but those that have ended."""
         found = Counter({phase.value: 0 for phase in Phase if phase is not Phase.ENDED})
         found.update(job.phase.value for job in self._jobs.values() if job.phase is not Phase.ENDED)
         return found
 
     def node_states(self) -> Counter[str]:
-        """The Kubernetes nodes for Slurm by the state of their record."""
+        """Return the Kubernetes nodes for Slurm by the state of their record."""
         return self._node_records.states()
 
     def answer_age(self) -> float | None:
-        """Seconds since Slurm's last good answer about its jobs."""
+        """Return the seconds since Slurm's last good answer about its jobs."""
         return None if self._answered_at is None else self._now() - self._answered_at
 
     # --- reading
 
     async def _read_jobs(self) -> bool:
-        """Read the states, then the details of what has changed and of what is beside it, and then the states again."""
+        """Read the states, then the details of what has changed and of what is beside it, and then
+        the states again.
+        """
         try:
             changed = await self._list()
             due = {*self._book.to_read(), *self._due_again()}
-            # Until all of this has been answered: a failure must not leave out the jobs beside them.
+            # Until all of this has been answered: a failure must not leave out the jobs beside
+            # them.
             self._begun |= due
             new = bool(due) and await self._details(due)
             beside = self._book.beside(self._begun)
@@ -196,7 +223,9 @@ class Passes:
         return changed
 
     async def _confirm(self) -> None:
-        """Nothing is decided by the details of jobs that an earlier slurmctld has given."""
+        """Discard the details of jobs that an earlier slurmctld has given, so that nothing is
+        decided by them.
+        """
         self._confirmed_at = self._now()
         try:
             start = await self._slurm.call(protocol.slurmctld_start())
@@ -249,7 +278,8 @@ class Passes:
                 metrics.BIND_SECONDS.observe(self._now() - released)
         usage_changed = self._usage.discard(pod) if event.new is None else self._usage.put(pod)
         self._others = self._others or usage_changed
-        # What other pods request is looked at with everything else: there may be thousands of changes a second.
+        # What other pods request is looked at with everything else: there may be thousands of
+        # changes a second.
         if event.new is not None and pods.concerned(pod):
             self._concerned[pod.metadata.uid] = pod
             self.wake()
@@ -279,12 +309,16 @@ class Passes:
         now = self._now()
         self._read_owners()
         keys = frozenset(
-            key for pod in self._concerned.values() if pods.is_gated(pod) for key in shape.selector_keys(pod)
+            key
+            for pod in self._concerned.values()
+            if pods.is_gated(pod)
+            for key in shape.selector_keys(pod)
         )
         self._guards.look()
         await self._node_records.apply(keys, self._guards.occupied, self._book.holding())
         if self._now() - self._confirmed_at >= LEAST_PAUSE:
-            # slurmctld may have been killed, and have started again, while the records were changed.
+            # slurmctld may have been killed, and have started again, while the records were
+            # changed.
             await self._confirm()
         self._effects.slurm_nodes = self._node_records.slurm_nodes
         self._effects.guard_nodes = self._guards.slurm_nodes
@@ -303,16 +337,24 @@ class Passes:
                 shaped = self._shaped()
         missed = {name for pod in self._concerned.values() if (name := pod.spec.node_name)}
         memory.missing = {
-            name: at for name, at in memory.missing.items() if name in missed and self._nodes.get(None, name) is None
+            name: at
+            for name, at in memory.missing.items()
+            if name in missed and self._nodes.get(None, name) is None
         }
         seen = tuple(self._seen(pod, shaped[uid], now) for uid, pod in self._concerned.items())
         self._forget(seen, now)
+        # The tenants' namespaces with pods that wait for a job.
+        asking = {
+            pod.namespace for pod in seen if pod.gated and pod.job is None
+        } & self._tenants.keys()
+        self._rights.read(asking)
         view = View(
             pods=seen,
             jobs=jobs,
             known=self._book.known,
             users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
             nodes=records.faults(),
+            labelling=memory.labelling(now),
             submitting=memory.open_groups(now),
             misnamed=memory.misnamed(jobs),
             kinds=self._guards.kinds,
@@ -322,6 +364,9 @@ class Passes:
             avoided=memory.avoided(now),
             cpus=records.cpus() | self._guards.cpus,
             gres=self._guards.gres,
+            unwritable=self._rights.unwritable(asking),
+            refused=self._effects.refused.releases(),
+            stuck=self._effects.refused.requeues(),
             obstacles=memory.obstacles(now),
         )
         decision = decided(view)
@@ -329,17 +374,25 @@ class Passes:
         actions = self._effects.refused.replaced(decision.actions)
         self._waits = any(pod.gated for pod in seen)
         # What waits for time to pass is looked at in each pass.
-        due_later = view.submitting or view.paused or memory.unbound or memory.missing or memory.obstructed
-        self._busy = bool(actions or due_later or self._owners.waiting)
+        due_later = (
+            view.submitting or view.paused or memory.unbound or memory.missing or memory.obstructed
+        )
+        self._busy = bool(actions or due_later or self._owners.waiting or view.unwritable)
         whole = await self._effects.apply(actions)
         self._busy = await self._guards.apply(view) or self._busy
         if not whole:
             self.wake()
 
     def _read_owners(self) -> None:
-        named = {uid: source for uid, pod in self._concerned.items() if (source := self._source(pod)) is not None}
+        named = {
+            uid: source
+            for uid, pod in self._concerned.items()
+            if (source := self._source(pod)) is not None
+        }
         gated = {
-            uid: pods.job_id_of(pod) for uid, pod in self._concerned.items() if uid in named and pods.is_gated(pod)
+            uid: pods.job_id_of(pod)
+            for uid, pod in self._concerned.items()
+            if uid in named and pods.is_gated(pod)
         }
         self._owners.forget(frozenset(named.values()))
         again = (named[uid] for uid, job in gated.items() if job is None)
@@ -347,7 +400,7 @@ class Passes:
         once = (named[uid] for uid, job in gated.items() if job is not None)
         self._owners.read(again, once)
 
-    def _job_shapes(self, shaped: Mapping[str, _Shaped]) -> dict[int, set[tuple[GroupKey, Shape]]]:
+    def _job_shapes(self, shaped: Mapping[str, Shaped]) -> dict[int, set[tuple[GroupKey, Shape]]]:
         found: defaultdict[int, set[tuple[GroupKey, Shape]]] = defaultdict(set)
         for uid, pod in self._concerned.items():
             job_id = pods.job_id_of(pod)
@@ -356,27 +409,34 @@ class Passes:
                 found[job_id].add((pods.key_of(pod, group), wanted or self._own_shape(pod)))
         return found
 
-    def _shaped(self) -> dict[str, _Shaped]:
-        """By uid. The same object until something of it changes."""
+    def _shaped(self) -> dict[str, Shaped]:
+        """Return the shapes by uid. The object is the same until something of it changes."""
         root = tenants.root_problems(self._memory.root)
         return {uid: self._shape(pod, root) for uid, pod in self._concerned.items()}
 
-    def _shape(self, pod: Pod, root: Mapping[str, str]) -> _Shaped:
+    def _shape(self, pod: Pod, root: Mapping[str, str]) -> Shaped:
         meta = pod.metadata
         source = self._source(pod)
         facts = self._owners.facts
         claims = self._devices.of(pod)
         known = claims.gres, claims.missing, claims.problem
-        version = meta.resource_version, frozenset(root), facts.get(source) if source is not None else None, known
+        version = (
+            meta.resource_version,
+            frozenset(root),
+            facts.get(source) if source is not None else None,
+            known,
+        )
         cached = self._shapes.get(meta.uid)
         if cached is None or cached[0] != version:
             group = groups.group_of(pod, facts)
             rules = self._devices.rules
-            found = pods.shape_or_problem(pod, self._tenants, self._problems, root, group, rules, claims)
-            cached = self._shapes[meta.uid] = version, (group, *found)
+            found = pods.shape_or_problem(
+                pod, self._tenants, self._problems, root, group, rules, claims
+            )
+            cached = self._shapes[meta.uid] = version, Shaped(group, *found)
         return cached[1]
 
-    def _seen(self, pod: Pod, shaped: _Shaped, now: float) -> SeenPod:
+    def _seen(self, pod: Pod, shaped: Shaped, now: float) -> SeenPod:
         meta, spec, memory = pod.metadata, pod.spec, self._memory
         lost = False
         if spec.node_name and self._nodes.get(None, spec.node_name) is None:
@@ -384,10 +444,17 @@ class Passes:
         sent = memory.sent_to(meta.uid, meta.resource_version if pods.is_gated(pod) else None)
         known = self._views.get(meta.uid)
         claims = self._devices.of(pod)
-        if known is not None and known[0] is pod and known[1] is shaped and known[2:5] == (claims, sent, lost):
+        if (
+            known is not None
+            and known[0] is pod
+            and known[1] is shaped
+            and known[2:5] == (claims, sent, lost)
+        ):
             found = known[5]
         else:
-            found = pods.pod_of(pod, *shaped, sent=sent, lost=lost, claims=claims, rules=self._devices.rules)
+            found = pods.pod_of(
+                pod, shaped, sent=sent, lost=lost, claims=claims, rules=self._devices.rules
+            )
             self._views[meta.uid] = pod, shaped, claims, sent, lost, found
         ends = meta.deletion_timestamp
         if ends is not None and ends.timestamp() <= self._wall():
@@ -400,9 +467,11 @@ class Passes:
 
     def _forget(self, seen: tuple[SeenPod, ...], now: float) -> None:
         self._book.forget(frozenset(pod.job for pod in seen if pod.job is not None))
-        self._memory.forget(frozenset(pod.uid for pod in seen), frozenset(pod.key for pod in seen), now)
+        self._memory.forget(
+            frozenset(pod.uid for pod in seen), frozenset(pod.key for pod in seen), now
+        )
 
 
 def _relevant(node: Node) -> tuple[object, ...]:
-    """Everything but the version: kubelets write often."""
+    """Return everything but the version: kubelets write often."""
     return node.metadata.labels, node.metadata.annotations, node.spec, node.status

@@ -1,4 +1,6 @@
-"""Requests to Slurm: everything as SlurmUser, but a submission as the tenant's user, with a token of one minute."""
+"""Requests to Slurm: everything as SlurmUser, but a submission as the tenant's user, with a token
+of one minute.
+"""
 
 import asyncio
 import contextlib
@@ -20,7 +22,9 @@ _SECONDS = 15.0
 """Of any other write."""
 _JOB_ENDED = 2021
 _MOST_USERS = 64
-"""Connections of so many users are kept open, and those of all with a submission that is not answered yet."""
+"""Connections of so many users are kept open, and those of all with a submission that is not
+answered yet.
+"""
 
 Connect = Callable[[str], contextlib.AbstractAsyncContextManager[Carrier]]
 """Opens a connection with tokens of a user."""
@@ -43,7 +47,9 @@ class Slurm:
     With 0 `seconds_left` or less, no write is sent: another bridge may lead.
     """
 
-    def __init__(self, carrier: Carrier, connect: Connect, seconds_left: Callable[[], float]) -> None:
+    def __init__(
+        self, carrier: Carrier, connect: Connect, seconds_left: Callable[[], float]
+    ) -> None:
         self._carrier = carrier
         self._connect = connect
         self._left = seconds_left
@@ -57,7 +63,9 @@ class Slurm:
         return await self._carrier.call(request, timeout=timeout)
 
     async def submit(self, user: str, components: Sequence[ExternalRequest]) -> int:
-        """Submit one job as that user; its id. Raises SlurmError: unless it is Rejected, the job may exist."""
+        """Submit one job as that user; its id. Raises SlurmError: unless it is Rejected, the job
+        may exist.
+        """
         request = protocol.submit_external(*components)
         timeout = self._guard(request, SUBMIT_SECONDS / 2)
         connection = self._users.pop(user, None)
@@ -68,7 +76,9 @@ class Slurm:
         try:
             async with connection.opening:
                 if connection.carrier is None:
-                    connection.carrier = await connection.open.enter_async_context(self._connect(user))
+                    connection.carrier = await connection.open.enter_async_context(
+                        self._connect(user)
+                    )
             return await connection.carrier.call(request, timeout=timeout)
         finally:
             connection.submissions -= 1
@@ -82,8 +92,15 @@ class Slurm:
         return False
 
     async def start_again(self, job_id: int, admin_comment: str) -> None:
-        """Have Slurm look again at a job that no node fitted. If none does now, or it is gone, it is no error."""
+        """Have Slurm look again at a job that no node fitted. If none does now, or it is gone, it
+        is no error.
+        """
         with contextlib.suppress(NotFound, Rejected):
+            await self.call(protocol.start_again(job_id, admin_comment))
+
+    async def note(self, job_id: int, admin_comment: str) -> None:
+        """Write the admin comment of a job. One that Slurm doesn't know is no error."""
+        with contextlib.suppress(NotFound):
             await self.call(protocol.start_again(job_id, admin_comment))
 
     async def cancel(self, job_id: int) -> None:
@@ -103,7 +120,9 @@ class Slurm:
         self._users.clear()
 
     async def _close_some(self) -> None:
-        """Close connections that are not in use, in the order of their last use, until few enough are left."""
+        """Close connections that are not in use, in the order of their last use, until few enough
+        are left.
+        """
         idle = [user for user, it in self._users.items() if not it.submissions]
         closed = [self._users.pop(user) for user in idle[: max(0, len(self._users) - _MOST_USERS)]]
         for connection in closed:

@@ -1,10 +1,9 @@
-"""The role `webhook`: answers the API server with the scheduling gate for new pods. It needs no right in Kubernetes."""
+"""The role `webhook`: answers the API server with the scheduling gate for new pods. It needs no
+right in Kubernetes.
+"""
 
-import argparse
 import asyncio
 import logging
-import signal
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,11 @@ from pathlib import Path
 from aiohttp import web
 
 from sidecars.bridge.settings import port
+from sidecars.commandline import Parser
 from sidecars.connections import Limits
-from sidecars.contract.logs import PrintableFormatter
 from sidecars.policy.bridge.admission import NotAReviewError, answer
 from sidecars.policy.bridge.certificate import CERTIFICATE, KEY
+from sidecars.program import log_to_stderr, stop_signal
 from sidecars.serving import serve
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,8 @@ QUESTION_SECONDS = 5.0
 """For which a client may send a question. It is what an API server waits for the answer."""
 DRAIN_SECONDS = 5.0
 """For which questions are answered after SIGTERM, until API servers know that the pod is going."""
-_HOST = "0.0.0.0"  # noqa: S104 - API servers come by the pod's own address
+_HOST = ""
+"""All addresses: API servers come by the pod's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +45,18 @@ class Settings:
 
 def parse(arguments: Sequence[str]) -> Settings:
     """Read the flags; exits with a usage error for a bad one (argparse)."""
-    parser = argparse.ArgumentParser(
-        prog="slurm-sidecars webhook", description="Adds the scheduling gate of the Slurm Bridge to new pods."
+    parser = Parser(
+        prog="slurm-sidecars webhook",
+        description="Adds the scheduling gate of the Slurm Bridge to new pods.",
     )
     add = parser.add_argument
-    add("--certificate", required=True, type=Path, metavar="FOLDER", help="with tls.crt and tls.key; read again")
+    add(
+        "--certificate",
+        required=True,
+        type=Path,
+        metavar="FOLDER",
+        help="with tls.crt and tls.key; read again",
+    )
     add("--port", default=8443, type=port, help="default: %(default)s")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     given = parser.parse_args(arguments)
@@ -58,22 +66,23 @@ def parse(arguments: Sequence[str]) -> Settings:
 def main(arguments: Sequence[str]) -> int:
     """Serve; 0 after SIGTERM or SIGINT, 1 for a port or a certificate that can't be used."""
     settings = parse(arguments)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)-7s %(message)s"))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    log_to_stderr(settings.log_level)
     try:
         asyncio.run(run(settings))
     except OSError as error:  # ssl.SSLError is one
-        log.error("can't serve on port %d with the certificate in %s: %s", settings.port, settings.certificate, error)
+        log.error(
+            "can't serve on port %d with the certificate in %s: %s",
+            settings.port,
+            settings.certificate,
+            error,
+        )
         return 1
     return 0
 
 
 async def run(settings: Settings, host: str = _HOST) -> None:
     """Serve until SIGTERM or SIGINT, and DRAIN_SECONDS longer. Raises OSError."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     files = settings.certificate / CERTIFICATE, settings.certificate / KEY
     end = await serve(application(stop.is_set), host, settings.port, files, LIMITS)
     log.info("answering on port %d", settings.port)
@@ -85,7 +94,9 @@ async def run(settings: Settings, host: str = _HOST) -> None:
 
 
 def application(stopping: Callable[[], bool] = lambda: False) -> web.Application:
-    """The paths. While it stops, each answer ends its connection, so that another pod gets the next question."""
+    """Return the paths. While it stops, each answer ends its connection, so that another pod gets
+    the next question.
+    """
 
     async def gate(request: web.Request) -> web.Response:
         try:

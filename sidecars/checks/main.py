@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,14 @@ from pathlib import Path
 
 from sidecars.checks.run import CheckError, Run
 from sidecars.checks.slurm import Slurm
+from sidecars.commandline import Parser
 from sidecars.contract import environment as variables
-from sidecars.contract.logs import PrintableFormatter
 from sidecars.kube import CONFIG_MAPS, ApiError, CredentialsError, load_credentials
 from sidecars.kube import Client as KubeClient
 from sidecars.policy.checks.declared import Check, declared
 from sidecars.policy.checks.plan import Verdict, failed
 from sidecars.policy.checks.results import written
+from sidecars.program import log_to_stderr
 from sidecars.slurm.client import Client
 from sidecars.slurm.errors import AuthenticationError, NoToken, SlurmError
 from sidecars.slurm.tokens import TokenFile, claims
@@ -47,7 +47,9 @@ def parse(environment: Mapping[str, str]) -> Settings:
     """Read the variables. Raises ValueError, which names the variable, the value and the remedy."""
     url = environment.get(variables.SLURMRESTD_URL, "")
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{variables.SLURMRESTD_URL} is {url!r}: give slurmrestd's address, http://HOST:PORT")
+        raise ValueError(
+            f"{variables.SLURMRESTD_URL} is {url!r}: give slurmrestd's address, http://HOST:PORT"
+        )
     files = []
     for name in (variables.CHECK_FILE, variables.CHECK_TOKEN_FILE, variables.CHECK_JOB_TOKEN_FILE):
         if not environment.get(name):
@@ -59,19 +61,27 @@ def parse(environment: Mapping[str, str]) -> Settings:
         raise ValueError(f"{variables.CHECK_FILE} is {files[0]}: {error.strerror}") from None
     namespace, _, name = environment.get(variables.CHECK_RESULTS, "").partition("/")
     if bool(namespace) != bool(name):
-        raise ValueError(f"{variables.CHECK_RESULTS} is {namespace!r}: give NAMESPACE/NAME of a ConfigMap")
+        raise ValueError(
+            f"{variables.CHECK_RESULTS} is {namespace!r}: give NAMESPACE/NAME of a ConfigMap"
+        )
     names = frozenset(it.stem for it in files[0].parent.glob("*.json")) | {check.name}
-    return Settings(url.rstrip("/"), check, files[1], files[2], (namespace, name) if name else None, names)
+    return Settings(
+        url.rstrip("/"), check, files[1], files[2], (namespace, name) if name else None, names
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the check: 0 when no node failed, 1 when a node failed, 3 when the check couldn't run, 2 for usage."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)-7s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    if list(arguments) != ["run"]:
-        print("usage: slurm-sidecars checks run", file=sys.stderr)
-        return 2
+    """Run the check: 0 when no node failed, 1 when a node failed, 3 when the check couldn't run, 2
+    for usage.
+    """
+    parser = Parser(
+        prog="slurm-sidecars checks",
+        description="Run a check on the nodes of a cluster, as Slurm jobs. Environment variables "
+        "configure it.",
+    )
+    parser.add_argument("command", choices=["run"], help="run: once, and end with its result")
+    parser.parse_args(arguments)
+    log_to_stderr()
     try:
         settings = parse(os.environ)
     except ValueError as error:
@@ -80,7 +90,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return asyncio.run(_run(settings))
     except (AuthenticationError, NoToken) as error:
-        log.error("%s. Check that the operator runs and that Slurm knows the user of the check's jobs.", error)
+        log.error(
+            "%s. Check that the operator runs and that Slurm knows the user of the check's jobs.",
+            error,
+        )
     except (CheckError, SlurmError, ApiError, CredentialsError, OSError) as error:
         log.error("%s", error)
     return 3
@@ -94,7 +107,9 @@ async def _run(settings: Settings) -> int:
         Client(settings.slurmrestd_url, TokenFile(settings.token_file)) as admin,
         Client(settings.slurmrestd_url, TokenFile(settings.job_token_file)) as submitter,
     ):
-        slurm = Slurm(settings.check, admin, submitter, username, now=time.time, checks=settings.declared)
+        slurm = Slurm(
+            settings.check, admin, submitter, username, now=time.time, checks=settings.declared
+        )
         run = Run(settings.check, slurm, clock=time.monotonic)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,7 +118,10 @@ async def _run(settings: Settings) -> int:
     for name, verdict in sorted(verdicts.items()):
         log.info("%s: %s %s", name, verdict.kind, verdict.text)
     if settings.results is not None:
-        await _store(settings, written(verdicts, time.time(), time.monotonic() - began, len(settings.declared)))
+        await _store(
+            settings,
+            written(verdicts, time.time(), time.monotonic() - began, len(settings.declared)),
+        )
     return _status(verdicts)
 
 
@@ -112,7 +130,7 @@ def _status(verdicts: Mapping[str, Verdict]) -> int:
 
 
 async def _username(file: Path) -> str:
-    """The user of the token in the file, which the operator may still have to write."""
+    """Return the user of the token in the file, which the operator may still have to write."""
     end = time.monotonic() + TOKEN_SECONDS
     while True:
         try:
@@ -122,7 +140,9 @@ async def _username(file: Path) -> str:
         if found is not None:
             return found.username
         if time.monotonic() > end:
-            raise CheckError(f"{file} has no token: check that the operator runs and watches this namespace")
+            raise CheckError(
+                f"{file} has no token: check that the operator runs and watches this namespace"
+            )
         await asyncio.sleep(1.0)
 
 

@@ -9,7 +9,7 @@ from sidecars.slurm import hostlists, protocol
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.checks import CheckJob, CheckRequest, WaitingJob
 from sidecars.slurm.errors import NotFound
-from sidecars.slurm.external import STATES_ENDED
+from sidecars.slurm.job_states import has_ended
 from sidecars.slurm.news import read_news
 from sidecars.slurm.records import Node, Partition, Reservation
 
@@ -18,13 +18,17 @@ MOST_READS = 50
 """Jobs that wait, of which each needs a request of its own, in one look."""
 REREAD_SECONDS = 5.0
 RESERVED_MINUTES = 365 * 24 * 60
-"""Of a reservation for a test. It ends with the test, or with the next run after one that was cut off."""
+"""Of a reservation for a test. It ends with the test, or with the next run after one that was cut
+off.
+"""
 
 
 class Slurm:
-    """Slurm for one check. `admin` sends with a token of SlurmUser, `submitter` with one of the jobs' user.
+    """Slurm for one check. `admin` sends with a token of SlurmUser, `submitter` with one of the
+    jobs' user.
 
-    `checks` are the names of all checks, whose jobs are no users' jobs. All methods raise SlurmError.
+    `checks` are the names of all checks, whose jobs are no users' jobs. All methods raise
+    SlurmError.
     """
 
     def __init__(
@@ -50,30 +54,43 @@ class Slurm:
         self._updated = 0
 
     async def nodes(self) -> dict[str, Node]:
-        """All nodes by name, as they are now."""
-        # A change later in the same second is only in an answer to a request from one second earlier.
+        """Return all nodes by name, as they are now."""
+        # A change later in the same second is only in an answer to a request from one second
+        # earlier.
         since = self._updated - 1 if self._updated else None
         found = await read_news(self._admin, protocol.get_nodes, since)
         if found is not None:
-            self._nodes, self._updated = {node.name: node for node in found.nodes}, found.last_update
+            self._nodes, self._updated = (
+                {node.name: node for node in found.nodes},
+                found.last_update,
+            )
         return dict(self._nodes)
 
     async def partitions(self) -> tuple[Partition, ...]:
-        """All partitions."""
+        """Return all partitions."""
         return await self._admin.call(protocol.get_partitions())
 
-    async def submit(self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str) -> int:
+    async def submit(
+        self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str
+    ) -> int:
         """Submit a job for these nodes, which must have ended after so many seconds; its id."""
         minutes = -(-self._check.timeout // 60) + 1
         deadline = int(self._now() + seconds + minutes * 60)
         environment = (f"PATH={PATH}", *(f"{key}={text}" for key, text in self._check.env.items()))
         request = CheckRequest(
-            self.job_name, script, tuple(names), partition, minutes, deadline, reservation, environment
+            self.job_name,
+            script,
+            tuple(names),
+            partition,
+            minutes,
+            deadline,
+            reservation,
+            environment,
         )
         return await self._submitter.call(protocol.submit_check(request))
 
     async def job(self, job_id: int) -> CheckJob | None:
-        """The job; None if Slurm has no record of it."""
+        """Return the job, or None if Slurm has no record of it."""
         try:
             return await self._admin.call(protocol.get_check_job(job_id))
         except NotFound:
@@ -87,8 +104,8 @@ class Slurm:
     async def waiting(self) -> list[WaitingJob] | None:
         """Users' jobs that wait; None while too many of them are unread.
 
-        The newest are read first. One that may wait for nodes is read again after `REREAD_SECONDS`, another one after a
-        second: its reason may have changed.
+        The newest are read first. One that may wait for nodes is read again after `REREAD_SECONDS`,
+        another one after a second: its reason may have changed.
         """
         pending = await self._admin.call(protocol.get_waiting_ids())
         now = self._now()
@@ -96,7 +113,10 @@ class Slurm:
         due = [it for it in sorted(pending, reverse=True) if self._is_due(it, now)]
         for job_id in due[:MOST_READS]:
             try:
-                self._waiting[job_id] = await self._admin.call(protocol.get_waiting_job(job_id)), now
+                self._waiting[job_id] = (
+                    await self._admin.call(protocol.get_waiting_job(job_id)),
+                    now,
+                )
             except NotFound:
                 self._waiting.pop(job_id, None)
         if any(it not in self._waiting for it in due[MOST_READS:]):
@@ -108,26 +128,38 @@ class Slurm:
         if known is None:
             return True
         job, read = known
-        return job.name != self.job_name and now - read >= (REREAD_SECONDS if rules.wants_nodes(job) else 1.0)
+        return job.name != self.job_name and now - read >= (
+            REREAD_SECONDS if rules.wants_nodes(job) else 1.0
+        )
 
     async def leftovers(self) -> list[int]:
-        """The check's jobs that have not ended: those of a run that was cut off."""
+        """Return the check's jobs that have not ended: those of a run that was cut off."""
         jobs = await self._admin.call(protocol.get_jobs())
         own = (self.job_name, self._username)
         found = () if jobs is None else jobs.jobs
-        return [it.job_id for it in found if (it.name, it.user_name) == own and not it.states & STATES_ENDED]
+        return [
+            it.job_id for it in found if (it.name, it.user_name) == own and not has_ended(it.states)
+        ]
 
     def reservation(self, names: Sequence[str]) -> str:
-        """The name of the reservation in which these nodes are tested."""
+        """Return the name of the reservation in which these nodes are tested."""
         return f"check-{self._check.name}.{'.'.join(names)}"
 
     async def reservations(self) -> list[Reservation]:
-        """The check's reservations. One whose name doesn't consist of its nodes is someone else's."""
+        """Return the check's reservations. One whose name doesn't consist of its nodes is someone
+        else's.
+        """
         found = await self._admin.call(protocol.get_reservations())
-        return [it for it in found if it.name in {self.reservation(names) for names in _orders(names_of(it))}]
+        return [
+            it
+            for it in found
+            if it.name in {self.reservation(names) for names in _orders(names_of(it))}
+        ]
 
     def lifted(self, reservation: Reservation) -> list[str]:
-        """The nodes of a reservation of the check whose drain was lifted: all but the second one of a pair."""
+        """Return the nodes of a reservation of the check whose drain was lifted: all but the second
+        one of a pair.
+        """
         rest = reservation.name.removeprefix(f"check-{self._check.name}.")
         return [it for it in names_of(reservation) if rest == it or rest.startswith(f"{it}.")]
 
@@ -136,7 +168,11 @@ class Slurm:
         name = self.reservation(names)
         await self._admin.call(
             protocol.save_reservation(
-                name, start_time=int(self._now()), minutes=RESERVED_MINUTES, nodes=names, users=[self._username]
+                name,
+                start_time=int(self._now()),
+                minutes=RESERVED_MINUTES,
+                nodes=names,
+                users=[self._username],
             )
         )
         return name
@@ -164,7 +200,7 @@ def _orders(names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def names_of(reservation: Reservation) -> list[str]:
-    """The nodes of a reservation; [] if Slurm's text is no hostlist."""
+    """Return the nodes of a reservation, [] if Slurm's text is no hostlist."""
     try:
         return hostlists.expand(reservation.node_list)
     except hostlists.HostlistError:

@@ -1,17 +1,20 @@
-"""The user's unpacked images: one import of each image, however many tasks on however many nodes ask for it.
+"""The user's unpacked images: one import of each image, however many tasks on however many nodes
+ask for it.
 
-Each user has a folder of their own in the cache, which nobody else can read or change: an image that another user
-unpacked can't be trusted, and one from a private registry isn't for everyone. Layout of that folder:
+Each user has a folder of their own in the cache, which nobody else can read or change: an image
+that another user unpacked can't be trusted, and one from a private registry isn't for everyone.
+Layout of that folder:
 
-    images/KEY/rootfs       the unpacked image, complete as soon as the folder KEY exists. A container with a name is
-                            one whose KEY is name_NAME
+    images/KEY/rootfs       the unpacked image, complete as soon as the folder KEY exists. KEY is
+                            name_NAME for a container with a name
     images/KEY/config.json  the image's configuration
     images/.KEY.…           one that is being unpacked, or was when its job ended
     tags/…                  digests of tags
     locks/KEY.import        locked by the task that unpacks KEY
     locks/KEY.use           locked by all that use KEY, or by the one that deletes it
 
-Locks are flock(2), which NFS and most cluster file systems pass on to all nodes, and which end with their process.
+Locks are flock(2), which NFS and most cluster file systems pass on to all nodes, and which end with
+their process.
 """
 
 import hashlib
@@ -78,7 +81,9 @@ class Cache:
         clock: Callable[[], float] = time.time,
         attempt: Attempt = UNKNOWN,
     ) -> None:
-        """`wait_seconds`: the longest time that another task's import may take. Raises ContainerError."""
+        """`wait_seconds`: the longest time that another task's import may take. Raises
+        ContainerError.
+        """
         self._root = root
         self._limits = limits
         self._wait = wait_seconds
@@ -93,14 +98,14 @@ class Cache:
         found = self._own.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise ContainerError(
-                f"image cache: {self._own} isn't a folder of your own that nobody else can read: an administrator must "
-                "delete it"
+                f"image cache: {self._own} isn't a folder of your own that nobody else can read: "
+                "an administrator must delete it"
             )
 
     def digest(self, name: str, seconds: float, resolve: Callable[[], str]) -> str:
-        """The digest of an image's tag: the known one for `seconds`, else what `resolve` returns. One task asks.
-
-        Raises ContainerError, also that of another task that asked (see Attempt).
+        """Return the digest of an image's tag: the known one for `seconds`, else what `resolve`
+        returns. One task asks. Raises ContainerError, also that of another task that asked (see
+        Attempt).
         """
         key = hashlib.sha256(name.encode()).hexdigest()
         file = self._own / "tags" / key
@@ -126,13 +131,15 @@ class Cache:
         return self._locks.once(f"{key}.tag", "the digest of the tag", known, ask)
 
     def get(self, digest: str, fetch: Callable[[Path], dict[str, Any]]) -> Unpacked:
-        """The image with this digest. If it doesn't exist, `fetch` unpacks it into an empty folder and returns its
-        configuration; other tasks wait for that. Raises ContainerError, also that of another task (see Attempt).
+        """Return the image with this digest. If it doesn't exist, `fetch` unpacks it into an empty
+        folder and returns its configuration; other tasks wait for that. Raises ContainerError, also
+        that of another task (see Attempt).
         """
         return self._get(f"{digest.removeprefix('sha256:')}-{os.uname().machine}", fetch)
 
     def container(self, name: str, image: Callable[[], Unpacked] | None) -> Unpacked:
-        """The container with this name, which its user can change. If it doesn't exist, it is a copy of `image`.
+        """Return the container with this name, which its user can change. If it doesn't exist, it
+        is a copy of `image`.
 
         Other tasks wait for the copy. `image`: None if none is named. Raises ContainerError.
         """
@@ -142,7 +149,8 @@ class Cache:
         def fetch(root: Path) -> dict[str, Any]:
             if image is None:
                 raise ContainerError(
-                    f"{os.uname().nodename} has no container of yours with the name {name}: add --container-image"
+                    f"{os.uname().nodename} has no container of yours with the name {name}: add "
+                    "--container-image"
                 )
             found = image()
             try:
@@ -154,7 +162,9 @@ class Cache:
         # Another job may name another image, or none.
         return self._get(f"{_NAMED}{name}", fetch, jobs=False)
 
-    def _get(self, key: str, fetch: Callable[[Path], dict[str, Any]], *, jobs: bool = True) -> Unpacked:
+    def _get(
+        self, key: str, fetch: Callable[[Path], dict[str, Any]], *, jobs: bool = True
+    ) -> Unpacked:
         folder = self._own / "images" / key
         while True:
             lock = self._locks.shared(f"{key}.use")
@@ -165,7 +175,9 @@ class Cache:
                 os.close(lock)
             except (OSError, ValueError) as error:
                 os.close(lock)
-                raise ContainerError(f"image cache: {folder}: {error}: delete this folder") from None
+                raise ContainerError(
+                    f"image cache: {folder}: {error}: delete this folder"
+                ) from None
             else:
                 return Unpacked(folder / _ROOTFS, config, lock)
             self._locks.once(
@@ -180,7 +192,9 @@ class Cache:
                 self.collect(keep=key)
 
     def _import(self, key: str, folder: Path, fetch: Callable[[Path], dict[str, Any]]) -> Path:
-        """Unpack under another name, so that a folder with the right name is complete. The caller holds the lock."""
+        """Unpack under another name, so that a folder with the right name is complete. The caller
+        holds the lock.
+        """
         self._remove_partial(key)
         try:
             making = Path(tempfile.mkdtemp(prefix=f".{key}.", dir=folder.parent))
@@ -206,7 +220,8 @@ class Cache:
             delete(abandoned)
 
     def collect(self, keep: str = "") -> list[str]:
-        """Delete what was abandoned, images that are too old, and the least recently used ones of too many.
+        """Delete what was abandoned, images that are too old, and the least recently used ones of
+        too many.
 
         Never one that is in use, or `keep`. Returns the keys of those that were deleted.
         """
@@ -217,12 +232,19 @@ class Cache:
                 with self._locks.alone(f"{key}.import") as alone:
                     if alone:
                         delete(abandoned)
-        found = sorted((used, folder) for folder in images.iterdir() if (used := _used(folder)) is not None)
-        sizes = {folder: self._bytes(folder, used) if self._limits.max_bytes else 0 for used, folder in found}
+        found = sorted(
+            (used, folder) for folder in images.iterdir() if (used := _used(folder)) is not None
+        )
+        sizes = {
+            folder: self._bytes(folder, used) if self._limits.max_bytes else 0
+            for used, folder in found
+        }
         total = sum(sizes.values())
         deleted = []
         for used, folder in found:
-            old = self._limits.max_age_seconds and self._clock() - used > self._limits.max_age_seconds
+            old = (
+                self._limits.max_age_seconds and self._clock() - used > self._limits.max_age_seconds
+            )
             many = self._limits.max_bytes and total > self._limits.max_bytes
             if folder.name == keep or not (old or many):
                 continue
@@ -237,7 +259,9 @@ class Cache:
         return deleted
 
     def _bytes(self, folder: Path, used: float) -> int:
-        """The size of an image, or that of a container with a name, measured after its last use."""
+        """Return the size of an image, or that of a container with a name, measured after its last
+        use.
+        """
         file = folder / "bytes"
         with suppress(OSError, ValueError):
             known, *measured = file.read_text().split()
@@ -254,7 +278,9 @@ class Cache:
 
 
 def complete(root: Path) -> None:
-    """Create the folders and files of an image that ch-run needs. Follows no symbolic link of the image."""
+    """Create the folders and files of an image that ch-run needs. Follows no symbolic link of the
+    image.
+    """
     for name in _NEEDED:
         with suppress(FileExistsError):
             (root / name).mkdir(mode=0o1777 if name == "tmp" else 0o755)
@@ -269,7 +295,9 @@ def complete(root: Path) -> None:
 
 
 def size(root: Path) -> int:
-    """Bytes on disk of all files below. A file with several names counts once for each."""
+    """Return the bytes on disk of all files below. A file with several names counts once for
+    each.
+    """
     total = 0
     for folder, _, files in os.walk(root):
         for name in files:
@@ -279,8 +307,11 @@ def size(root: Path) -> int:
 
 
 def delete(folder: Path) -> None:
-    """Delete a folder, also with folders in it that its owner can't write. What can't be deleted stays."""
-    # By descriptors: a process that runs in the folder may replace a folder by a link while it is walked.
+    """Delete a folder, also with folders in it that its owner can't write. What can't be deleted
+    stays.
+    """
+    # By descriptors: a process that runs in the folder may replace a folder by a link while it is
+    # walked.
     for _, _, _, descriptor in os.fwalk(folder):
         with suppress(OSError):
             os.fchmod(descriptor, 0o700)
@@ -288,14 +319,31 @@ def delete(folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path, seconds: float) -> None:
-    """Fill an empty folder with what is in another one. Where the file system can, the files share their blocks."""
-    # Root of a user namespace reads also files that their owner can't, such as /etc/shadow of some images.
+    """Fill an empty folder with what is in another one. Where the file system can, the files share
+    their blocks.
+    """
+    # Root of a user namespace reads also files that their owner can't, such as /etc/shadow of some
+    # images.
     become = ["unshare", "--user", "--map-root-user"]
-    command = [*become, "cp", "--archive", "--reflink=auto", "--no-target-directory", str(source), str(target)]
+    command = [
+        *become,
+        "cp",
+        "--archive",
+        "--reflink=auto",
+        "--no-target-directory",
+        str(source),
+        str(target),
+    ]
     environment = {"PATH": _PATH, "LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=seconds, check=False
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise ContainerError(f"{source} couldn't be copied within {seconds:g} s") from None

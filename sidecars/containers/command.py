@@ -12,7 +12,9 @@ BATCH_STEP: Final = 4294967291
 """Slurm's number of the step that runs the batch script."""
 
 _OVERLAY_SINCE: Final = (6, 6)
-"""Linux versions from which on a user without privileges can have a writable layer in memory over an image."""
+"""Linux versions from which on a user without privileges can have a writable layer in memory over
+an image.
+"""
 
 _SHARED: Final = ("/tmp", "/dev/shm")  # noqa: S108
 """Folders that ch-run shares with every container."""
@@ -21,16 +23,17 @@ _SHARED: Final = ("/tmp", "/dev/shm")  # noqa: S108
 class Writable(Enum):
     """Whether the program can change the image, as an option of ch-run."""
 
-    NO = ()
-    UNTIL_THE_END = ("--write-fake",)
-    KEPT = ("--write",)
+    # Python 3.11.2 replaces an empty tuple by an object of another type.
+    NO = ""
+    UNTIL_THE_END = "--write-fake"
+    KEPT = "--write"
 
 
 def program(argument: str, job: Mapping[str, str]) -> str:
-    """The program as the user most likely wrote it.
+    """Return the program as the user most likely wrote it.
 
-    srun and slurmstepd replace a name without a folder by the path that it has on the node. It must be found again, by
-    the PATH of the image. A path that isn't the result of such a search stays.
+    srun and slurmstepd replace a name without a folder by the path that it has on the node. It must
+    be found again, by the PATH of the image. A path that isn't the result of such a search stays.
     """
     name = posixpath.basename(argument)
     for folder in job.get("PATH", "").split(":"):
@@ -41,8 +44,12 @@ def program(argument: str, job: Mapping[str, str]) -> str:
     return argument
 
 
-def working_folder(wanted: str | None, here: str, mounts: Sequence[Mount], image: str | None) -> str:
-    """Where the container starts: what the user set, else the job's folder if it is mounted, else the image's."""
+def working_folder(
+    wanted: str | None, here: str, mounts: Sequence[Mount], image: str | None
+) -> str:
+    """Return the folder in which the container starts: what the user set, else the job's folder if
+    it is mounted, else the image's.
+    """
     if wanted:
         return wanted
     shared = [*(mount.target for mount in mounts if mount.source == mount.target), *_SHARED]
@@ -52,7 +59,9 @@ def working_folder(wanted: str | None, here: str, mounts: Sequence[Mount], image
 
 
 def has_overlay(release: str) -> bool:
-    """Whether a kernel of this release (`uname -r`) offers a writable layer. False if that is unknown."""
+    """Return whether a kernel of this release (`uname -r`) offers a writable layer. False if that
+    is unknown.
+    """
     numbers = release.split("-")[0].split(".")
     try:
         return (int(numbers[0]), int(numbers[1])) >= _OVERLAY_SINCE
@@ -61,12 +70,18 @@ def has_overlay(release: str) -> bool:
 
 
 def ch_run(
-    root: str, *, mounts: Sequence[Mount], folder: str, environment: str, writable: Writable, command: Sequence[str]
+    root: str,
+    *,
+    mounts: Sequence[Mount],
+    folder: str,
+    environment: str,
+    writable: Writable,
+    command: Sequence[str],
 ) -> list[str]:
     """ch-run's command line. `environment`: a file of variables that are separated by NUL."""
     return [
         "ch-run",
-        *writable.value,
+        *filter(None, [writable.value]),
         "--env-no-expand",
         "--unset-env=*",
         f"--set-env0={environment}",

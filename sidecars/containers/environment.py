@@ -1,4 +1,6 @@
-"""The environment of a container: that of the job, with what the image sets. Reading is apart; composing is pure."""
+"""The environment of a container: that of the job, with what the image sets. Reading is apart;
+composing is pure.
+"""
 
 import os
 import re
@@ -14,7 +16,9 @@ _OF_THE_JOB: Final = re.compile(
     r"SLURM.*|PMI.*|HOME|USER|LOGNAME|TERM|TZ|(CUDA|NVIDIA|ROCR|HIP|ZE)_VISIBLE_DEVICES|ROCR_VISIBLE_DEVICES"
     r"|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|CONTAINER_.*"
 )
-"""Variables that say which job this is, whose, and which devices it has. An image can't change them."""
+"""Variables that say which job this is, whose, and which devices it has. An image can't change
+them.
+"""
 
 _OF_THE_NODE: Final = frozenset({"PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "SHELL"})
 """Variables about files of the node, which are others in an image."""
@@ -25,16 +29,19 @@ _OF_THE_CLIENT: Final = frozenset({"SLURM_CONF", "SLURM_CONF_SERVER"})
 
 
 def own(variables: Mapping[bytes, bytes]) -> dict[str, str]:
-    """The environment of this process (`os.environb`), which Slurm has started in place of the task's program."""
+    """Return the environment of this process (`os.environb`), which Slurm has started in place of
+    the task's program.
+    """
     found = {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
     return {name: value for name, value in found.items() if name not in _OF_THE_CLIENT}
 
 
 def read(path: str) -> dict[str, str]:
-    """The environment that slurmstepd wrote for this task.
+    """Return the environment that slurmstepd wrote for this task.
 
-    Raises ContainerError unless the file is the user's own in folders that no other user can change: anyone may create
-    folders beside it, and would choose the environment of another user's job.
+    Raises ContainerError unless the file is the user's own in folders that no other user can
+    change: anyone may create folders beside it, and would choose the environment of another user's
+    job.
     """
     user = os.geteuid()
     try:
@@ -56,33 +63,46 @@ def read(path: str) -> dict[str, str]:
             _check(found, user, path)
             content = opened.read()
     except OSError as error:
-        raise ContainerError(f"{path}: {error.strerror}: slurmstepd should have written the environment here") from None
+        raise ContainerError(
+            f"{path}: {error.strerror}: slurmstepd should have written the environment here"
+        ) from None
     return parse(content)
 
 
 def _check(found: os.stat_result, user: int, path: str) -> None:
     if found.st_uid not in (0, user):
         raise ContainerError(
-            f"{path} is in a folder of user {found.st_uid}, who isn't you: an administrator must delete that folder"
+            f"{path} is in a folder of user {found.st_uid}, who isn't you: an administrator must "
+            "delete that folder"
         )
     others = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
     if others:
-        raise ContainerError(f"{path} can be changed by others: an administrator must look at this node")
+        raise ContainerError(
+            f"{path} can be changed by others: an administrator must look at this node"
+        )
 
 
 def parse(content: bytes) -> dict[str, str]:
-    """Variables that are separated by NUL, as in /proc/PID/environ. What isn't NAME=VALUE is left out."""
-    items = (item.partition(b"=") for item in content.split(b"\0"))
-    return {os.fsdecode(name): os.fsdecode(value) for name, equals, value in items if name and equals}
-
-
-def compose(job: Mapping[str, str], image: Sequence[str], prefer: Collection[str] = ()) -> dict[str, str]:
-    """The environment in the container.
-
-    `image`: NAME=VALUE items of the image's configuration. They win over the job's, except for variables that describe
-    the job and those of `prefer`, which the user wants from the job.
+    """Variables that are separated by NUL, as in /proc/PID/environ. What isn't NAME=VALUE is left
+    out.
     """
-    composed = {name: value for name, value in job.items() if name not in _OF_THE_NODE or name in prefer}
+    items = (item.partition(b"=") for item in content.split(b"\0"))
+    return {
+        os.fsdecode(name): os.fsdecode(value) for name, equals, value in items if name and equals
+    }
+
+
+def compose(
+    job: Mapping[str, str], image: Sequence[str], prefer: Collection[str] = ()
+) -> dict[str, str]:
+    """Return the environment in the container.
+
+    `image`: NAME=VALUE items of the image's configuration. They win over the job's, except for
+    variables that describe the job and those of `prefer`, which the user wants from the job.
+    """
+    composed = {
+        name: value for name, value in job.items() if name not in _OF_THE_NODE or name in prefer
+    }
     composed.setdefault("PATH", DEFAULT_PATH)
     for item in image:
         name, equals, value = item.partition("=")

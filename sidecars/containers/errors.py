@@ -2,4 +2,6 @@
 
 
 class ContainerError(Exception):
-    """Why the container can't start: what was asked for, what is wrong with it, and the remedy, in one line or few."""
+    """Why the container can't start: what was asked for, what is wrong with it, and the remedy, in
+    one line or few.
+    """

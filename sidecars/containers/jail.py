@@ -6,8 +6,8 @@
     mounts                   what pam_slurm_jail mounts for sessions, a path in each line
     .lock                    locked by the process that changes the volume
 
-A version is unpacked under another name, gets `complete` last, and is then renamed. So a version is complete or doesn't
-exist, whenever a process is killed.
+A version is unpacked under another name, gets `complete` last, and is then renamed. So a version is
+complete or doesn't exist, whenever a process is killed.
 """
 
 import fcntl
@@ -50,7 +50,9 @@ class Volume:
     """The volume at `folder`. Its folders belong to root, and no one else can write to them."""
 
     def __init__(self, folder: Path, owner: int = 0) -> None:
-        """`owner`: user and group of the folders. Raises ContainerError if no such folder exists."""
+        """`owner`: user and group of the folders. Raises ContainerError if no such folder
+        exists.
+        """
         self._folder = folder
         self._owner = owner
         self._versions = folder / "versions"
@@ -60,7 +62,9 @@ class Volume:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Alone in the block: other processes wait. What killed ones left is deleted."""
-        lock = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        lock = os.open(
+            self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         try:
             flock(lock, fcntl.LOCK_EX, self._folder / ".lock")
             # A volume of Kubernetes may be writable for all. The plugin refuses such a jail.
@@ -76,18 +80,21 @@ class Volume:
             os.close(lock)
 
     def fill(self, name: str, source: str, unpack: Callable[[Path], str]) -> bool:
-        """Have the version `name` exist. `unpack` fills an empty folder and returns the digest of what it unpacked.
+        """Have the version `name` exist. `unpack` fills an empty folder and returns the digest of
+        what it unpacked.
 
-        A complete version is left as it is; returns whether it had to be filled. Raises ContainerError if it is of
-        another source, or if `unpack` does: then nothing has changed. The caller holds the lock.
+        A complete version is left as it is; returns whether it had to be filled. Raises
+        ContainerError if it is of another source, or if `unpack` does: then nothing has changed.
+        The caller holds the lock.
         """
         version = self._versions / check(name)
         if version.exists():
             known = self.facts(name)
             if known["source"] != source:
                 raise ContainerError(
-                    f"version {name} was filled from {known['source']}, and not from {source}: give the other content "
-                    "a name of its own, or set no image, tarball or claim to have this version again"
+                    f"version {name} was filled from {known['source']}, and not from {source}: "
+                    "give the other content a name of its own, or set no image, tarball or claim "
+                    "to have this version again"
                 )
             return False
         making = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=self._versions))
@@ -109,23 +116,28 @@ class Volume:
         return True
 
     def facts(self, name: str) -> dict[str, Any]:
-        """What `complete` of a version contains: `source` and `digest`. Raises ContainerError if it isn't complete."""
+        """Read `complete` of a version: `source` and `digest`. Raises ContainerError if the version
+        isn't complete.
+        """
         file = self._versions / name / _COMPLETE
         try:
             found = json.loads(file.read_text())
             return {"source": str(found["source"]), "digest": str(found["digest"])}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ContainerError(
-                f"{file}: {error!r}: this version isn't complete. To fill it again, delete its folder"
+                f"{file}: {error!r}: this version isn't complete. To fill it again, delete its "
+                "folder"
             ) from None
 
     def prepare(self, name: str, mounts: Sequence[str]) -> None:
-        """Create what is mounted over, so that workers need not write to the volume. Raises ContainerError.
+        """Create what is mounted over, so that workers need not write to the volume. Raises
+        ContainerError.
 
         Then `mounts` of the volume has these paths.
         """
         root = os.open(
-            self._versions / check(name) / _ROOT, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._versions / check(name) / _ROOT,
+            os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
         )
         try:
             # ch-run of a job in the jail mounts its scratch space.
@@ -139,7 +151,8 @@ class Volume:
         new.rename(self._folder / "mounts")
 
     def switch(self, name: str) -> str | None:
-        """Have jobs that start from now on see this version. Returns the one that they saw before, if any.
+        """Have jobs that start from now on see this version. Returns the one that they saw before,
+        if any.
 
         That one is the youngest from now on, see `prune`: jobs still run in it.
         """
@@ -156,20 +169,25 @@ class Volume:
         return before
 
     def current(self) -> str | None:
-        """The version that jobs see."""
+        """Return the version that jobs see."""
         try:
             return (self._folder / "current").readlink().name
         except OSError:
             return None
 
     def prune(self, keep: int, protected: Collection[str]) -> list[str]:
-        """Delete versions beyond `keep`, never the current one or `protected` ones. Returns their names.
+        """Delete versions beyond `keep`, never the current one or `protected` ones. Returns their
+        names.
 
         Those that jobs saw, or that were filled, longest ago are deleted first.
         """
         stay = {self.current(), *protected}
         old = sorted(
-            (item for item in self._versions.iterdir() if item.name not in stay and not item.name.startswith(".")),
+            (
+                item
+                for item in self._versions.iterdir()
+                if item.name not in stay and not item.name.startswith(".")
+            ),
             key=lambda item: item.lstat().st_mtime,
         )
         gone = old[: max(0, len(old) - keep)]
@@ -181,9 +199,11 @@ class Volume:
 
 
 def check(name: str) -> str:
-    """The name of a version, as the plugin knows it. Raises ContainerError."""
+    """Return the name of a version, as the plugin knows it. Raises ContainerError."""
     if not _NAME.fullmatch(name) or name == "none":
-        raise ContainerError(f"{name!r} isn't the name of a version: use a-z, 0-9, `.` and `-`, and not `none`")
+        raise ContainerError(
+            f"{name!r} isn't the name of a version: use a-z, 0-9, `.` and `-`, and not `none`"
+        )
     return name
 
 
@@ -196,14 +216,18 @@ def _write(file: Path, text: str) -> None:
 
 
 def _mount_point(root: int, path: str) -> None:
-    """A folder or an empty file at `path`. A symbolic link of the jail is replaced there, and an error before."""
+    """Create a folder or an empty file at `path`. A symbolic link of the jail is replaced there,
+    and an error before.
+    """
     *folders, last = [part for part in path.split("/") if part]
     here = os.dup(root)
     try:
         for part in folders:
             with suppress(FileExistsError):
                 os.mkdir(part, 0o755, dir_fd=here)
-            below = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            below = os.open(
+                part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here
+            )
             os.close(here)
             here = below
         with suppress(FileNotFoundError):
@@ -212,12 +236,17 @@ def _mount_point(root: int, path: str) -> None:
                 return
             os.unlink(last, dir_fd=here)
         if path in _FILES or Path(path).is_file():
-            os.close(os.open(last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=here))
+            os.close(
+                os.open(
+                    last, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=here
+                )
+            )
         else:
             os.mkdir(last, 0o755, dir_fd=here)
     except OSError as error:
         raise ContainerError(
-            f"{path} can't be created in the jail: {error.strerror}: no part of it may be a file or a link there"
+            f"{path} can't be created in the jail: {error.strerror}: no part of it may be a file "
+            "or a link there"
         ) from None
     finally:
         os.close(here)

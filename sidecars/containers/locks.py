@@ -34,10 +34,14 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What decides with which other tasks a task fails, when an import or the look-up of a tag fails."""
+    """What decides with which other tasks a task fails, when an import or the look-up of a tag
+    fails.
+    """
 
     step: str = ""
-    """The job step of the task. All its tasks fail with the first one, however late they start. "": unknown."""
+    """The job step of the task. All its tasks fail with the first one, however late they start. "":
+    unknown.
+    """
 
     credentials: str = ""
     """Their state. A task that waits for an attempt with the same ones fails with it."""
@@ -56,14 +60,16 @@ class Locks:
         self._attempt = attempt
 
     def open(self, name: str) -> int:
-        """A file descriptor of the lock. It isn't locked yet."""
+        """Return a file descriptor of the lock. It isn't locked yet."""
         try:
-            return os.open(self._folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            return os.open(
+                self._folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
             raise failed(self._folder / name, error) from None
 
     def shared(self, name: str) -> int:
-        """A file descriptor that has the lock together with others."""
+        """Return a file descriptor that has the lock together with others."""
         lock = self.open(name)
         try:
             flock(lock, fcntl.LOCK_SH, self._folder / name)
@@ -74,7 +80,7 @@ class Locks:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[bool]:
-        """Whether no other task has the lock. If so, it is locked in the block."""
+        """Return whether no other task has the lock. If so, it is locked in the block."""
         lock = self.open(name)
         try:
             yield flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, self._folder / name)
@@ -82,11 +88,17 @@ class Locks:
             os.close(lock)
 
     def once(
-        self, name: str, what: str, known: Callable[[], T | None], attempt: Callable[[], T], *, jobs: bool = True
+        self,
+        name: str,
+        what: str,
+        known: Callable[[], T | None],
+        attempt: Callable[[], T],
+        *,
+        jobs: bool = True,
     ) -> T:
-        """What is known, or else what `attempt` returns: that of one task at a time. Others wait.
-
-        The failure of an attempt is also that of tasks of its step, and with `jobs` of those that waited for it.
+        """Return the known value, or else what `attempt` returns. One task at a time attempts it,
+        and others wait. The failure of an attempt is also that of tasks of its step, and with
+        `jobs` of those that waited for it.
         """
         lock = self.open(name)
         try:
@@ -96,7 +108,11 @@ class Locks:
                 return found
             failure = _read_note(lock)
             same_step = self._attempt.step and failure.get("step") == self._attempt.step
-            waited = jobs and failure != before and failure.get("credentials") == self._attempt.credentials
+            waited = (
+                jobs
+                and failure != before
+                and failure.get("credentials") == self._attempt.credentials
+            )
             if "error" in failure and (same_step or waited):
                 raise ContainerError(failure["error"])
             try:
@@ -122,8 +138,8 @@ class Locks:
         while not flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, place):
             if time.monotonic() >= deadline:
                 raise ContainerError(
-                    f"waited {self._wait:g} s for {what}, which has not ended: see which process has {place} open, or "
-                    "raise containers.importSeconds"
+                    f"waited {self._wait:g} s for {what}, which has not ended: see which process "
+                    f"has {place} open, or raise containers.importSeconds"
                 )
             time.sleep(_PAUSE)
 
@@ -131,7 +147,8 @@ class Locks:
 def flock(lock: int, operation: int, place: Path) -> bool:
     """flock(2) of the file `place`. False if it is locked, with LOCK_NB.
 
-    Raises ContainerError if the file system has no locks, and OSError with the path for other errors.
+    Raises ContainerError if the file system has no locks, and OSError with the path for other
+    errors.
     """
     try:
         fcntl.flock(lock, operation)
@@ -141,8 +158,8 @@ def flock(lock: int, operation: int, place: Path) -> bool:
         if error.errno not in _NO_LOCKS:
             raise OSError(error.errno, error.strerror, str(place)) from None
         raise ContainerError(
-            f"{place}: the file system has no locks ({error.strerror}): an administrator must mount it with the option "
-            "flock, or choose another volume"
+            f"{place}: the file system has no locks ({error.strerror}): an administrator must "
+            "mount it with the option flock, or choose another volume"
         ) from None
     return True
 
@@ -156,13 +173,17 @@ def _read_note(lock: int) -> Mapping[str, str]:
 
 
 def _write_note(lock: int, note: Mapping[str, str]) -> None:
-    """Always of the same length, so that it needs no more space than the one before."""
+    """Write a note, always of the same length, so that it needs no more space than the one
+    before.
+    """
     if os.pwrite(lock, json.dumps(note).encode().ljust(_NOTE), 0) < _NOTE:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def failed(place: Path, error: OSError) -> ContainerError:
-    """The error of the cache's volume, with the remedy."""
+    """Return the error of the cache's volume, with the remedy."""
     remedy = "enlarge" if error.errno in _FULL else "look at"
     reason = f"{place}: {error.strerror or error}"
-    return ContainerError(f"image cache: {reason}: an administrator must {remedy} the volume of the image cache")
+    return ContainerError(
+        f"image cache: {reason}: an administrator must {remedy} the volume of the image cache"
+    )

@@ -1,7 +1,8 @@
-"""`slurm-oci-run`: slurmstepd executes it for each task of a job with `--container`, by RunTimeRun of oci.conf.
+"""`slurm-oci-run`: slurmstepd executes it for each task of a job with `--container`, by RunTimeRun
+of oci.conf.
 
-It becomes the container's program: no other process is between slurmstepd and the program, so that signals, limits and
-exit codes are those of any task.
+It becomes the container's program: no other process is between slurmstepd and the program, so that
+signals, limits and exit codes are those of any task.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from sidecars.containers import command, environment, mounts, nvidia, references
+from sidecars.containers import command, environment, mounts, nvidia, readonly, references
 from sidecars.containers.cache import Cache, Limits, Unpacked
 from sidecars.containers.errors import ContainerError
 from sidecars.containers.locks import Attempt
@@ -45,30 +46,55 @@ class Root:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options that oci.conf sets. Users don't see them."""
+    """Return the options that oci.conf sets. Users don't see them."""
     found = argparse.ArgumentParser(prog="slurm-oci-run", description=__doc__, allow_abbrev=False)
     found.add_argument("--image", help="value of --container of the step")
-    found.add_argument("--name", help="a copy of the image that keeps changes; without --image it exists already")
     found.add_argument(
-        "--environment", required=True, help=f"file with the environment of the task, or `{OWN}`: that of this process"
+        "--name", help="a copy of the image that keeps changes; without --image it exists already"
+    )
+    found.add_argument(
+        "--environment",
+        required=True,
+        help=f"file with the environment of the task, or `{OWN}`: that of this process",
     )
     found.add_argument("--step", type=int, default=0, help="number of the step")
     found.add_argument("--cache", default=CACHE, help="folder of the unpacked images")
-    found.add_argument("--max-gib", type=float, default=0, help="size of a user's unpacked images; 0: no limit")
-    found.add_argument("--max-days", type=float, default=0, help="days until an unused image is deleted; 0: never")
-    found.add_argument("--tag-seconds", type=float, default=60, help="time for which the digest of a tag is used again")
-    found.add_argument("--import-seconds", type=float, default=1800, help="longest time of an import")
+    found.add_argument(
+        "--max-gib", type=float, default=0, help="size of a user's unpacked images; 0: no limit"
+    )
+    found.add_argument(
+        "--max-days", type=float, default=0, help="days until an unused image is deleted; 0: never"
+    )
+    found.add_argument(
+        "--tag-seconds",
+        type=float,
+        default=60,
+        help="time for which the digest of a tag is used again",
+    )
+    found.add_argument(
+        "--import-seconds", type=float, default=1800, help="longest time of an import"
+    )
     found.add_argument("--default-registry", default=references.DOCKER_HUB)
     found.add_argument("--insecure-registry", action="append", default=[])
-    found.add_argument("--mount", action="append", default=[], help="SOURCE[:TARGET] of the site, if it exists")
+    found.add_argument(
+        "--mount", action="append", default=[], help="SOURCE[:TARGET] of the site, if it exists"
+    )
     found.add_argument("--container-mounts", default="", help="SOURCE[:TARGET],… of the user")
     found.add_argument("--container-workdir", help="the folder in which the program starts")
-    found.add_argument("--container-env", default="", help="names of variables that keep the job's value")
+    found.add_argument(
+        "--container-env", default="", help="names of variables that keep the job's value"
+    )
     home = found.add_mutually_exclusive_group()
     home.add_argument("--mount-home", action="store_true", help="mount the user's home folder")
-    home.add_argument("--no-mount-home", action="store_true", help="no mount of the site shows the user's home folder")
+    home.add_argument(
+        "--no-mount-home",
+        action="store_true",
+        help="no mount of the site shows the user's home folder",
+    )
     found.add_argument("--read-only", action="store_true", help="the image can't be written to")
-    found.add_argument("--entrypoint", action="store_true", help="run the image's entrypoint with the command")
+    found.add_argument(
+        "--entrypoint", action="store_true", help="run the image's entrypoint with the command"
+    )
     found.add_argument("command", nargs="+")
     return found
 
@@ -82,7 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = str(error)
     except OSError as error:
         # What a file system or the kernel refuses, and nothing above expects.
-        place = os.uname().nodename if error.filename is None else f"{error.filename!r} on {os.uname().nodename}"
+        place = (
+            os.uname().nodename
+            if error.filename is None
+            else f"{error.filename!r} on {os.uname().nodename}"
+        )
         reason = f"{place}: {error.strerror or error}"
     print(f"slurm-oci-run: error: {reason}", file=sys.stderr, flush=True)
     return FAILED
@@ -90,7 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def start(options: argparse.Namespace) -> NoReturn:
     """Become the program in the container. Raises ContainerError."""
-    job = environment.own(os.environb) if options.environment == OWN else environment.read(options.environment)
+    job = (
+        environment.own(os.environb)
+        if options.environment == OWN
+        else environment.read(options.environment)
+    )
     chosen = _mounts(options, job)
     root = _root(options, job)
     if nvidia.wanted(job):
@@ -113,9 +147,11 @@ def start(options: argparse.Namespace) -> NoReturn:
             words = [*_texts(root.config.get("Entrypoint")), *words]
     file = os.memfd_create("environment", 0)
     os.write(file, environment.render(variables))
+    prepared = [mounts.prepare(root.path, mount) for mount in chosen]
+    readonly.apply(readonly.changes(prepared))
     line = command.ch_run(
         root.path,
-        mounts=[mounts.prepare(root.path, mount) for mount in chosen],
+        mounts=prepared,
         folder=folder,
         environment=f"/proc/self/fd/{file}",
         writable=_writable(options),
@@ -125,14 +161,20 @@ def start(options: argparse.Namespace) -> NoReturn:
     try:
         os.execvpe(line[0], line, {"PATH": _PATH, "HOME": _home(), "USER": _user()})  # noqa: S606
     except OSError as error:
-        raise ContainerError(f"ch-run: {error.strerror}: use this project's image of slurmd, or install it") from None
+        raise ContainerError(
+            f"ch-run: {error.strerror}: use this project's image of slurmd, or install it"
+        ) from None
 
 
 def _root(options: argparse.Namespace, job: Mapping[str, str]) -> Root:
-    named = None if options.image is None else references.parse(options.image, options.default_registry)
+    named = (
+        None if options.image is None else references.parse(options.image, options.default_registry)
+    )
     if isinstance(named, references.Folder):
         if options.name:
-            raise ContainerError("--container-name needs an image of a registry: --container-image names a folder")
+            raise ContainerError(
+                "--container-name needs an image of a registry: --container-image names a folder"
+            )
         return _folder(named.path)
     limits = Limits(int(options.max_gib * _GIB), options.max_days * _DAY)
     registry = _registry(options, job)
@@ -140,7 +182,9 @@ def _root(options: argparse.Namespace, job: Mapping[str, str]) -> Root:
     cache = Cache(Path(options.cache), limits, options.import_seconds, attempt=attempt)
 
     def unpacked(image: references.Image) -> Unpacked:
-        digest = image.digest or cache.digest(image.name, options.tag_seconds, lambda: registry.digest(image))
+        digest = image.digest or cache.digest(
+            image.name, options.tag_seconds, lambda: registry.digest(image)
+        )
         return cache.get(digest, lambda root: registry.unpack(image, digest, root))
 
     image = None if named is None else partial(unpacked, named)
@@ -160,7 +204,11 @@ def _writable(options: argparse.Namespace) -> command.Writable:
         return command.Writable.NO
     if options.name:
         return command.Writable.KEPT
-    return command.Writable.UNTIL_THE_END if command.has_overlay(os.uname().release) else command.Writable.NO
+    return (
+        command.Writable.UNTIL_THE_END
+        if command.has_overlay(os.uname().release)
+        else command.Writable.NO
+    )
 
 
 def _mounts(options: argparse.Namespace, job: Mapping[str, str]) -> tuple[mounts.Mount, ...]:
@@ -188,7 +236,9 @@ def _registry(options: argparse.Namespace, job: Mapping[str, str]) -> Registry:
 
 
 def _step(job: Mapping[str, str]) -> str:
-    """The job step of this task, which is another one on another cluster and after a requeue. "": unknown."""
+    """Return the job step of this task, which is another one on another cluster and after a
+    requeue. "": unknown.
+    """
     found = [job.get(name, "") for name in STEP]
     return " ".join(found) if all(found) else ""
 
@@ -199,7 +249,9 @@ def _folder(path: str) -> Root:
         if (Path(root) / "config.json").exists() and (Path(root) / "rootfs").is_dir():
             root = f"{root}/rootfs"
         if not Path(root).is_dir() or root == "/":
-            raise ContainerError(f"--container: {path!r} isn't the folder of an image on {os.uname().nodename}")
+            raise ContainerError(
+                f"--container: {path!r} isn't the folder of an image on {os.uname().nodename}"
+            )
     except PermissionError:
         raise ContainerError(f"--container: you may not read {path!r}") from None
     return Root(root, {})
@@ -210,7 +262,7 @@ def _texts(value: object) -> list[str]:
 
 
 def _here() -> str:
-    """The folder of the job. slurmstepd has entered it."""
+    """Return the folder of the job. slurmstepd has entered it."""
     try:
         return os.getcwd()  # noqa: PTH109
     except OSError:

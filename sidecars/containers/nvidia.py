@@ -1,7 +1,8 @@
-"""The libraries and tools of the NVIDIA driver, which must be those of the node's kernel and so are not in images.
+"""The libraries and tools of the NVIDIA driver, which must be those of the node's kernel and so are
+not in images.
 
-They are mounted file by file, because they lie among other libraries in slurmd's container. Devices need nothing: a
-container sees /dev as the job does, and cgroups confine both.
+They are mounted file by file, because they lie among other libraries in slurmd's container. Devices
+need nothing: a container sees /dev as the job does, and cgroups confine both.
 """
 
 import re
@@ -24,27 +25,39 @@ LIBRARIES: Final = "/usr/local/nvidia/lib64"
 
 TOOLS: Final = "/usr/local/nvidia/bin"
 
-_LIBRARY: Final = re.compile(r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+)\.so(\.[0-9.]+)?")
+_LIBRARY: Final = re.compile(
+    r"lib(cuda|cudadebugger|nvcuvid|nvoptix|nvidia-[a-z0-9-]+)\.so(\.[0-9.]+)?"
+)
 _TOOLS: Final = ("nvidia-smi", "nvidia-debugdump")
 _GIVEN: Final = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
 
 
 def wanted(job: Mapping[str, str]) -> bool:
-    """Whether the job was given GPUs, by the environment that Slurm has set."""
+    """Return whether the job was given GPUs, by the environment that Slurm has set."""
     return any(job.get(name, "") not in ("", "NoDevFiles") for name in _GIVEN)
 
 
-def mounts(libraries: Iterable[str] = LIBRARY_FOLDERS, tools: Iterable[str] = TOOL_FOLDERS) -> tuple[Mount, ...]:
-    """The driver's files on this node: of the first folder that has libcuda. None where no driver is."""
+def mounts(
+    libraries: Iterable[str] = LIBRARY_FOLDERS, tools: Iterable[str] = TOOL_FOLDERS
+) -> tuple[Mount, ...]:
+    """Return the driver's files on this node: those of the first folder that has libcuda. Without a
+    driver, none are returned.
+    """
     for folder in map(Path, libraries):
         if (folder / "libcuda.so.1").exists():
-            names = sorted(file.name for file in folder.iterdir() if _LIBRARY.fullmatch(file.name) and file.exists())
+            names = sorted(
+                file.name
+                for file in folder.iterdir()
+                if _LIBRARY.fullmatch(file.name) and file.exists()
+            )
             found = [Mount(f"{folder}/{name}", f"{LIBRARIES}/{name}") for name in names]
             break
     else:
         return ()
     for name in _TOOLS:
-        place = next((f"{folder}/{name}" for folder in tools if (Path(folder) / name).exists()), None)
+        place = next(
+            (f"{folder}/{name}" for folder in tools if (Path(folder) / name).exists()), None
+        )
         if place:
             found.append(Mount(place, f"{TOOLS}/{name}"))
     return tuple(found)

@@ -1,7 +1,8 @@
 """Annotations and labels of worker pods that a container of the pod reads.
 
-Annotations arrive by a file of the downward API: a line `KEY="VALUE"` for each, with the value quoted as in Go
-(https://kubernetes.io/docs/concepts/workloads/pods/downward-api/). Labels arrive by the environment.
+Annotations arrive by a file of the downward API: a line `KEY="VALUE"` for each, with the value
+quoted as in Go (https://kubernetes.io/docs/concepts/workloads/pods/downward-api/). Labels arrive by
+the environment.
 """
 
 import json
@@ -18,7 +19,9 @@ POD_HOSTNAME: Final = "nodeset.slinky.slurm.net/pod-hostname"
 
 
 def read(text: str, key: str) -> str | None:
-    """The value of an annotation in the text of the file; None without that annotation."""
+    """Return the value of an annotation in the text of the file, or None without that
+    annotation.
+    """
     for line in text.splitlines():
         name, separator, value = line.partition("=")
         if separator and name == key:

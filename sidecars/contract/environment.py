@@ -1,13 +1,15 @@
 """Environment variables by which pod templates configure the sidecars, and their readers.
 
-All of a role's variables are set by charts/slurm-operator/workloads, and the exporter's by charts/slurm-exporter. The
-variables under "For tests" are not: their defaults are the values in a pod.
+All of a role's variables are set by charts/slurm-operator/workloads, and the exporter's by
+charts/slurm-exporter. The variables under "For tests" are not: their defaults are the values in a
+pod.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-# ---- Set in several roles ------------------------------------------------------------------------------------------
+# ---- Set in several roles
+# ------------------------------------------------------------------------------------------
 
 POD_NAME: Final = "POD_NAME"
 """metadata.name. In slurmctld's pod also the host's name in SlurmctldHost."""
@@ -24,7 +26,8 @@ POD_IP: Final = "POD_IP"
 NODESET_UID: Final = "NODESET_UID"
 """metadata.uid of the pod's NodeSet."""
 
-# ---- node ----------------------------------------------------------------------------------------------------------
+# ---- node
+# --------------------------------------------------------------------------------------------------
 
 SLURM_NODE_NAME: Final = "SLURM_NODE_NAME"
 """Name of the pod's Slurm node."""
@@ -35,7 +38,8 @@ SLURMRESTD_URL: Final = "SLURMRESTD_URL"
 GRACE_SECONDS: Final = "TERMINATION_GRACE_SECONDS"
 """terminationGracePeriodSeconds of the pod."""
 
-# ---- ldap ----------------------------------------------------------------------------------------------------------
+# ---- ldap
+# --------------------------------------------------------------------------------------------------
 
 LDAP_SETTINGS: Final = "LDAP_SETTINGS"
 """The file with the settings."""
@@ -44,7 +48,8 @@ LDAP_TARGET: Final = "LDAP_TARGET"
 """NAMESPACE/NAME of the Secret that the role keeps in step with the directory."""
 
 LDAP_OWN: Final = "LDAP_OWN"
-"""NAME/KEY of the Secret with the users that are declared beside the directory; unset without any."""
+"""NAME/KEY of the Secret with the users that are declared beside the directory; unset without any.
+"""
 
 LDAP_PASSWORD_FILE: Final = "LDAP_PASSWORD_FILE"  # noqa: S105 - a name
 """The file with the password of the bind DN; unset without one."""
@@ -55,7 +60,8 @@ LDAP_CA_FILE: Final = "LDAP_CA_FILE"
 LDAP_READY: Final = "LDAP_READY"
 """The file that exists while the last pass succeeded."""
 
-# ---- register ------------------------------------------------------------------------------------------------------
+# ---- register
+# --------------------------------------------------------------------------------------------------
 
 NODESET_CONF: Final = "NODESET_CONF"
 """Items of slurmd's --conf that the NodeSet sets (`sidecars.slurm.nodeconf`)."""
@@ -70,19 +76,23 @@ POD_MEMORY_MIB: Final = "REGISTER_POD_MEMORY_MIB"
 """Memory limit of the pod as a whole in MiB; 0 without one."""
 
 LIMITED: Final = ("slurmd", "node", "logfile")
-"""The containers of every worker pod that run as long as the pod. The limits that Kubernetes has given to each are set
-in variables of their own (`given_limits`)."""
+"""The containers of every worker pod that run as long as the pod. The limits that Kubernetes has
+given to each are set in variables of their own (`given_limits`).
+"""
 
 
 def given_limits(container: str) -> tuple[str, str]:
-    """The variables with the limits of a container in thousandths of a CPU and in MiB, from the downward API."""
+    """Return the variables with the limits of a container in thousandths of a CPU and in MiB, from
+    the downward API.
+    """
     name = container.upper()
     return f"REGISTER_{name}_LIMIT_MILLICPUS", f"REGISTER_{name}_LIMIT_MIB"
 
 
 EXCLUSIVE_CPUS: Final = "REGISTER_EXCLUSIVE_CPUS"
-"""true: if the kubelet has given CPUs of its own to the container, Slurm uses these. Not for records of power saving,
-which exist before that is known."""
+"""true: if the kubelet has given CPUs of its own to the container, Slurm uses these. Not for
+records of power saving, which exist before that is known.
+"""
 
 SLINKY_TOPOLOGY: Final = "SLINKY_TOPOLOGY"
 """Topology of the pod, as far as it is known when the container is created."""
@@ -102,10 +112,13 @@ GPUS_TYPE: Final = "REGISTER_GPUS_TYPE"
 GPUS_ON_MISMATCH: Final = "REGISTER_GPUS_ON_MISMATCH"
 """Drain or Refuse: what happens with another number of GPUs than expected."""
 
-# ---- logs ----------------------------------------------------------------------------------------------------------
+# ---- logs
+# --------------------------------------------------------------------------------------------------
 
 LOGS_FOLDERS: Final = "LOGS_FOLDERS"
-"""Folders in which output files of jobs may lie, one on each line: where the container has volumes of slurmd's."""
+"""Folders in which output files of jobs may lie, one on each line: where the container has volumes
+of slurmd's.
+"""
 
 LOGS_PRIVATE_FILES: Final = "LOGS_PRIVATE_FILES"
 """true: files are printed that only their owner or its group may read."""
@@ -116,7 +129,8 @@ LOGS_BYTES_PER_SECOND: Final = "LOGS_BYTES_PER_SECOND"
 LOGS_BACKLOG_BYTES: Final = "LOGS_BACKLOG_BYTES"
 """Bytes of a file that may wait to be printed."""
 
-# ---- reconfigure ---------------------------------------------------------------------------------------------------
+# ---- reconfigure
+# --------------------------------------------------------------------------------------------------
 
 STATE_SAVE_LOCATION: Final = "STATE_SAVE_LOCATION"
 """slurmctld's StateSaveLocation."""
@@ -127,10 +141,13 @@ CONFIG_UPDATE: Final = "CONFIG_UPDATE"
 START_GATE: Final = "START_GATE"
 """Folder of the start gate. Unset in a pod without one."""
 
-# ---- exporter ------------------------------------------------------------------------------------------------------
+# ---- exporter
+# --------------------------------------------------------------------------------------------------
 
 EXPORTER_TOKEN_FILE: Final = "EXPORTER_TOKEN_FILE"  # noqa: S105 - a variable's name
-"""A file with a Slurm token, read before each request. Unset: tokens are signed with the key in SLURM_JWT_KEY_FILE."""
+"""A file with a Slurm token, read before each request. Unset: tokens are signed with the key in
+SLURM_JWT_KEY_FILE.
+"""
 
 EXPORTER_USER: Final = "EXPORTER_USER"
 """The Slurm user of the tokens that the exporter signs."""
@@ -148,7 +165,9 @@ EXPORTER_MAX_JOBS: Final = "EXPORTER_MAX_JOBS"
 """The most jobs that get series of their own."""
 
 EXPORTER_NODESETS: Final = "EXPORTER_NODESETS"
-"""The NodeSets whose wanted replicas are computed, as JSON (`sidecars.exporter.declared`). Unset: none."""
+"""The NodeSets whose wanted replicas are computed, as JSON (`sidecars.exporter.declared`). Unset:
+none.
+"""
 
 EXPORTER_EXTERNAL_METRICS_PORT: Final = "EXPORTER_EXTERNAL_METRICS_PORT"
 """The TCP port of the API external.metrics.k8s.io, over TLS. Unset: it is not served."""
@@ -181,7 +200,9 @@ CHECK_RESULTS: Final = "CHECK_RESULTS"
 """NAMESPACE/NAME of the ConfigMap with the results of checks."""
 
 EXPORTER_CHECKS_FOLDER: Final = "EXPORTER_CHECKS_FOLDER"
-"""The folder with the checks that run as Slurm jobs, and their results: NAME.json and NAME for each."""
+"""The folder with the checks that run as Slurm jobs, and their results: NAME.json and NAME for
+each.
+"""
 
 EXPORTER_PORT: Final = "EXPORTER_PORT"
 """The TCP port of /metrics, /healthz and /readyz."""
@@ -192,7 +213,8 @@ EXPORTER_TLS_CERTIFICATE_FILE: Final = "EXPORTER_TLS_CERTIFICATE_FILE"
 EXPORTER_TLS_KEY_FILE: Final = "EXPORTER_TLS_KEY_FILE"
 """The key of that certificate."""
 
-# ---- For tests -----------------------------------------------------------------------------------------------------
+# ---- For tests
+# --------------------------------------------------------------------------------------------------
 
 CANDIDATE_DIR: Final = "CANDIDATE_DIR"
 KEYS_DIR: Final = "KEYS_DIR"
@@ -206,20 +228,58 @@ SLURMCTLD_PORT: Final = "SLURMCTLD_PORT"
 STATUS_PORT: Final = "STATUS_PORT"
 
 BY_ROLE: Final[Mapping[str, frozenset[str]]] = {
-    "node": frozenset({POD_NAME, POD_NAMESPACE, POD_UID, NODESET_UID, SLURM_NODE_NAME, SLURMRESTD_URL, GRACE_SECONDS}),
+    "node": frozenset(
+        {
+            POD_NAME,
+            POD_NAMESPACE,
+            POD_UID,
+            NODESET_UID,
+            SLURM_NODE_NAME,
+            SLURMRESTD_URL,
+            GRACE_SECONDS,
+        }
+    ),
     "register": frozenset(
-        {POD_NAME, POD_NAMESPACE, POD_UID, POD_IP, NODESET_UID, NODESET_CONF, CPUS, MEMORY_MIB, SLINKY_TOPOLOGY}
-        | {POD_MEMORY_MIB, EXCLUSIVE_CPUS, KUBE_NODE_NAME, GPUS, GPUS_EXPECTED, GPUS_TYPE, GPUS_ON_MISMATCH}
+        {
+            POD_NAME,
+            POD_NAMESPACE,
+            POD_UID,
+            POD_IP,
+            NODESET_UID,
+            NODESET_CONF,
+            CPUS,
+            MEMORY_MIB,
+            SLINKY_TOPOLOGY,
+        }
+        | {
+            POD_MEMORY_MIB,
+            EXCLUSIVE_CPUS,
+            KUBE_NODE_NAME,
+            GPUS,
+            GPUS_EXPECTED,
+            GPUS_TYPE,
+            GPUS_ON_MISMATCH,
+        }
         | {name for container in LIMITED for name in given_limits(container)}
     ),
-    "logs": frozenset({SLURM_NODE_NAME, LOGS_FOLDERS, LOGS_PRIVATE_FILES, LOGS_BYTES_PER_SECOND, LOGS_BACKLOG_BYTES}),
+    "logs": frozenset(
+        {
+            SLURM_NODE_NAME,
+            LOGS_FOLDERS,
+            LOGS_PRIVATE_FILES,
+            LOGS_BYTES_PER_SECOND,
+            LOGS_BACKLOG_BYTES,
+        }
+    ),
     "reconfigure": frozenset({POD_NAME, POD_IP, STATE_SAVE_LOCATION, CONFIG_UPDATE, START_GATE}),
 }
 """The variables that the pod templates set for each role."""
 
 
 def required(environment: Mapping[str, str], name: str) -> str:
-    """The value. Raises ValueError, which names the variable, for one that isn't set or is empty."""
+    """Return the value. Raises ValueError, which names the variable, for one that isn't set or is
+    empty.
+    """
     value = environment.get(name, "")
     if not value:
         raise ValueError(f"{name} isn't set; the operator's pod template sets it")
@@ -227,8 +287,40 @@ def required(environment: Mapping[str, str], name: str) -> str:
 
 
 def number(environment: Mapping[str, str], name: str, default: int) -> int:
-    """The value as a whole number; `default` if it isn't set or is empty. Raises ValueError for anything else."""
+    """Return the value as a whole number, or `default` if it isn't set or is empty. Raises
+    ValueError for anything else.
+    """
     text = environment.get(name, "") or str(default)
     if not text.isdecimal():
         raise ValueError(f"{name} is {text!r}: it must be a whole number")
     return int(text)
+
+
+def described(role: str) -> list[tuple[str, str]]:
+    """Return the variables that configure a role, each with its meaning, in the order of this
+    module.
+    """
+    # Help alone needs them, and each worker pod would pay for them.
+    import ast
+    from itertools import pairwise
+    from pathlib import Path
+
+    found: dict[str, str] = {}
+    body = ast.parse(Path(__file__).read_text(encoding="utf-8")).body
+    for statement, after in pairwise(body):
+        match statement, after:
+            case (
+                ast.AnnAssign(value=ast.Constant(value=str(name))),
+                ast.Expr(value=ast.Constant(value=str(meaning))),
+            ):
+                found[name] = " ".join(meaning.split())
+    for name in (name for container in LIMITED for name in given_limits(container)):
+        found[name] = "A limit that Kubernetes has given to a container, from the downward API."
+    own = BY_ROLE.get(role)
+    prefix = f"{role.upper()}_"
+    more = {SLURMRESTD_URL} if role == "exporter" else set()
+    return [
+        (name, meaning)
+        for name, meaning in found.items()
+        if (name in own if own is not None else name.startswith(prefix) or name in more)
+    ]

@@ -1,6 +1,8 @@
-"""Words and texts that the product shows to its users, each with its cause and the remedy beside it.
+"""Words and texts that the product shows to its users, each with its cause and the remedy beside
+it.
 
-docs/reference/conditions.md is generated from the enumerations of this kind (schemas/conditions.py).
+docs/reference/conditions.md is generated from the enumerations of this kind
+(schemas/conditions.py).
 """
 
 from enum import StrEnum
@@ -10,7 +12,8 @@ from typing import Self
 class Explained(StrEnum):
     """A word or text, why it is shown, and what the reader does about it.
 
-    `statuses`: with which status of its condition it occurs; "" for what is no reason of a condition.
+    `statuses`: with which status of its condition it occurs; "" for what is no reason of a
+    condition.
     """
 
     cause: str

@@ -1,7 +1,9 @@
-"""The worker pod of a Slurm node, in the node's `Extra`: JSON, so that jobs can select nodes by it (--extra).
+"""The worker pod of a Slurm node, in the node's `Extra`: JSON, so that jobs can select nodes by it
+(--extra).
 
-slurmd sends it when it registers (slurmd --extra). slurmctld uses it only to create the node record. An existing record
-keeps the former text until the `node` container of the new pod writes its own.
+slurmd sends it when it registers (slurmd --extra). slurmctld uses it only to create the node
+record. An existing record keeps the former text until the `node` container of the new pod writes
+its own.
 """
 
 import json
@@ -24,21 +26,32 @@ class PodFacts:
     nodeset_uid: str = ""
     """metadata.uid of the pod's NodeSet; "" for a pod without one."""
 
+    namespace_uid: str = ""
+    """metadata.uid of the namespace, which no other Kubernetes cluster has; "" if the operator has
+    not written it.
+
+    It proves of a record for power saving whose NodeSet is gone that no other Kubernetes cluster
+    has created it. A pod that claims such a record doesn't know it, and writes it again.
+    """
+
 
 def encode(facts: PodFacts) -> str:
-    """The text for slurmd's --extra."""
+    """Return the text for slurmd's --extra."""
     fields = {
         "podUid": facts.pod_uid,
         "pod": facts.pod,
         "namespace": facts.namespace,
         "nodeSetUid": facts.nodeset_uid,
+        "namespaceUid": facts.namespace_uid,
     }
     present = {name: value for name, value in fields.items() if value or name == "podUid"}
     return json.dumps(present, separators=(",", ":"))
 
 
 def pod_facts(extra: str) -> PodFacts | None:
-    """The pod that a node's `extra` names; None for a node without a pod, and for an `extra` that was changed."""
+    """Return the pod that a node's `extra` names, or None for a node without a pod, and for an
+    `extra` that was changed.
+    """
     try:
         fields = json.loads(extra) if extra else None
     except ValueError:
@@ -46,4 +59,5 @@ def pod_facts(extra: str) -> PodFacts | None:
     if not isinstance(fields, dict) or not isinstance(fields.get("podUid"), str):
         return None
     text = {name: value for name, value in fields.items() if isinstance(value, str)}
-    return PodFacts(text["podUid"], text.get("pod", ""), text.get("namespace", ""), text.get("nodeSetUid", ""))
+    names = "pod", "namespace", "nodeSetUid", "namespaceUid"
+    return PodFacts(text["podUid"], *(text.get(name, "") for name in names))

@@ -1,7 +1,9 @@
-"""The files of /etc/slurm, from the operator to slurmctld's pods: their legal names, and the manifest that lists them.
+"""The files of /etc/slurm, from the operator to slurmctld's pods: their legal names, and the
+manifest that lists them.
 
-The operator spreads the files over several ConfigMaps, which the kubelet may update at different times. The first
-ConfigMap contains the manifest. A pod uses the files only when they match their manifest.
+The operator spreads the files over several ConfigMaps, which the kubelet may update at different
+times. The first ConfigMap contains the manifest. A pod uses the files only when they match their
+manifest.
 
 `manifest.json`: `{"files": {file name: SHA-256}, "sha256": SHA-256}`, all digests hexadecimal.
 """
@@ -21,7 +23,9 @@ SLURM_CONF = "slurm.conf"
 SLURM_KEY, SLURM_JWKS, JWT_KEY, JWKS = "slurm.key", "slurm.jwks", "jwt.key", "jwks.json"
 
 KEY_FILES = (SLURM_KEY, SLURM_JWKS, JWT_KEY, JWKS)
-"""Files of /etc/slurm that come from Secrets and from the ConfigMap of public keys: never listed in a manifest."""
+"""Files of /etc/slurm that come from Secrets and from the ConfigMap of public keys: never listed in
+a manifest.
+"""
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -48,9 +52,10 @@ def digest(content: bytes) -> str:
 
 
 def unfit_file_name(name: str) -> str | None:
-    """Why a file of the configuration can't have this name; None if it can.
+    """Return why a file of the configuration can't have this name. Return None if it can.
 
-    A leading dot is refused because /etc/slurm contains hidden files and links of the kubelet and of the sidecars.
+    A leading dot is refused because /etc/slurm contains hidden files and links of the kubelet and
+    of the sidecars.
     """
     if name in KEY_FILES or name == FILE:
         return "the operator provides that file"
@@ -62,13 +67,13 @@ def unfit_file_name(name: str) -> str | None:
 
 
 def encode(manifest: Manifest) -> str:
-    """The text of the manifest."""
+    """Return the text of the manifest."""
     content = {"files": dict(sorted(manifest.files.items())), "sha256": manifest.sha256}
     return json.dumps(content, indent=1) + "\n"
 
 
 def decode(text: str | bytes) -> Manifest:
-    """The manifest of a text. Raises ManifestError."""
+    """Return the manifest of a text. Raises ManifestError."""
     try:
         content = json.loads(text)
         sha256, files = content["sha256"], dict(content["files"])

@@ -1,4 +1,5 @@
-"""Where the containers of the pods mount what they share. The YAML of charts/slurm-operator/workloads mounts it there.
+"""Where the containers of the pods mount what they share. The YAML of
+charts/slurm-operator/workloads mounts it there.
 
 The folder that the containers of a worker pod share is `sidecars.contract.podfiles.FOLDER`.
 """
@@ -6,7 +7,9 @@ The folder that the containers of a worker pod share is `sidecars.contract.podfi
 from typing import Final
 
 SLURM_CONF_FOLDER: Final = "/etc/slurm"
-"""Slurm's configuration, in every Slurm daemon's container. In slurmctld's pod only `reconfigure` writes it."""
+"""Slurm's configuration, in every Slurm daemon's container. In slurmctld's pod only `reconfigure`
+writes it.
+"""
 
 CANDIDATE: Final = "/etc/slurm-candidate"
 """The files that the operator has published, in `reconfigure`."""
@@ -27,7 +30,9 @@ ANNOTATIONS: Final = "/etc/podinfo/annotations"
 """The pod's annotations, in `register` (`sidecars.contract.annotations`)."""
 
 USERS: Final = "/var/lib/extrausers"
-"""The files of declared users, in every Slurm daemon's container: libnss-extrausers reads this folder."""
+"""The files of declared users, in every Slurm daemon's container: libnss-extrausers reads this
+folder.
+"""
 
 HEALTH: Final = "/etc/slurm-health"
 """Slurm's HealthCheckProgram and its checks, in slurmd's container."""

@@ -1,4 +1,6 @@
-"""The size of a worker: `register` writes what the next record of its node would have, and `node` reads it."""
+"""The size of a worker: `register` writes what the next record of its node would have, and `node`
+reads it.
+"""
 
 import json
 from dataclasses import dataclass
@@ -17,12 +19,12 @@ class Shape:
 
 
 def encode(shape: Shape) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     return json.dumps({"cpus": shape.cpus, "memory": shape.memory, "gres": shape.gres})
 
 
 def decode(text: str) -> Shape | None:
-    """The content of the file; None if it isn't one."""
+    """Return the content of the file, or None if it isn't one."""
     try:
         fields = json.loads(text)
     except ValueError:

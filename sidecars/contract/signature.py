@@ -1,9 +1,11 @@
 """How a request to a `reconfigure` sidecar proves that its sender has the cluster's jwt.key.
 
-The header Authorization contains `SlurmSidecar TIME.NONCE.SIGNATURE`. The signature covers the method, the path and the
-pod that is asked, so that no other request is signed with it. A pod accepts each nonce once, for LIFETIME seconds.
+The header Authorization contains `SlurmSidecar TIME.NONCE.SIGNATURE`. The signature covers the
+method, the path and the pod that is asked, so that no other request is signed with it. A pod
+accepts each nonce once, for LIFETIME seconds.
 
-It is signed with a key derived from jwt.key: no token of Slurm is such a signature, and no signature is a token.
+It is signed with a key derived from jwt.key: no token of Slurm is such a signature, and no
+signature is a token.
 """
 
 import hashlib
@@ -30,9 +32,13 @@ class Request:
 
 
 def authorization(request: Request, key: bytes, now: float) -> str:
-    """The header's value. `now`: seconds since the epoch. Raises ValueError for an empty key."""
+    """Return the header's value. `now`: seconds since the epoch. Raises ValueError for an empty
+    key.
+    """
     if not key:
-        raise ValueError("the JWT key is empty: put a key into the Secret that the Controller's jwtKeyRef names")
+        raise ValueError(
+            "the JWT key is empty: put a key into the Secret that the Controller's jwtKeyRef names"
+        )
     issued, nonce = int(now), secrets.token_hex(16)
     return f"{_SCHEME} {issued}.{nonce}.{_signature(request, key, issued, nonce)}"
 
@@ -47,15 +53,22 @@ class Verifier:
         """The nonces that were accepted, with the time of their request."""
 
     def accepts(self, method: str, path: str, header: str, key: bytes, now: float) -> bool:
-        """Whether this header authorizes this request, and has not done so before."""
+        """Return whether this header authorizes this request, and has not done so before."""
         scheme, _, value = header.partition(" ")
         time, _, rest = value.partition(".")
         nonce, _, signature = rest.partition(".")
-        if scheme != _SCHEME or not key or not (time.isascii() and time.isdecimal() and len(time) <= 16):
+        if (
+            scheme != _SCHEME
+            or not key
+            or not (time.isascii() and time.isdecimal() and len(time) <= 16)
+        ):
             return False
         issued = int(time)
         wanted = _signature(Request(method, path, self._pod), key, issued, nonce)
-        if not hmac.compare_digest(signature.encode(), wanted.encode()) or abs(now - issued) > LIFETIME:
+        if (
+            not hmac.compare_digest(signature.encode(), wanted.encode())
+            or abs(now - issued) > LIFETIME
+        ):
             return False
         with self._lock:
             self._used = {it: at for it, at in self._used.items() if abs(now - at) <= LIFETIME}

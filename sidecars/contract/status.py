@@ -3,10 +3,11 @@
 | request | asked by | answer |
 |---|---|---|
 | GET /status | the operator, signed | 200 and the document of a Status |
-| GET /started | the kubelet, unsigned | 200 when slurmctld's /etc/slurm is filled, else 503 |
-| POST /yield | the sidecar of the primary slurmctld, signed | 200 when slurmctld ends or does not lead, else 503 |
+| GET /started | the kubelet, unsigned | 200 when slurmctld's /etc/slurm is filled |
+| POST /yield | the primary slurmctld's sidecar, signed | 200 when slurmctld ends or does not lead |
 
-`sidecars.contract.signature` describes how requests are signed.
+The answer to the last two is 503 otherwise. `sidecars.contract.signature` describes how
+requests are signed.
 """
 
 from collections.abc import Mapping
@@ -64,14 +65,18 @@ class Rejection:
     """When it was rejected, in seconds since the epoch."""
 
     daemon: str = ""
-    """The daemon that ended, whose log contains the reason: `slurmctld`, `slurmd`, or "" if none ended."""
+    """The daemon that ended, whose log contains the reason: `slurmctld`, `slurmd`, or "" if none
+    ended.
+    """
 
     nodes: tuple[str, ...] = ()
     """Some of the Slurm nodes whose slurmd ended."""
 
 
 class StartGatePhase(Enum):
-    """How the slurmctld of a pod stands to the pod's start gate (charts/slurm-operator/workloads/slurmctld-ha.yaml)."""
+    """How the slurmctld of a pod stands to the pod's start gate
+    (charts/slurm-operator/workloads/slurmctld-ha.yaml).
+    """
 
     CLOSED = "Closed"
     """No slurmctld runs, and none has asked."""
@@ -93,7 +98,9 @@ class StartGate:
     phase: StartGatePhase
 
     problem: str | None = None
-    """ASKED: why slurmctld can't start yet. PASSED: why a standby may still lead. None without a problem."""
+    """ASKED: why slurmctld can't start yet. PASSED: why a standby may still lead. None without a
+    problem.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,9 @@ class Status:
     """None for a pod without a start gate."""
 
     watching: bool = False
-    """Whether slurmds may still end on the one that runs. slurmctld reads the former one again then."""
+    """Whether slurmds may still end on the one that runs. slurmctld reads the former one again
+    then.
+    """
 
     installed: str | None = field(default=None, compare=False)
     """The one in slurmctld's /etc/slurm; None until one exists."""
@@ -138,7 +147,7 @@ class Status:
 
 
 def encode(status: Status) -> dict[str, Any]:
-    """The document, for JSON."""
+    """Return the document, for JSON."""
     rejected, gate = status.rejected, status.start_gate
     return {
         "phase": status.phase,
@@ -168,7 +177,9 @@ def encode(status: Status) -> dict[str, Any]:
 
 
 def decode(document: Mapping[str, Any]) -> Status:
-    """The status of a document, with texts that are bounded and printable. Raises ValueError for another document."""
+    """Return the status of a document, with texts that are bounded and printable. Raises ValueError
+    for another document.
+    """
     try:
         rejected, gate = document["rejected"], document.get("startGate")
         return Status(
@@ -178,7 +189,9 @@ def decode(document: Mapping[str, Any]) -> Status:
             running=_text(document["running"]),
             rejected=None if rejected is None else _rejection(rejected),
             restart=_quoted(document["restart"]),
-            start_gate=None if gate is None else StartGate(StartGatePhase(gate["phase"]), _quoted(gate["problem"])),
+            start_gate=None
+            if gate is None
+            else StartGate(StartGatePhase(gate["phase"]), _quoted(gate["problem"])),
             watching=bool(document.get("watching", False)),
             installed=_text(document.get("installed")),
             phase=str(document.get("phase", "")),

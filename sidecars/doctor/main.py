@@ -1,10 +1,11 @@
-"""The role `doctor`: examines a cluster once, reports faults and their remedies, and changes nothing.
+"""The role `doctor`: examines a cluster once, reports faults and their remedies, and changes
+nothing.
 
-`doctor gres` compares what the NodeSets ask for with what Kubernetes' nodes offer, what the pods got, gres.conf,
-slurm.conf, and what slurmd reported to slurmctld. It runs with the caller's kubeconfig, or in the operator's pod.
+`doctor gres` compares what the NodeSets ask for with what Kubernetes' nodes offer, what the pods
+got, gres.conf, slurm.conf, and what slurmd reported to slurmctld. It runs with the caller's
+kubeconfig, or in the operator's pod.
 """
 
-import argparse
 import asyncio
 import base64
 import sys
@@ -14,8 +15,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sidecars import objects
+from sidecars.commandline import Parser
 from sidecars.contract.text import LONGEST_LINE, printable
 from sidecars.custom_resources import CONTROLLERS, NODESETS, RESTAPIS
+from sidecars.doctor.gres import Finding, Seen, Worker, examine, pod_limits, pod_trouble, summary
 from sidecars.kube import (
     CONFIG_MAPS,
     NODES,
@@ -29,7 +33,6 @@ from sidecars.kube import (
     Resource,
     load_credentials,
 )
-from sidecars.policy import gres_doctor
 from sidecars.policy.conditions import find
 from sidecars.policy.reasons import Ready
 from sidecars.slurm import client as slurm_client
@@ -47,19 +50,31 @@ if TYPE_CHECKING:
 
 _SLURM_SECONDS = 12.0
 _REFUSALS = frozenset(
-    {Ready.FEWER_GPUS_THAN_NODE, Ready.INVALID, Ready.REFUSED, Ready.NAME_CONFLICT, Ready.REFERENCE_MISSING}
+    {
+        Ready.FEWER_GPUS_THAN_NODE,
+        Ready.INVALID,
+        Ready.REFUSED,
+        Ready.NAME_CONFLICT,
+        Ready.REFERENCE_MISSING,
+    }
 )
 """Reasons of the condition Ready for which a NodeSet gets no pods."""
 _SLURMD = "app.kubernetes.io/name=slurmd"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when all is well, 1 when something is wrong, 2 when that couldn't be looked at or for a wrong argument."""
-    parser = argparse.ArgumentParser(prog="slurm-sidecars doctor", description="Say what is wrong, and what to do.")
+    """Run the role. Return 0 when all is well, 1 when something is wrong, 2 when that couldn't be
+    looked at or for a wrong argument.
+    """
+    parser = Parser(prog="slurm-sidecars doctor", description="Say what is wrong, and what to do.")
     parser.add_argument("what", choices=["gres"], help="gres: GPUs, from Kubernetes to Slurm")
     parser.add_argument("-n", "--namespace", help="of the Slurm clusters to look at; default: all")
-    parser.add_argument("--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's own account")
-    parser.add_argument("--slurmrestd-url", metavar="URL", help="where slurmrestd answers; default: its Service")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="default: $KUBECONFIG, else the pod's own account"
+    )
+    parser.add_argument(
+        "--slurmrestd-url", metavar="URL", help="where slurmrestd answers; default: its Service"
+    )
     given = parser.parse_args(arguments)
 
     async def run() -> int:
@@ -69,7 +84,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return asyncio.run(run())
     except (KubeError, OSError) as error:
-        remedy = "; name a namespace with --namespace" if isinstance(error, Forbidden) and not given.namespace else ""
+        remedy = (
+            "; name a namespace with --namespace"
+            if isinstance(error, Forbidden) and not given.namespace
+            else ""
+        )
         print(f"doctor: {error}{remedy}", file=sys.stderr)
         return 2
 
@@ -89,15 +108,15 @@ async def gres(client: Client, namespace: str | None, slurmrestd_url: str | None
             print(f"Slurm cluster {title}\n! Controller: {error}")
             wrong += 1
             continue
-        findings = gres_doctor.examine(seen)
-        print("\n".join(report(title, gres_doctor.summary(seen), findings)))
+        findings = examine(seen)
+        print("\n".join(report(title, summary(seen), findings)))
         wrong += len(findings)
     return 1 if wrong else 0
 
 
-def report(title: str, summary: Iterable[str], findings: Sequence[gres_doctor.Finding]) -> list[str]:
-    """The lines to print of one Slurm cluster, whatever they quote of Slurm."""
-    lines = [f"Slurm cluster {title}", *summary]
+def report(title: str, compared: Iterable[str], findings: Sequence[Finding]) -> list[str]:
+    """Return the lines to print of one Slurm cluster, whatever they quote of Slurm."""
+    lines = [f"Slurm cluster {title}", *compared]
     for finding in findings:
         lines += [f"! {finding.place}: {finding.what}", f"  fix: {finding.fix}"]
     if not findings:
@@ -105,7 +124,7 @@ def report(title: str, summary: Iterable[str], findings: Sequence[gres_doctor.Fi
     return [printable(line, LONGEST_LINE) for line in lines]
 
 
-async def _look(client: Client, controller: Controller, slurmrestd_url: str | None) -> gres_doctor.Seen:
+async def _look(client: Client, controller: Controller, slurmrestd_url: str | None) -> Seen:
     namespace = controller.namespace
     manifests, _ = await client.list(NODESETS, namespace)
     nodesets = [
@@ -114,13 +133,16 @@ async def _look(client: Client, controller: Controller, slurmrestd_url: str | No
         if nodeset.spec.controller_ref.name == controller.name
     ]
     pods, _ = await client.list(PODS, namespace, label_selector=_SLURMD)
-    kube_nodes, _ = await client.list(NODES)
+    kube_nodes, _ = await client.list(NODES, type=objects.Node)
     files = await _files(client, controller)
     nodes, silence = await _slurm(client, controller, slurmrestd_url)
-    return gres_doctor.Seen(
+    return Seen(
         nodesets=nodesets,
-        kube_nodes=[_kube_node(node) for node in kube_nodes],
-        workers={nodeset.name: [_worker(pod) for pod in pods if _is_of(pod, nodeset)] for nodeset in nodesets},
+        kube_nodes=kube_nodes,
+        workers={
+            nodeset.name: [_worker(pod) for pod in pods if _is_of(pod, nodeset)]
+            for nodeset in nodesets
+        },
         slurm_conf=files.get("slurm.conf"),
         gres_conf=files.get("gres.conf"),
         nodes=nodes,
@@ -135,10 +157,12 @@ async def _look(client: Client, controller: Controller, slurmrestd_url: str | No
 
 
 async def _files(client: Client, controller: Controller) -> dict[str, str]:
-    """The files with which slurmctld runs, by name."""
+    """Return the files with which slurmctld runs, by name."""
     found: dict[str, str] = {}
     for index in range(config_maps.CONFIG_MAPS):
-        manifest = await _get(client, CONFIG_MAPS, controller.namespace, restapi.config_map(controller, index))
+        manifest = await _get(
+            client, CONFIG_MAPS, controller.namespace, restapi.config_map(controller, index)
+        )
         found |= (manifest or {}).get("data") or {}
     return found
 
@@ -154,7 +178,7 @@ async def _brings_gres_conf(client: Client, controller: Controller) -> bool:
 async def _slurm(
     client: Client, controller: Controller, slurmrestd_url: str | None
 ) -> "tuple[tuple[Node, ...] | None, str]":
-    """Slurm's nodes; None, and why, where it can't be asked."""
+    """Read Slurm's nodes. Return None, and why, where it can't be asked."""
     try:
         selector = jwt_key(controller)
         secret = await client.get(SECRETS, controller.namespace, selector.name)
@@ -194,35 +218,27 @@ async def _get(client: Client, resource: Resource, namespace: str, name: str) ->
         return None
 
 
-def _kube_node(node: Manifest) -> gres_doctor.KubeNode:
-    status = node.get("status") or {}
-    return gres_doctor.KubeNode(
-        node["metadata"]["name"],
-        node["metadata"].get("labels") or {},
-        status.get("capacity") or {},
-        status.get("allocatable") or {},
-    )
-
-
 def _is_of(pod: Manifest, nodeset: NodeSet) -> bool:
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("uid") == nodeset.metadata.uid for owner in owners)
 
 
-def _worker(pod: Manifest) -> gres_doctor.Worker:
+def _worker(pod: Manifest) -> Worker:
     spec = pod["spec"]
     kube_node = spec.get("nodeName", "")
-    return gres_doctor.Worker(
+    return Worker(
         pod=pod["metadata"]["name"],
-        slurm_node=kube_node if spec.get("hostNetwork") else spec.get("hostname") or pod["metadata"]["name"],
+        slurm_node=kube_node
+        if spec.get("hostNetwork")
+        else spec.get("hostname") or pod["metadata"]["name"],
         kube_node=kube_node,
-        limits=gres_doctor.pod_limits(pod),
-        trouble=gres_doctor.pod_trouble(pod),
+        limits=pod_limits(pod),
+        trouble=pod_trouble(pod),
     )
 
 
 def _refusal(manifest: Manifest) -> str | None:
-    """Why the operator creates no pods for a NodeSet; None if it does."""
+    """Return why the operator creates no pods for a NodeSet, None if it does."""
     ready = find(manifest, "Ready")
     refused = ready.get("status") == "False" and ready.get("reason") in _REFUSALS
     return str(ready.get("message", "")) if refused else None

@@ -9,9 +9,10 @@ import tarfile
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from sidecars.contract import redaction
 from sidecars.explain import text
 from sidecars.explain.kubectl import Kubectl, KubectlError
-from sidecars.policy.explain import objects, redaction
+from sidecars.policy.explain import bundle_contents, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,19 +23,27 @@ if TYPE_CHECKING:
 LINES = 500
 """Of each log."""
 MOST_PODS = 10
-"""Pods of Slurm's daemons and of the operator whose logs are read, and as many workers that aren't ready."""
+"""Pods of Slurm's daemons and of the operator whose logs are read, and as many workers that aren't
+ready.
+"""
 _DAEMONS = frozenset({"slurmctld", "slurmrestd", "slurmdbd"})
 
 
 def write(path: Path, kubectl: Kubectl, seen: Seen, answer: Answer) -> None:
     """Write the archive, readable by its user alone. Raises OSError."""
-    secrets = redaction.secrets(seen)
-    files = {name: json.dumps(content, indent=1, default=str) for name, content in redaction.bundle(seen).items()}
+    secrets = bundle_contents.secrets(seen)
+    files = {
+        name: json.dumps(content, indent=1, default=str)
+        for name, content in bundle_contents.bundle(seen).items()
+    }
     files["doctor.json"] = json.dumps(redaction.scrubbed(text.as_json(answer), secrets), indent=1)
     for name, log in _logs(kubectl, seen):
         files[f"logs/{name}.log"] = redaction.text(log, secrets)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+    with (
+        os.fdopen(descriptor, "wb") as stream,
+        tarfile.open(fileobj=stream, mode="w:gz") as archive,
+    ):
         for name, content in files.items():
             data = content.encode()
             entry = tarfile.TarInfo(f"slurm-doctor/{name}")
@@ -49,7 +58,10 @@ def _logs(kubectl: Kubectl, seen: Seen) -> Iterator[tuple[str, str]]:
             it, "status", "initContainerStatuses"
         ):
             container = objects.text(status, "name")
-            path = f"/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}&tailLines={LINES}"
+            path = (
+                f"/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}&"
+                f"tailLines={LINES}"
+            )
             try:
                 yield f"{name}-{container}", kubectl.text(path)
             except KubectlError as error:
@@ -62,7 +74,10 @@ def _pods(kubectl: Kubectl, seen: Seen) -> list[Object]:
     operators: list[Object] = []
     for it in seen.kube.workloads or ():
         namespace = objects.text(it, "metadata", "namespace")
-        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={objects.APP}%3D{objects.label(it, objects.APP)}"
+        path = (
+            f"/api/v1/namespaces/{namespace}/pods?labelSelector="
+            f"{objects.APP}%3D{objects.label(it, objects.APP)}"
+        )
         try:
             operators += objects.items(kubectl.read(path), "items")
         except KubectlError:

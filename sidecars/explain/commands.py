@@ -1,7 +1,9 @@
-"""Slurm's own commands, run by a shell in a Slurm pod: one `kubectl exec` for all of them, and what they print.
+"""Slurm's own commands, run by a shell in a Slurm pod: one `kubectl exec` for all of them, and what
+they print.
 
-The shell prints a line with a record separator and a name before each command, on both outputs, and one with the exit
-status after it. Nothing of the user's input is part of the script: it is passed as parameters.
+The shell prints a line with a record separator and a name before each command, on both outputs, and
+one with the exit status after it. Nothing of the user's input is part of the script: it is passed
+as parameters.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MARK = "\x1e"
-_COLUMNS = 7
+_COLUMNS = 8
 """Of the queue. All jobs are read once, because squeue always gets all of them from slurmctld."""
 JOB_ID = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 
@@ -48,24 +50,25 @@ run config scontrol show config
 _JOB = r"""
 run job scontrol show job "$1" --json
 run licenses scontrol show licenses --json
-line=$(timeout 8 squeue -h -j "$1" -o '%a|%P' 2>/dev/null | head -n 1)
-if [ -n "$line" ]; then
-  account=${line%%|*}
+account=$(timeout 8 squeue -h -j "$1" -o %a 2>/dev/null | head -n 1)
+if [ -n "$account" ]; then
   above=$(timeout 8 scontrol -o show assoc_mgr accounts="$account" flags=assoc 2>/dev/null |
     sed -n 's|.* UserName= .* Lineage=/\([^ ]*\)/ .*|\1|p' | head -n 1 | tr / ,)
   run limits scontrol -o show assoc_mgr accounts="${above:-$account},root" flags=assoc,qos
-  run queue squeue -h -t PD,R,CG,S -p "${line#*|}" --sort=-p -o '%t|%Q|%i|%u|%r|%e|%N'
+  run queue squeue -h -t PD,R,CG,S --sort=-p -o '%t|%Q|%i|%u|%r|%e|%N|%P'
 fi
 """
 _QUEUE = r"""
 run licenses scontrol show licenses --json
-run queue squeue -h -t PD,R,CG,S --sort=-p -o '%t|%Q|%i|%u|%r|%e|%N'
+run queue squeue -h -t PD,R,CG,S --sort=-p -o '%t|%Q|%i|%u|%r|%e|%N|%P'
 run qos sacctmgr -n -P show qos format=name,preemptmode,gracetime
 """
 
 
 def script(subject: str, parameter: str = "") -> tuple[str, ...]:
-    """The command for a question: `job` with the job's id, `queue`, or another for what all questions need."""
+    """Return the command for a question: `job` with the job's id, `queue`, or another for what all
+    questions need.
+    """
     more = {"job": _JOB, "queue": _QUEUE}.get(subject, "")
     return ("sh", "-c", _BEGIN + more, "sh", parameter)
 
@@ -80,14 +83,16 @@ class Section:
 
 
 def sections(out: str, err: str) -> dict[str, Section]:
-    """The outputs of the commands that ended, by their names."""
+    """Return the outputs of the commands that ended, by their names."""
     errors = dict(part.partition("\n")[::2] for part in err.split(_MARK)[1:])
     found: dict[str, Section] = {}
     name, text = "", ""
     for part in out.split(_MARK)[1:]:
         head, _, body = part.partition("\n")
         if head.startswith("= ") and name:
-            found[name] = Section(text, errors.get(name, "").strip(), int(head[2:]) if head[2:].isdecimal() else 1)
+            found[name] = Section(
+                text, errors.get(name, "").strip(), int(head[2:]) if head[2:].isdecimal() else 1
+            )
             name = ""
         else:
             name, text = head, body
@@ -95,14 +100,18 @@ def sections(out: str, err: str) -> dict[str, Section]:
 
 
 def read(found: dict[str, Section], subject: str) -> tuple[Slurm, tuple[Missing, ...]]:
-    """What Slurm reported, and what it didn't."""
+    """Read what Slurm reported, and what it didn't."""
     reader = _Reader(found)
     ping = found.get("ping")
     if ping is None or " is UP" not in ping.out:
-        answer = " ".join((ping.out if ping is not None else "").split()) or "no answer within 5 seconds"
+        answer = (
+            " ".join((ping.out if ping is not None else "").split()) or "no answer within 5 seconds"
+        )
         return Slurm(), (
             Missing(
-                "everything that Slurm knows", f"slurmctld does not answer: {answer}", "See the pods of slurmctld."
+                "everything that Slurm knows",
+                f"slurmctld does not answer: {answer}",
+                "See the pods of slurmctld.",
             ),
         )
     nodes = reader.decoded("nodes", get_nodes())
@@ -115,7 +124,9 @@ def read(found: dict[str, Section], subject: str) -> tuple[Slurm, tuple[Missing,
     if subject not in ("job", "queue"):
         return slurm, tuple(reader.missing)
     queue, qos = found.get("queue"), found.get("qos")
-    rows = None if queue is None or queue.status else [it.split("|") for it in queue.out.splitlines()]
+    rows = (
+        None if queue is None or queue.status else [it.split("|") for it in queue.out.splitlines()]
+    )
     slurm = replace(
         slurm,
         licenses=reader.decoded("licenses", get_licenses()),
@@ -142,14 +153,22 @@ class _Reader:
         section = self._found.get(name)
         if section is not None and section.status == 0:
             return section.out
-        why = "the command did not end" if section is None else section.err or f"exit status {section.status}"
+        why = (
+            "the command did not end"
+            if section is None
+            else section.err or f"exit status {section.status}"
+        )
         self.missing.append(Missing(f"Slurm's {name}", " ".join(why.split())))
         return None
 
     def decoded(self, name: str, request: Request[T], missing: T | None = None) -> T | None:
-        """The decoded answer; `missing` where Slurm reports that no such record exists."""
+        """Decode the answer. Return `missing` where Slurm reports that no such record exists."""
         section = self._found.get(name)
-        if section is not None and missing is not None and "Invalid job id" in section.out + section.err:
+        if (
+            section is not None
+            and missing is not None
+            and "Invalid job id" in section.out + section.err
+        ):
             return missing
         text = self.text(name)
         if text is None:
@@ -177,13 +196,15 @@ def _qos(text: str) -> tuple[Qos, ...]:
 
 def _waiting(rows: Sequence[Sequence[str]]) -> tuple[Waiting, ...]:
     pending = (it for it in rows if len(it) == _COLUMNS and it[0] == "PD" and it[1].isdecimal())
-    return tuple(Waiting(it[2], int(it[1]), it[3], it[4]) for it in pending)
+    return tuple(
+        Waiting(it[2], int(it[1]), it[3], it[4], tuple(it[7].split(","))) for it in pending
+    )
 
 
 def _running(rows: Sequence[Sequence[str]]) -> tuple[Ending, ...]:
-    """The first to end first."""
+    """Return the first to end first."""
     found = [
-        Ending(it[2], float(it[5]) if it[5].isdecimal() else None, it[3], it[6])
+        Ending(it[2], float(it[5]) if it[5].isdecimal() else None, it[3], it[6], it[7])
         for it in rows
         if len(it) == _COLUMNS and it[0] != "PD"
     ]

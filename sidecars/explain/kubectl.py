@@ -38,9 +38,17 @@ class Output:
 
 
 _CANNOT = re.compile(
-    r'cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: (at the cluster scope|in the namespace "[^"]+"))?'
+    r'cannot (\S+) resource "([^"]+)" in API group "([^"]*)"(?: (at the cluster scope|in the '
+    r'namespace "[^"]+"))?'
 )
-_UNREACHABLE = ("Unable to connect", "was refused", "no such host", "i/o timeout", "Client.Timeout", "certificate")
+_UNREACHABLE = (
+    "Unable to connect",
+    "was refused",
+    "no such host",
+    "i/o timeout",
+    "Client.Timeout",
+    "certificate",
+)
 _NO_OPTIONS: tuple[str, ...] = ()
 
 
@@ -52,25 +60,31 @@ class Kubectl:
     program: str = "kubectl"
 
     def read(self, path: str) -> Any:
-        """The JSON at a path of the API server. Raises KubectlError."""
+        """Return the JSON at a path of the API server. Raises KubectlError."""
         try:
             return json.loads(self.text(path))
         except ValueError:
             raise KubectlError(f"{path}: the API server's answer is no JSON") from None
 
     def text(self, path: str) -> str:
-        """The text at a path of the API server, such as a log. Raises KubectlError."""
+        """Return the text at a path of the API server, such as a log. Raises KubectlError."""
         done = self._run(("get", "--raw", path), READ_SECONDS)
         if done.status != 0:
             raise _error(done.err or done.out)
         return done.out
 
     def namespace(self) -> str:
-        """The namespace of the kubeconfig's context, `default` without one. Raises KubectlError."""
-        done = self._run(("config", "view", "--minify", "-o", "jsonpath={..namespace}"), READ_SECONDS)
+        """Return the namespace of the kubeconfig's context, `default` without one. Raises
+        KubectlError.
+        """
+        done = self._run(
+            ("config", "view", "--minify", "-o", "jsonpath={..namespace}"), READ_SECONDS
+        )
         return done.out.strip() or "default"
 
-    def execute(self, namespace: str, pod: str, container: str, words: tuple[str, ...], seconds: float) -> Output:
+    def execute(
+        self, namespace: str, pod: str, container: str, words: tuple[str, ...], seconds: float
+    ) -> Output:
         """Run a command in a container. Raises KubectlError if it can't be started."""
         done = self._run(("-n", namespace, "exec", pod, "-c", container, "--", *words), seconds)
         if (
@@ -95,7 +109,11 @@ class Kubectl:
             raise NoKubectl(f"no answer within {seconds:g} s") from None
         except OSError as error:
             raise NoKubectl(f"{self.program} can't be started: {error.strerror}") from error
-        return Output(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        return Output(
+            done.returncode,
+            done.stdout.decode(errors="replace"),
+            done.stderr.decode(errors="replace"),
+        )
 
 
 def _error(text: str) -> KubectlError:
@@ -105,7 +123,13 @@ def _error(text: str) -> KubectlError:
         if cannot is None:
             return Forbidden(line)
         verb, resource, group, where = cannot.groups()
-        return Forbidden(f"the right to {verb} {resource}{'.' + group if group else ''} {where or ''}".strip())
-    if "(NotFound)" in line or "could not find the requested resource" in line or "not found" in line:
+        return Forbidden(
+            f"the right to {verb} {resource}{'.' + group if group else ''} {where or ''}".strip()
+        )
+    if (
+        "(NotFound)" in line
+        or "could not find the requested resource" in line
+        or "not found" in line
+    ):
         return NotFound(line)
     return NoKubectl(line) if any(word in line for word in _UNREACHABLE) else KubectlError(line)

@@ -1,10 +1,9 @@
 """The role `plugin`: prints the file `kubectl-slurm`, which needs Python 3.11 and kubectl alone.
 
-The file is a zip archive that Python runs. It contains the modules that `sidecars.explain.main` imports. The same
-sources always give the same file.
+The file is a zip archive that Python runs. It contains the modules that `sidecars.explain.main`
+imports. The same sources always give the same file.
 """
 
-import argparse
 import ast
 import io
 import sys
@@ -13,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
+from sidecars.commandline import Parser
+
 _ROOT = "sidecars"
-_START = "sidecars.explain.main"
+START = "sidecars.explain.main"
 _LINE = b"#!/usr/bin/env python3\n"
 _MAIN = """import sys
 
@@ -30,8 +31,10 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def main(arguments: Sequence[str]) -> int:
     """Write the file; 0 if done, 2 for a wrong argument or a terminal as output."""
-    parser = argparse.ArgumentParser(prog="slurm-sidecars plugin", description="Print the file kubectl-slurm.")
-    parser.add_argument("file", nargs="?", type=Path, help="where to write it; default: standard output")
+    parser = Parser(prog="slurm-sidecars plugin", description="Print the file kubectl-slurm.")
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="where to write it; default: standard output"
+    )
     given = parser.parse_args(arguments)
     if given.file is not None:
         given.file.write_bytes(build())
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build() -> bytes:
-    """The file."""
+    """Return the file."""
     content = io.BytesIO()
     content.write(_LINE)
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -56,10 +59,10 @@ def build() -> bytes:
     return content.getvalue()
 
 
-def modules() -> set[str]:
-    """The modules in the file, by their names."""
+def modules(start: str = START) -> set[str]:
+    """Return the modules in a file that begins with this one, by their names."""
     found: set[str] = set()
-    waiting = [_START]
+    waiting = [start]
     while waiting:
         name = waiting.pop()
         # An import of a module runs its packages too.
@@ -74,7 +77,10 @@ def modules() -> set[str]:
 def _files() -> Iterator[tuple[str, str]]:
     for name in modules():
         is_package = _path(name).is_dir()
-        yield name.replace(".", "/") + ("/__init__.py" if is_package else ".py"), _source(name) or ""
+        yield (
+            name.replace(".", "/") + ("/__init__.py" if is_package else ".py"),
+            _source(name) or "",
+        )
 
 
 def _path(name: str) -> Path:
@@ -83,7 +89,7 @@ def _path(name: str) -> Path:
 
 
 def _source(name: str) -> str | None:
-    """The text of a module of this product; None for another one."""
+    """Return the text of a module of this product, or None for another one."""
     if name.partition(".")[0] != _ROOT:
         return None
     path = _path(name)
@@ -94,9 +100,13 @@ def _source(name: str) -> str | None:
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
-    """What a module imports when it runs, and names in packages that may be modules."""
+    """Yield what a module imports when it runs, and names in packages that may be modules."""
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        if (
+            isinstance(node, ast.If)
+            and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+        ):
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

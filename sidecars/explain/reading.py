@@ -1,4 +1,6 @@
-"""Reads what a question needs, at the same time where possible. What can't be read is named, and stops nothing."""
+"""Reads what a question needs, at the same time where possible. What can't be read is named, and
+stops nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from sidecars.contract import bridge
 from sidecars.explain import commands
 from sidecars.explain.kubectl import Forbidden, KubectlError, NotFound
-from sidecars.policy.explain import bridge_pod, guard, objects, pod
+from sidecars.policy.explain import bridge_pod, guard, objects, pod_trouble
 from sidecars.policy.explain.records import Kube, Missing, Seen, Slurm
+from sidecars.policy.reasons.bridge import BridgeEvent
 
 if TYPE_CHECKING:
     from sidecars.explain.kubectl import Kubectl
@@ -23,6 +26,8 @@ EXEC_SECONDS = 45.0
 MOST_PODS = 500
 """Workers that run, of a large cluster; those that don't run are read in any case."""
 MOST_EVENTS = 2000
+SHOWN_NAMESPACES = 5
+"""Namespaces of Slurm clusters in a message."""
 MOST_KUBE_NODES = 10
 """Kubernetes nodes that are read one by one."""
 
@@ -30,7 +35,10 @@ _WORKERS = "/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name%3Dsl
 _LISTS = {
     "NodeSets": (f"{GROUP}/namespaces/{{}}/nodesets", "nodesets"),
     "Controllers": (f"{GROUP}/namespaces/{{}}/controllers", "controllers"),
-    "pods of Slurm's daemons": ("/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name!%3Dslurmd", "pods"),
+    "pods of Slurm's daemons": (
+        "/api/v1/namespaces/{}/pods?labelSelector=app.kubernetes.io/name!%3Dslurmd",
+        "pods",
+    ),
     "workers": (f"{_WORKERS}&limit={MOST_PODS}", "pods"),
     "Events": (f"/api/v1/namespaces/{{}}/events?limit={MOST_EVENTS}", "events"),
 }
@@ -57,7 +65,7 @@ class Question:
     """What was asked for."""
 
     subject: str
-    """`job`, `pod`, `node`, `nodeset`, `config`, `doctor`, `top`."""
+    """`job`, `queue`, `pod`, `node`, `nodeset`, `config`, `doctor`, `top`."""
     name: str = ""
 
 
@@ -69,11 +77,15 @@ class Reader:
         self._missing: list[Missing] = []
 
     def read(self, question: Question) -> Seen:
-        """Everything that the question needs. Raises NoKubectl if the API server can't be reached."""
+        """Read everything that the question needs. Raises NoKubectl if the API server can't be
+        reached.
+        """
         wanted = _LISTS | _MORE.get(question.subject, {})
         with ThreadPoolExecutor(len(wanted) + 4) as executor:
-            lists = {name: executor.submit(self._list, path, name) for name, (path, _) in wanted.items()}
-            operators = executor.submit(self._operators, question)
+            lists = {
+                name: executor.submit(self._list, path, name) for name, (path, _) in wanted.items()
+            }
+            programs = executor.submit(self._programs, question)
             more = [executor.submit(self._one, path) for path in self._paths(question)]
             daemons = lists["pods of Slurm's daemons"].result()
             slurm = executor.submit(self._slurm, question, daemons, self._namespace)
@@ -82,14 +94,20 @@ class Reader:
                 listed = lists[name].result()
                 if field == "pods" or field == "resources":
                     before = found.get(field, [])
-                    found[field] = None if listed is None and field == "pods" else [*(before or ()), *(listed or ())]
+                    found[field] = (
+                        None
+                        if listed is None and field == "pods"
+                        else [*(before or ()), *(listed or ())]
+                    )
                 else:
                     found[field] = listed
             if found["pods"] is not None:
                 found["pods"] += [it for future in more if (it := future.result()) is not None]
-            found["workloads"] = operators.result()
+            found["workloads"] = programs.result()
             reported, exec_in = slurm.result()
-        fields = {field: None if listed is None else _once(listed) for field, listed in found.items()}
+        fields = {
+            field: None if listed is None else _once(listed) for field, listed in found.items()
+        }
         kube = self._kube_nodes(Kube(**fields), question, reported)  # type: ignore[arg-type]
         if question.subject == "job":
             kube = replace(kube, guarded=self._guarded(reported))
@@ -101,7 +119,9 @@ class Reader:
     # --- pods that Slurm schedules
 
     def _guarded(self, slurm: Slurm) -> tuple[Object, ...] | None:
-        """The pods for which the nodes of the job wait. None where it has none, or they can't be read."""
+        """Return the pods for which the nodes of the job wait. None where it has none, or they
+        can't be read.
+        """
         job = next((it for it in slurm.jobs or () if guard.waits_for_pods(it)), None)
         if job is None:
             return None
@@ -112,25 +132,55 @@ class Reader:
         return tuple(_items(answer)) if answer is not None else None
 
     def _of_bridge(self, asked: Object, kube: Kube) -> Seen:
-        """With its job, from the namespace of the Slurm cluster, and with the pod that it waits for."""
+        """Read the job of a pod, from the namespace of the Slurm cluster, and the pod that it waits
+        for.
+        """
         # A tenant's namespace has no Slurm cluster.
         self._missing = [it for it in self._missing if it.part not in ("NodeSets", "Controllers")]
         other = bridge_pod.blocker(asked)
         more = None if other is None else self._one("/api/v1/namespaces/{}/pods/{}".format(*other))
         if more is not None:
             kube = replace(kube, pods=_once([*(kube.pods or ()), more]))
-        place, number = self._place(), bridge_pod.job_id(asked)
+        number = bridge_pod.job_id(asked)
+        place = self._place(number)
         slurm, exec_in = Slurm(), ""
         if place and number:
-            path, what = _LISTS["pods of Slurm's daemons"][0].format(place), f"pods of namespace {place}"
+            path, what = (
+                _LISTS["pods of Slurm's daemons"][0].format(place),
+                f"pods of namespace {place}",
+            )
             answer = self._get(path, what)
             daemons = None if answer is None else _items(answer)
             slurm, exec_in = self._slurm(Question("job", number), daemons, place)
-        tenants = self._tenants(place) if bridge_pod.lacks_tenant(asked) else None
-        return Seen(self._now, self._namespace, slurm, kube, tuple(self._missing), exec_in, place, tenants)
+        silent = bridge_pod.is_silent(asked)
+        tenants = self._tenants(place) if silent or bridge_pod.lacks_tenant(asked) else None
+        events = self._role_bindings(tenants[0]) if silent and tenants is not None else ()
+        return Seen(
+            self._now,
+            self._namespace,
+            slurm,
+            kube,
+            tuple(self._missing),
+            exec_in,
+            place,
+            tenants,
+            events,
+        )
+
+    def _role_bindings(self, place: str) -> tuple[Object, ...]:
+        """Return the Events about RoleBindings that tenants' namespaces lack, from the namespace of
+        the bridge.
+        """
+        query = urllib.parse.urlencode(
+            {"fieldSelector": f"reason={BridgeEvent.NO_ROLE_BINDING.value}"}
+        )
+        answer = self._one(f"/api/v1/namespaces/{place}/events?{query}")
+        return tuple(_items(answer)) if answer is not None else ()
 
     def _tenants(self, place: str) -> tuple[str, str] | None:
-        """The ConfigMap of the bridge beside the Slurm cluster, or of the only one; None if it can't be read."""
+        """Return the ConfigMap of the bridge beside the Slurm cluster, or of the only one, or None
+        if it can't be read.
+        """
         query = urllib.parse.urlencode({"labelSelector": bridge_pod.BRIDGES})
         for path in ([f"namespaces/{place}/deployments"] if place else []) + ["deployments"]:
             answer = self._one(f"/apis/apps/v1/{path}?{query}")
@@ -139,21 +189,50 @@ class Reader:
                 return found
         return None
 
-    def _place(self) -> str:
-        """The namespace of the only Slurm cluster; "" if no or several clusters are seen."""
+    def _place(self, number: str) -> str:
+        """Return the namespace of the only Slurm cluster, or of that for which the only bridge
+        works, "" if none or several are seen.
+
+        `number`: the id of the job, "" without one.
+        """
         answer = self._get(f"{GROUP}/controllers", "Slurm clusters of all namespaces")
-        found = {objects.text(it, "metadata", "namespace") for it in _items(answer)} if answer is not None else set()
+        found = (
+            {objects.text(it, "metadata", "namespace") for it in _items(answer)}
+            if answer is not None
+            else set()
+        )
         if len(found) > 1:
-            text = f"{len(found)} Slurm clusters exist: {', '.join(sorted(found)[:5])}"
-            remedy = f"Ask for the job in its namespace: kubectl slurm explain job ID -n {min(found)}"
+            query = urllib.parse.urlencode({"labelSelector": bridge_pod.BRIDGES})
+            bridges = self._one(f"/apis/apps/v1/deployments?{query}")
+            own = bridge_pod.clusters_of(_items(bridges)) & found if bridges is not None else set()
+            if len(own) == 1:
+                return own.pop()
+            names = ", ".join(sorted(found)[:SHOWN_NAMESPACES])
+            text = f"{len(found)} Slurm clusters exist: {names}"
+            remedy = (
+                "Ask for the job in the namespace of its Slurm cluster: kubectl slurm explain job "
+                f"{number or 'ID'} -n NAMESPACE"
+            )
             self._missing.append(Missing("what Slurm knows of its job", text, remedy))
         return found.pop() if len(found) == 1 else ""
 
-    def _operators(self, question: Question) -> list[Object] | None:
-        """The operator's Deployments, wherever they are."""
+    def _programs(self, question: Question) -> list[Object] | None:
+        """Return the Deployments of operators and bridges, wherever they are. None: none of them
+        can be read, or matters.
+        """
         if question.subject != "doctor":
             return None
-        return self._list(f"/apis/apps/v1/deployments?labelSelector={objects.APP}%3Dslurm-operator", "the operator")
+        query = urllib.parse.urlencode({"labelSelector": bridge_pod.BRIDGES})
+        operators = self._list(
+            f"/apis/apps/v1/deployments?labelSelector={objects.APP}%3Dslurm-operator",
+            "the operator",
+        )
+        bridges = self._list(f"/apis/apps/v1/deployments?{query}", "the Slurm Bridge")
+        return (
+            None
+            if operators is None and bridges is None
+            else [*(operators or ()), *(bridges or ())]
+        )
 
     def _paths(self, question: Question) -> list[str]:
         name = urllib.parse.quote(question.name, safe="")
@@ -174,7 +253,12 @@ class Reader:
         found = _items(answer)
         if what == "workers" and objects.text(answer, "metadata", "continue"):
             # Of the others, those that don't run matter.
-            found += self._list(f"{_WORKERS}&fieldSelector=status.phase!%3DRunning", "workers that don't run") or []
+            found += (
+                self._list(
+                    f"{_WORKERS}&fieldSelector=status.phase!%3DRunning", "workers that don't run"
+                )
+                or []
+            )
         return found
 
     def _one(self, path: str) -> Object | None:
@@ -194,13 +278,19 @@ class Reader:
             if "/apis/" not in path:
                 raise
             self._missing.append(
-                Missing(what, "the API server has no such kind", "Install the chart slurm-operator-crds.")
+                Missing(
+                    what,
+                    "the API server has no such kind",
+                    "Install the chart slurm-operator-crds.",
+                )
             )
         return None
 
     # --- Slurm
 
-    def _slurm(self, question: Question, daemons: list[Object] | None, namespace: str) -> tuple[Slurm, str]:
+    def _slurm(
+        self, question: Question, daemons: list[Object] | None, namespace: str
+    ) -> tuple[Slurm, str]:
         if daemons is None or question.subject in _WITHOUT_SLURM:
             return Slurm(), ""
         places = [
@@ -212,7 +302,11 @@ class Reader:
         if not places:
             where = "this namespace" if namespace == self._namespace else f"namespace {namespace}"
             text = f"no pod of slurmctld or of a LoginSet runs in {where}"
-            self._missing.append(Missing("everything that Slurm knows", text, "See the pods and the conditions below."))
+            self._missing.append(
+                Missing(
+                    "everything that Slurm knows", text, "See the pods and the conditions below."
+                )
+            )
             return Slurm(), ""
         subject = {"top": "queue", "doctor": "queue"}.get(question.subject, question.subject)
         why: KubectlError | None = None
@@ -221,7 +315,10 @@ class Reader:
                 words = commands.script(subject, question.name if subject == "job" else "")
                 done = self._kubectl.execute(namespace, name, container, words, EXEC_SECONDS)
             except Forbidden as error:
-                role = f"kubectl create role slurm-explain -n {namespace} --verb=create --resource=pods/exec"
+                role = (
+                    f"kubectl create role slurm-explain -n {namespace} --verb=create "
+                    "--resource=pods/exec"
+                )
                 remedy = f"An administrator grants it: {role}"
                 text = f"you lack {error}, with which Slurm's commands are run in pod {name}"
                 self._missing.append(Missing("everything that Slurm knows", text, remedy))
@@ -232,16 +329,24 @@ class Reader:
             slurm, missing = commands.read(commands.sections(done.out, done.err), subject)
             self._missing += missing
             return slurm, f"kubectl -n {namespace} exec {name} -c {container} --"
-        self._missing.append(Missing("everything that Slurm knows", f"no command runs in its pods: {why}"))
+        self._missing.append(
+            Missing("everything that Slurm knows", f"no command runs in its pods: {why}")
+        )
         return Slurm(), ""
 
     # --- Kubernetes nodes
 
     def _kube_nodes(self, kube: Kube, question: Question, slurm: Slurm) -> Kube:
-        """Those of pods that aren't ready, and the one that was asked for."""
-        wanted = dict.fromkeys(objects.text(it, "spec", "nodeName") for it in kube.pods or () if not pod.is_ready(it))
+        """Read the Kubernetes nodes of pods that aren't ready, and the one that was asked for."""
+        wanted = dict.fromkeys(
+            objects.text(it, "spec", "nodeName")
+            for it in kube.pods or ()
+            if not pod_trouble.is_ready(it)
+        )
         wanted.pop("", None)
-        if question.subject == "node" and question.name not in {it.name for it in slurm.nodes or ()}:
+        if question.subject == "node" and question.name not in {
+            it.name for it in slurm.nodes or ()
+        }:
             wanted = {question.name: None, **wanted}
         found, absent = [], set()
         if question.subject == "doctor":
@@ -249,7 +354,9 @@ class Reader:
             return replace(kube, kube_nodes=None if listed is None else tuple(listed))
         for name in islice(wanted, MOST_KUBE_NODES):
             try:
-                answer = self._get(f"/api/v1/nodes/{urllib.parse.quote(name, safe='')}", "Kubernetes nodes")
+                answer = self._get(
+                    f"/api/v1/nodes/{urllib.parse.quote(name, safe='')}", "Kubernetes nodes"
+                )
             except NotFound:
                 absent.add(name)
                 continue
@@ -260,7 +367,8 @@ class Reader:
 
 
 def find_namespace(kubectl: Kubectl, given: str | None, pod_name: str = "") -> str:
-    """The namespace given, else that of the context, unless it has no Controller and exactly one other has one.
+    """Return the namespace given, else that of the context, unless it has no Controller and exactly
+    one other has one.
 
     The context's also if it has the pod of this name.
     """
@@ -278,14 +386,20 @@ def find_namespace(kubectl: Kubectl, given: str | None, pod_name: str = "") -> s
         if not _items(kubectl.read(f"{GROUP}/namespaces/{own}/controllers")):
             everywhere = _items(kubectl.read(f"{GROUP}/controllers"))
             others = {objects.text(it, "metadata", "namespace") for it in everywhere}
-            return others.pop() if len(others) == 1 else own
+            if len(others) > 1:
+                names = ", ".join(sorted(others)[:SHOWN_NAMESPACES])
+                raise KubectlError(
+                    f"namespace {own} has no Controller, and {len(others)} others have one: "
+                    f"{names}. Name one with -n"
+                )
+            return others.pop() if others else own
     except (Forbidden, NotFound):
         return own
     return own
 
 
 def _items(answer: Any) -> list[Object]:
-    """The items, with the kind that a list omits."""
+    """Return the items, with the kind that a list omits."""
     kind = objects.text(answer, "kind").removesuffix("List")
     return [it if "kind" in it else it | {"kind": kind} for it in objects.items(answer, "items")]
 
@@ -293,12 +407,13 @@ def _items(answer: Any) -> list[Object]:
 def _runs(it: Object, container: str) -> bool:
     statuses = objects.items(it, "status", "containerStatuses")
     return any(
-        objects.text(s, "name") == container and objects.dig(s, "state", "running") is not None for s in statuses
+        objects.text(s, "name") == container and objects.dig(s, "state", "running") is not None
+        for s in statuses
     )
 
 
 def _once(listed: list[Object]) -> tuple[Object, ...]:
-    """Without repetitions, and lists among them unpacked."""
+    """Return the objects without repetitions, with lists among them unpacked."""
     flat = [item for it in listed for item in (_items(it) if "items" in it else [it])]
     by_uid: dict[str, Object] = {}
     for number, it in enumerate(flat):

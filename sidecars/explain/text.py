@@ -11,16 +11,18 @@ from sidecars.contract.text import LONGEST_LINE, printable
 from sidecars.policy.explain.records import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from sidecars.policy.explain.records import Answer, Finding
     from sidecars.policy.explain.top import Top
 
+_COLOURS = {"!": "31", "…": "33", "?": "36"}
+"""The SGR codes of findings by their mark: red, yellow, cyan."""
 _MARKS = {Level.BLOCKS: "!", Level.WAITS: "…", Level.WARNS: "?", Level.SHOWS: "-"}
 
 
 def lines(answer: Answer, now: float) -> list[str]:
-    """What is printed."""
+    """Return the lines to print."""
     found = [f"{answer.about}: {answer.state}", ""]
     for it in answer.findings:
         found += _finding(it, now)
@@ -32,7 +34,11 @@ def lines(answer: Answer, now: float) -> list[str]:
     if answer.would_start:
         found += ["", "It would start now:", *(f"  {it}" for it in answer.would_start)]
     if answer.timeline:
-        found += ["", "Timeline:", *(f"  {_time(it.at)}  {it.source}: {it.what}" for it in answer.timeline)]
+        found += [
+            "",
+            "Timeline:",
+            *(f"  {_time(it.at)}  {it.source}: {it.what}" for it in answer.timeline),
+        ]
     if answer.missing:
         found += ["", "Not read:"]
         for gap in answer.missing:
@@ -40,6 +46,15 @@ def lines(answer: Answer, now: float) -> list[str]:
             found += [f"    {gap.remedy}"] if gap.remedy else []
     spaced = [line for before, line in pairwise(["", *found]) if before or line]
     return [printable(line, LONGEST_LINE) for line in (spaced if spaced[-1] else spaced[:-1])]
+
+
+def coloured(shown: Iterable[str]) -> list[str]:
+    """Return printed lines with the colours of a terminal: a finding by how much it matters."""
+    found = []
+    for line in shown:
+        colour = _COLOURS.get(line[:1]) if line[1:2] == " " else None
+        found.append(line if colour is None else f"\x1b[{colour}m{line}\x1b[0m")
+    return found
 
 
 def _finding(it: Finding, now: float) -> list[str]:
@@ -78,7 +93,7 @@ def _time(at: float) -> str:
 
 
 def top(counts: Top) -> list[str]:
-    """The cluster at a glance."""
+    """Return the cluster at a glance."""
     found = [f"nodes     {_counts(counts.nodes)}"]
     if counts.cpus is not None:
         found.append(f"CPUs      {counts.cpus[0]} of {counts.cpus[1]} in service allocated")
@@ -104,6 +119,6 @@ def _counts(counts: Mapping[str, int] | None) -> str:
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
-    """A stable form: the fields of `Answer`, and `next`."""
+    """Return the answer in a stable form: the fields of `Answer`, and `next`."""
     event = answer.next_event
     return asdict(answer) | {"next": None if event is None else asdict(event)}

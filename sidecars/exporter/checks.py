@@ -1,5 +1,5 @@
-"""Checks that run as Slurm jobs, from the files of their ConfigMaps in the exporter's pod: NAME has the result of the
-last run of a check, and NAME.json the check as it is declared.
+"""Checks that run as Slurm jobs, from the files of their ConfigMaps in the exporter's pod: NAME has
+the result of the last run of a check, and NAME.json the check as it is declared.
 """
 
 import logging
@@ -33,13 +33,15 @@ class Checks:
     since: Mapping[str, float] = field(default_factory=dict)
     """From when on the next result of each declared check is awaited, in seconds since the epoch.
 
-    The last result. Later than that, if the check has been enabled, resumed or given another schedule since then: when
-    this was read. Without a result, when the check was first read.
+    The last result. Later than that, if the check has been enabled, resumed or given another
+    schedule since then: when this was read. Without a result, when the check was first read.
     """
 
 
 def read_checks(folder: Path, former: Checks | None, now: float) -> Checks:
-    """The checks. A folder that doesn't exist has none, and a file that can't be used is left out."""
+    """Return the checks. A folder that doesn't exist has none, and a file that can't be used is
+    left out.
+    """
     try:
         # The kubelet's own files begin with two dots.
         files = sorted(it for it in folder.iterdir() if not it.name.startswith("."))
@@ -60,14 +62,25 @@ def read_checks(folder: Path, former: Checks | None, now: float) -> Checks:
         else:
             log.warning("%s is no result of a check", file)
     return Checks(
-        results, found, {name: _since(name, check, results.get(name), former, now) for name, check in found.items()}
+        results,
+        found,
+        {
+            name: _since(name, check, results.get(name), former, now)
+            for name, check in found.items()
+        },
     )
 
 
-def _since(name: str, check: Check, last: Result | None, former: Checks | None, now: float) -> float:
+def _since(
+    name: str, check: Check, last: Result | None, former: Checks | None, now: float
+) -> float:
     """`Checks.since` of a check."""
     known = former.declared.get(name) if former is not None else None
-    if former is not None and known is not None and (known.schedule, known.suspend) == (check.schedule, check.suspend):
+    if (
+        former is not None
+        and known is not None
+        and (known.schedule, known.suspend) == (check.schedule, check.suspend)
+    ):
         since = former.since[name]
     else:
         # At its start, the exporter can't know since when the check has been as it is.
@@ -81,7 +94,9 @@ def add_checks(samples: Samples, checks: Checks) -> None:
         interval = longest_interval(declaration.schedule)
         if interval is not None and not declaration.suspend:
             samples.add(families.CHECK_INTERVAL, interval, check)
-            samples.add(families.CHECK_DUE, checks.since[check] + interval + declaration.longest_run, check)
+            samples.add(
+                families.CHECK_DUE, checks.since[check] + interval + declaration.longest_run, check
+            )
     for check, result in checks.results.items():
         samples.add(families.CHECK_END, result.at, check)
         samples.add(families.CHECK_DURATION, result.seconds, check)

@@ -1,8 +1,8 @@
 """Reads each source on its own schedule and renders its samples; scrapes join what is rendered.
 
-A source is read again after the interval, or after `SHARE` times as long as the last read took, so that a slow
-slurmctld is asked less often. Its samples are withdrawn `FRESH_PERIODS` periods after the last success. A list that
-lacks most of what it had is no success until it stays so (`doubt`).
+A source is read again after the interval, or after `SHARE` times as long as the last read took, so
+that a slow slurmctld is asked less often. Its samples are withdrawn `FRESH_PERIODS` periods after
+the last success. A list that lacks most of what it had is no success until it stays so (`doubt`).
 """
 
 import asyncio
@@ -27,7 +27,14 @@ from sidecars.exporter.wanted import Wanted
 from sidecars.exporter.wanted import read as read_cluster
 from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
-from sidecars.slurm.errors import AuthenticationError, Malformed, NoToken, Refused, SlurmError, Unreachable
+from sidecars.slurm.errors import (
+    AuthenticationError,
+    Malformed,
+    NoToken,
+    Refused,
+    SlurmError,
+    Unreachable,
+)
 from sidecars.slurm.news import read_news
 from sidecars.slurm.usage import JobUsages, NodeUsages
 
@@ -97,7 +104,9 @@ class Collector:
         if needed & {Source.NODES, Source.JOBS}:
             needed.add(Source.PARTITIONS)
         self.sources = tuple(source for source in Source if source in needed - {Source.NONE})
-        self._states = {source: _State(Doubt(source), period=settings.interval) for source in self.sources}
+        self._states = {
+            source: _State(Doubt(source), period=settings.interval) for source in self.sources
+        }
         self._wanted = Wanted(settings.nodesets)
         self._jobs_dropped = 0
         self._version = 0
@@ -108,7 +117,10 @@ class Collector:
 
     def start(self) -> None:
         """Collect in tasks of its own until `close`."""
-        self._tasks = [asyncio.create_task(self._repeat(source), name=f"read {source}") for source in self.sources]
+        self._tasks = [
+            asyncio.create_task(self._repeat(source), name=f"read {source}")
+            for source in self.sources
+        ]
 
     @property
     def healthy(self) -> bool:
@@ -138,7 +150,9 @@ class Collector:
             if source is Source.CHECKS and self._settings.checks is not None:
                 value: Any = read_checks(self._settings.checks, state.value, asked_at)
             else:
-                value = await _READS[source](self._client, None if state.doubt.raised else state.value)
+                value = await _READS[source](
+                    self._client, None if state.doubt.raised else state.value
+                )
             state.doubt.check(state.value, value, began)
             await self._offload(functools.partial(self._render, source, value))
         except SlurmError as error:
@@ -158,7 +172,8 @@ class Collector:
             state.period = max(self._settings.interval, took * (1 + SHARE))
             state.fresh_until = began + FRESH_PERIODS * state.period
         else:
-            # A read that ran into its time limit has cost slurmctld little, and the next may succeed.
+            # A read that ran into its time limit has cost slurmctld little, and the next may
+            # succeed.
             state.period = took + self._settings.interval
         state.ended.set()
         self._version += 1
@@ -178,7 +193,9 @@ class Collector:
                 add_nodes(samples, value.nodes, partitions)
             case Source.JOBS:
                 most = self._settings.most_jobs
-                self._jobs_dropped = add_jobs(samples, value.jobs, partitions, now=self._now(), most_jobs=most)
+                self._jobs_dropped = add_jobs(
+                    samples, value.jobs, partitions, now=self._now(), most_jobs=most
+                )
             case Source.PARTITIONS:
                 controller.add_partitions(samples, value)
             case Source.STATISTICS:
@@ -201,9 +218,11 @@ class Collector:
     # --- serving
 
     def page(self, *, openmetrics: bool = False) -> tuple[object, bytes]:
-        """The exposition, and a value that differs whenever the exposition does."""
+        """Return the exposition, and a value that differs whenever the exposition does."""
         now = self._clock()
-        fresh = frozenset(source for source in self.sources if now < self._states[source].fresh_until)
+        fresh = frozenset(
+            source for source in self.sources if now < self._states[source].fresh_until
+        )
         key = (self._version, fresh)
         cached = self._pages.get(openmetrics)
         if cached is None or cached[0] != key:
@@ -213,16 +232,24 @@ class Collector:
         return cached
 
     def wanted(self, nodeset: str) -> tuple[int, float]:
-        """The wanted replicas of a NodeSet, and when Slurm was read. Raises NoData and NoNodeSet."""
+        """Return the wanted replicas of a NodeSet, and when Slurm was read. Raises NoData and
+        NoNodeSet.
+        """
         names = [it.name for it in self._settings.nodesets]
         if nodeset not in names:
-            raise NoNodeSet(f"the exporter computes nothing for NodeSet {nodeset!r}; it has {', '.join(names)}")
+            raise NoNodeSet(
+                f"the exporter computes nothing for NodeSet {nodeset!r}; it has {', '.join(names)}"
+            )
         state = self._states[Source.AUTOSCALING]
         if state.success_time is None or self._clock() >= state.fresh_until:
-            raise NoData("Slurm's jobs and nodes are unknown or too old; see slurm_exporter_errors_total")
+            raise NoData(
+                "Slurm's jobs and nodes are unknown or too old; see slurm_exporter_errors_total"
+            )
         replicas = self._wanted.replicas.get(nodeset)
         if replicas is None:
-            raise NoData(f"no node of NodeSet {nodeset} has registered yet, and its shape is not declared")
+            raise NoData(
+                f"no node of NodeSet {nodeset} has registered yet, and its shape is not declared"
+            )
         return replicas, state.success_time
 
     def _own(self, fresh: frozenset[Source]) -> Mapping[str, bytes]:
@@ -243,7 +270,9 @@ class Collector:
             add(families.COLLECTIONS, state.reads, source)
             for kind in KINDS:
                 add(families.ERRORS, state.errors[kind], source, kind)
-            series = sum(block.count(b"\n") for block in state.blocks.values()) if source in fresh else 0
+            series = (
+                sum(block.count(b"\n") for block in state.blocks.values()) if source in fresh else 0
+            )
             add(families.SERIES, series, source)
             add(families.UNREADABLE, state.unreadable, source)
             add(families.INTERVAL, state.period, source)
@@ -267,13 +296,17 @@ def _kind(error: SlurmError) -> str:
 
 async def _read_nodes(client: Carrier, former: NodeUsages | None) -> NodeUsages:
     since = None if former is None else former.last_update
-    answer = await read_news(client, protocol.get_node_usage, since, timeout=TIME_LIMITS[Source.NODES])
+    answer = await read_news(
+        client, protocol.get_node_usage, since, timeout=TIME_LIMITS[Source.NODES]
+    )
     return _or_former(answer, former, "GET nodes/")
 
 
 async def _read_jobs(client: Carrier, former: JobUsages | None) -> JobUsages:
     request = protocol.get_job_usage(None if former is None else former.last_update)
-    return _or_former(await client.call(request, timeout=TIME_LIMITS[Source.JOBS]), former, str(request))
+    return _or_former(
+        await client.call(request, timeout=TIME_LIMITS[Source.JOBS]), former, str(request)
+    )
 
 
 def _or_former(answer: T | None, former: T | None, request: str) -> T:
@@ -290,5 +323,7 @@ _READS: Mapping[Source, Callable[[Carrier, Any], Awaitable[Any]]] = {
     Source.PARTITIONS: lambda client, _: client.call(protocol.get_partitions(), timeout=TIME_LIMIT),
     Source.STATISTICS: lambda client, _: client.call(protocol.get_statistics(), timeout=TIME_LIMIT),
     Source.LICENSES: lambda client, _: client.call(protocol.get_licenses(), timeout=TIME_LIMIT),
-    Source.RESERVATIONS: lambda client, _: client.call(protocol.get_reservation_usage(), timeout=TIME_LIMIT),
+    Source.RESERVATIONS: lambda client, _: client.call(
+        protocol.get_reservation_usage(), timeout=TIME_LIMIT
+    ),
 }

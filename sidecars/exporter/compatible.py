@@ -1,7 +1,8 @@
-"""The metrics of other exporters under their names, with their values and units, so that their dashboards work.
+"""The metrics of other exporters under their names, with their values and units, so that their
+dashboards work.
 
-All are gauges, as there, even those whose names end in `_total`. `_bytes` of the reference are MiB and `_seconds`
-microseconds: their dashboards expect that.
+All are gauges, as there, even those whose names end in `_total`. `_bytes` of the reference are MiB
+and `_seconds` microseconds: their dashboards expect that.
 """
 
 from sidecars.exporter.families import OWN
@@ -136,20 +137,41 @@ VPENSO_STATISTICS = {
 }
 """The field of `GET diag/` by vpenso's name."""
 
-VPENSO_NODES = ("alloc", "comp", "down", "drain", "err", "fail", "idle", "maint", "mix", "resv")
-"""The words in vpenso's names of nodes: each node counts in one of them, as `sinfo` shows its state."""
+VPENSO_NODES = (
+    *("alloc", "comp", "down", "drain", "err", "fail", "idle", "maint", "mix", "plnd", "resv"),
+)
+"""The words in vpenso's names of nodes: each node counts in one of them, as `sinfo` shows its
+state.
+"""
 
 VPENSO_QUEUE = (
-    *("pending", "running", "suspended", "cancelled", "completing", "completed", "configuring", "failed"),
+    *(
+        "pending",
+        "running",
+        "suspended",
+        "cancelled",
+        "completing",
+        "completed",
+        "configuring",
+        "failed",
+    ),
     *("timeout", "preempted", "node_fail"),
 )
-"""The words in vpenso's names of jobs: each job counts in one of them, as `squeue` shows its state."""
+"""The words in vpenso's names of jobs: each job counts in one of them, as `squeue` shows its state.
+"""
 
 
 def _reference(
-    family: Family, source: Source, name: str, meaning: str, labels: tuple[str, ...] = (), unit: str = ""
+    family: Family,
+    source: Source,
+    name: str,
+    meaning: str,
+    labels: tuple[str, ...] = (),
+    unit: str = "",
 ) -> Metric:
-    return Metric(f"slurm_{name}", f"{meaning}.", family, source, labels, "gauge", unit, NameSet.REFERENCE)
+    return Metric(
+        f"slurm_{name}", f"{meaning}.", family, source, labels, "gauge", unit, NameSet.REFERENCE
+    )
 
 
 def _reference_jobs(family: Family, prefix: str, labels: tuple[str, ...]) -> list[Metric]:
@@ -158,7 +180,10 @@ def _reference_jobs(family: Family, prefix: str, labels: tuple[str, ...]) -> lis
 
     return [
         metric("total", "Jobs"),
-        *(metric(f"{name}_total", f"Jobs with the state {state}") for name, state in JOB_STATES.items()),
+        *(
+            metric(f"{name}_total", f"Jobs with the state {state}")
+            for name, state in JOB_STATES.items()
+        ),
         metric("hold_total", "Held jobs"),
         metric("cpus_alloc_total", "CPUs allocated to jobs"),
         metric("memory_alloc_bytes", "Memory allocated to jobs, in MiB", MEBIBYTES),
@@ -166,11 +191,19 @@ def _reference_jobs(family: Family, prefix: str, labels: tuple[str, ...]) -> lis
 
 
 def _reference_nodes(family: Family, prefix: str, labels: tuple[str, ...]) -> list[Metric]:
-    states = [("total", "Nodes"), *((f"{name}_total", f"Nodes with the state {s}") for name, s in NODE_STATES.items())]
-    return [_reference(family, Source.NODES, f"{prefix}_{name}", meaning, labels) for name, meaning in states]
+    states = [
+        ("total", "Nodes"),
+        *((f"{name}_total", f"Nodes with the state {s}") for name, s in NODE_STATES.items()),
+    ]
+    return [
+        _reference(family, Source.NODES, f"{prefix}_{name}", meaning, labels)
+        for name, meaning in states
+    ]
 
 
-def _reference_resources(family: Family, prefix: str, whose: str, labels: tuple[str, ...]) -> list[Metric]:
+def _reference_resources(
+    family: Family, prefix: str, whose: str, labels: tuple[str, ...]
+) -> list[Metric]:
     found = []
     for name, what in RESOURCES.items():
         unit = MEBIBYTES if name.endswith("_bytes") else ""
@@ -180,15 +213,21 @@ def _reference_resources(family: Family, prefix: str, whose: str, labels: tuple[
 
 
 def _statistic(name: str, field: str, name_set: NameSet) -> Metric:
-    is_time = field.removesuffix("_mean").endswith(("cycle", "cycle_last", "cycle_max", "cycle_sum"))
+    is_time = field.removesuffix("_mean").endswith(
+        ("cycle", "cycle_last", "cycle_max", "cycle_sum")
+    )
     stamp = name.endswith("_timestamp")
     unit = MICROSECONDS if is_time else "seconds" if stamp else ""
     meaning = f"`{field}` of `GET diag/`{', in microseconds' if is_time else ''}."
-    return Metric(f"slurm_{name}", meaning, Family.SCHEDULER, Source.STATISTICS, (), "gauge", unit, name_set)
+    return Metric(
+        f"slurm_{name}", meaning, Family.SCHEDULER, Source.STATISTICS, (), "gauge", unit, name_set
+    )
 
 
 _PARTITION = ("partition",)
-_MAX_NODES = "Largest number of nodes that a pending job of the partition asks for, without held jobs"
+_MAX_NODES = (
+    "Largest number of nodes that a pending job of the partition asks for, without held jobs"
+)
 
 REFERENCE: tuple[Metric, ...] = (
     *_reference_jobs(Family.JOBS, "jobs", ()),
@@ -196,7 +235,11 @@ REFERENCE: tuple[Metric, ...] = (
     *_reference_jobs(Family.ACCOUNTS, "account_jobs", ("account",)),
     *_reference_jobs(Family.PARTITIONS, "partition_jobs", _PARTITION),
     _reference(
-        Family.PARTITIONS, Source.JOBS, "partition_jobs_pending_maxnodecount_total", _MAX_NODES, labels=_PARTITION
+        Family.PARTITIONS,
+        Source.JOBS,
+        "partition_jobs_pending_maxnodecount_total",
+        _MAX_NODES,
+        labels=_PARTITION,
     ),
     *_reference_nodes(Family.NODES, "nodes", ()),
     *_reference_resources(Family.NODE, "node", "The node's", ("node",)),
@@ -208,9 +251,16 @@ REFERENCE: tuple[Metric, ...] = (
 
 
 def _vpenso(
-    family: Family, source: Source, name: str, meaning: str, labels: tuple[str, ...] = (), unit: str = ""
+    family: Family,
+    source: Source,
+    name: str,
+    meaning: str,
+    labels: tuple[str, ...] = (),
+    unit: str = "",
 ) -> Metric:
-    return Metric(f"slurm_{name}", f"{meaning}.", family, source, labels, "gauge", unit, NameSet.VPENSO)
+    return Metric(
+        f"slurm_{name}", f"{meaning}.", family, source, labels, "gauge", unit, NameSet.VPENSO
+    )
 
 
 def _vpenso_jobs(family: Family, word: str) -> list[Metric]:
@@ -230,12 +280,17 @@ _CPUS = {"alloc": "Allocated", "idle": "Idle", "other": "Other", "total": "All"}
 _NODE = ("node", "status")
 
 VPENSO: tuple[Metric, ...] = (
-    *(_vpenso(Family.NODES, Source.NODES, f"cpus_{word}", f"{what} CPUs") for word, what in _CPUS.items()),
+    *(
+        _vpenso(Family.NODES, Source.NODES, f"cpus_{word}", f"{what} CPUs")
+        for word, what in _CPUS.items()
+    ),
     *(
         _vpenso(Family.NODES, Source.NODES, f"gpus_{word}", f"{_CPUS[word]} GPUs")
         for word in ("alloc", "idle", "total")
     ),
-    _vpenso(Family.NODES, Source.NODES, "gpus_utilization", "Allocated GPUs as a part of all, 0 to 1"),
+    _vpenso(
+        Family.NODES, Source.NODES, "gpus_utilization", "Allocated GPUs as a part of all, 0 to 1"
+    ),
     *(
         _vpenso(Family.NODES, Source.NODES, f"nodes_{word}", f"Nodes that sinfo shows as {word}")
         for word in VPENSO_NODES
@@ -244,8 +299,17 @@ VPENSO: tuple[Metric, ...] = (
         _vpenso(Family.NODE, Source.NODES, f"node_cpu_{word}", f"{what} CPUs of the node", _NODE)
         for word, what in _CPUS.items()
     ),
-    _vpenso(Family.NODE, Source.NODES, "node_mem_alloc", "Allocated memory of the node, in MiB", _NODE, MEBIBYTES),
-    _vpenso(Family.NODE, Source.NODES, "node_mem_total", "Memory of the node, in MiB", _NODE, MEBIBYTES),
+    _vpenso(
+        Family.NODE,
+        Source.NODES,
+        "node_mem_alloc",
+        "Allocated memory of the node, in MiB",
+        _NODE,
+        MEBIBYTES,
+    ),
+    _vpenso(
+        Family.NODE, Source.NODES, "node_mem_total", "Memory of the node, in MiB", _NODE, MEBIBYTES
+    ),
     *(
         _vpenso(
             Family.PARTITIONS,
@@ -256,17 +320,32 @@ VPENSO: tuple[Metric, ...] = (
         )
         for word, what in _CPUS.items()
     ),
-    _vpenso(Family.PARTITIONS, Source.JOBS, "partition_jobs_pending", "Pending jobs of the partition", _PARTITION),
+    _vpenso(
+        Family.PARTITIONS,
+        Source.JOBS,
+        "partition_jobs_pending",
+        "Pending jobs of the partition",
+        _PARTITION,
+    ),
     *(
-        _vpenso(Family.JOBS, Source.JOBS, f"queue_{word}", f"Jobs that squeue shows as {word.upper()}")
+        _vpenso(
+            Family.JOBS, Source.JOBS, f"queue_{word}", f"Jobs that squeue shows as {word.upper()}"
+        )
         for word in VPENSO_QUEUE
     ),
-    _vpenso(Family.JOBS, Source.JOBS, "queue_pending_dependency", "Pending jobs with the reason Dependency"),
+    _vpenso(
+        Family.JOBS,
+        Source.JOBS,
+        "queue_pending_dependency",
+        "Pending jobs with the reason Dependency",
+    ),
     *_vpenso_jobs(Family.USERS, "user"),
     *_vpenso_jobs(Family.ACCOUNTS, "account"),
     *(_statistic(name, field, NameSet.VPENSO) for name, field in VPENSO_STATISTICS.items()),
 )
-"""The names of vpenso's prometheus-slurm-exporter, but for `slurm_account_fairshare`, which needs slurmdbd's shares."""
+"""The names of vpenso's prometheus-slurm-exporter, but for `slurm_account_fairshare`, which needs
+slurmdbd's shares.
+"""
 
 METRICS: tuple[Metric, ...] = (*OWN, *REFERENCE, *VPENSO)
 """All metrics."""
@@ -275,7 +354,9 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 def served(families: frozenset[Family], name_sets: frozenset[NameSet]) -> tuple[Metric, ...]:
-    """The metrics of these families and name sets. Those about the exporter itself are always among them."""
+    """Return the metrics of these families and name sets. Those about the exporter itself are
+    always among them.
+    """
     chosen = (m for m in METRICS if m.family in families and m.name_set in name_sets)
     own = (m for m in OWN if m.family is Family.EXPORTER)
     return tuple(dict.fromkeys((*chosen, *own)))

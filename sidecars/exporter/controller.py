@@ -49,7 +49,9 @@ _TIMESTAMPS = frozenset({"bf_when_last_cycle", "req_time_start"})
 
 
 def add_statistics(samples: Samples, statistics: Statistics) -> None:
-    """Add the samples of slurmctld's statistics. A field that slurmctld doesn't report has no sample."""
+    """Add the samples of slurmctld's statistics. A field that slurmctld doesn't report has no
+    sample.
+    """
     values = statistics.values
     for metric, field in FIELDS.items():
         value = values.get(field)
@@ -96,7 +98,9 @@ def add_licenses(samples: Samples, licenses: Iterable[License]) -> None:
         samples.add(families.LICENSES_RESERVED, it.reserved, it.name)
 
 
-def add_reservations(samples: Samples, reservations: Iterable[ReservationUsage], *, now: float) -> None:
+def add_reservations(
+    samples: Samples, reservations: Iterable[ReservationUsage], *, now: float
+) -> None:
     """Add the samples of reservations. `now` is in seconds since the epoch."""
     for usage in reservations:
         it = usage.reservation

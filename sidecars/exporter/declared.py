@@ -8,7 +8,10 @@
 | feature | the name | the feature of its Slurm nodes |
 | price | 1 | of a node: NodeSets with a lower one are extended first |
 | idleSeconds | 300 | a node that is idle for so long is not wanted |
-| shape | | a node's `sockets`, `coresPerSocket`, `threadsPerCore`, `memory` (MiB) and `gres`, while no node exists |
+| shape | | the resources of a node, while no node exists |
+
+A shape has `sockets`, `coresPerSocket`, `threadsPerCore`, `specializedCores`, `memory` (MiB) and
+`gres`.
 """
 
 import json
@@ -35,7 +38,7 @@ class Declared:
 
 
 _KEYS = {"name", "maxReplicas", "minReplicas", "feature", "price", "idleSeconds", "shape"}
-_SHAPE = {"sockets", "coresPerSocket", "threadsPerCore", "memory", "gres"}
+_SHAPE = {"sockets", "coresPerSocket", "threadsPerCore", "specializedCores", "memory", "gres"}
 
 
 def declared(text: str) -> tuple[Declared, ...]:
@@ -48,11 +51,15 @@ def declared(text: str) -> tuple[Declared, ...]:
         raise ValueError(f"{variables.EXPORTER_NODESETS} is no JSON: {fault}") from None
     if not isinstance(items, list):
         raise ValueError(f"{variables.EXPORTER_NODESETS} is {text[:60]!r}: give a list of objects")
-    found = tuple(_one(item, f"{variables.EXPORTER_NODESETS}[{at}]") for at, item in enumerate(items))
+    found = tuple(
+        _one(item, f"{variables.EXPORTER_NODESETS}[{at}]") for at, item in enumerate(items)
+    )
     names = [it.name for it in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"{variables.EXPORTER_NODESETS} has NodeSet {twice!r} twice: give each once")
+        raise ValueError(
+            f"{variables.EXPORTER_NODESETS} has NodeSet {twice!r} twice: give each once"
+        )
     return found
 
 
@@ -88,6 +95,7 @@ def _shape(item: Any, place: str, nodeset: dict[str, Any]) -> Shape:
         memory=_whole(item, place, "memory", None),
         gres=resources,
         features=frozenset({nodeset.get("feature") or nodeset["name"]}),
+        specialized_cores=_whole(item, place, "specializedCores", 0),
     )
 
 
@@ -96,7 +104,10 @@ def _check_keys(item: Any, place: str, known: set[str]) -> None:
         raise ValueError(f"{place} is {item!r}: give an object")
     unknown = sorted(item.keys() - known)
     if unknown:
-        raise ValueError(f"{place} has {unknown[0]!r}, which doesn't exist; choose from {', '.join(sorted(known))}")
+        raise ValueError(
+            f"{place} has {unknown[0]!r}, which doesn't exist; choose from "
+            f"{', '.join(sorted(known))}"
+        )
 
 
 def _number(item: dict[str, Any], place: str, key: str, default: int | None) -> float:

@@ -1,7 +1,9 @@
-"""Lists that lack what they had count only when later ones lack it too. Pure: the caller passes answers and times.
+"""Lists that lack what they had count only when later ones lack it too. Pure: the caller passes
+answers and times.
 
-slurmrestd may answer with HTTP 200 and an empty list, or one that lacks most nodes, because slurmctld has just started
-without its state. For how long is that of `sidecars.slurm.node_cache`, by whose rule the operator decides as well.
+slurmrestd may answer with HTTP 200 and an empty list, or one that lacks most nodes, because
+slurmctld has just started without its state. For how long is that of `sidecars.slurm.node_cache`,
+by whose rule the operator decides as well.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +35,9 @@ class Doubt:
         return self._since is not None
 
     def check(self, former: Any, found: Any, now: float) -> None:
-        """Raise Suspect if `found` does not count. `former`: the last answer that did; None before the first."""
+        """Raise Suspect if `found` does not count. `former`: the last answer that did; None before
+        the first.
+        """
         why = next(_suspicions(self._source, former, found), "")
         if not why:
             self._since = None
@@ -41,12 +45,14 @@ class Doubt:
         if self._since is None:
             self._since = now
         if now - self._since < CONFIRM_AFTER:
-            raise Suspect(f"reading {self._source}", f"{why}; such a list counts after {CONFIRM_AFTER:g} s")
+            raise Suspect(
+                f"reading {self._source}", f"{why}; such a list counts after {CONFIRM_AFTER:g} s"
+            )
         self._since = None
 
 
 def _suspicions(source: Source, former: Any, found: Any) -> Iterator[str]:
-    """Why the answer is suspicious, if it is."""
+    """Yield the reasons to doubt the answer."""
     match source:
         case Source.NODES:
             yield from _nodes(None if former is None else _names(former), _names(found))
@@ -76,7 +82,8 @@ def _nodes(former: set[str] | None, found: set[str]) -> Iterator[str]:
 
 
 def _jobs(former: JobUsages | QueuedJobs | None, found: JobUsages | QueuedJobs) -> Iterator[str]:
-    # A job that ends stays in the list for MinJobAge. Where that is short, most jobs may vanish between two reads.
+    # A job that ends stays in the list for MinJobAge. Where that is short, most jobs may vanish
+    # between two reads.
     if former is not None and not found.jobs:
         unfinished = sum(1 for it in former.jobs if not _UNFINISHED.isdisjoint(it.states))
         if unfinished:

@@ -1,7 +1,9 @@
-"""The API external.metrics.k8s.io/v1beta1 for the aggregation layer: the wanted replicas of a NodeSet.
+"""The API external.metrics.k8s.io/v1beta1 for the aggregation layer: the wanted replicas of a
+NodeSet.
 
-Unknown or old data is an error and never a number, so that a HorizontalPodAutoscaler changes nothing. Any client that
-reaches the port may read, as at `/metrics`, unless the server asks for a certificate of API servers.
+Unknown or old data is an error and never a number, so that a HorizontalPodAutoscaler changes
+nothing. Any client that reaches the port may read, as at `/metrics`, unless the server asks for a
+certificate of API servers.
 """
 
 import re
@@ -30,13 +32,19 @@ Wanted = Callable[[str], tuple[int, float]]
 """The wanted replicas of a NodeSet, and when Slurm was read. Raises NoData and NoNodeSet."""
 
 
-def application(wanted: Wanted, namespace: str, names: frozenset[str] = frozenset()) -> web.Application:
-    """The API for the NodeSets of one namespace. `names`: of certificates that may read; empty: all may."""
+def application(
+    wanted: Wanted, namespace: str, names: frozenset[str] = frozenset()
+) -> web.Application:
+    """Return the API for the NodeSets of one namespace. `names`: of certificates that may read;
+    empty: all may.
+    """
 
     @web.middleware
     async def named(request: web.Request, handler: Handler) -> web.StreamResponse:
         if names and not names & _common_names(request):
-            return _status(403, "Forbidden", f"only {', '.join(sorted(names))} may read: ask the API server")
+            return _status(
+                403, "Forbidden", f"only {', '.join(sorted(names))} may read: ask the API server"
+            )
         return await handler(request)
 
     async def values(request: web.Request) -> web.Response:
@@ -44,7 +52,11 @@ def application(wanted: Wanted, namespace: str, names: frozenset[str] = frozense
         if name != METRIC:
             return _status(404, "NotFound", f"no metric {name!r} exists; the exporter has {METRIC}")
         if asked != namespace:
-            return _status(404, "NotFound", f"the exporter has the NodeSets of namespace {namespace!r}, not {asked!r}")
+            return _status(
+                404,
+                "NotFound",
+                f"the exporter has the NodeSets of namespace {namespace!r}, not {asked!r}",
+            )
         selector = request.query.get("labelSelector", "")
         found = _SELECTOR.fullmatch(selector)
         if found is None:
@@ -65,9 +77,17 @@ def application(wanted: Wanted, namespace: str, names: frozenset[str] = frozense
         return _object("ExternalMetricValueList", f"{GROUP}/{VERSION}", metadata={}, items=[item])
 
     async def resources(_: web.Request) -> web.Response:
-        metric = {"name": METRIC, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList"}
+        metric = {
+            "name": METRIC,
+            "singularName": "",
+            "namespaced": True,
+            "kind": "ExternalMetricValueList",
+        }
         return _object(
-            "APIResourceList", "v1", groupVersion=f"{GROUP}/{VERSION}", resources=[{**metric, "verbs": ["get"]}]
+            "APIResourceList",
+            "v1",
+            groupVersion=f"{GROUP}/{VERSION}",
+            resources=[{**metric, "verbs": ["get"]}],
         )
 
     async def group(_: web.Request) -> web.Response:
@@ -85,9 +105,14 @@ def application(wanted: Wanted, namespace: str, names: frozenset[str] = frozense
 
 
 def _common_names(request: web.Request) -> set[str]:
-    """Of the client's certificate, which TLS has verified."""
+    """Return the common names of the client's certificate, which TLS has verified."""
     certificate = request.get_extra_info("peercert") or {}
-    return {value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"}
+    return {
+        value
+        for part in certificate.get("subject", ())
+        for key, value in part
+        if key == "commonName"
+    }
 
 
 _PREFERRED = {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}
@@ -99,5 +124,11 @@ def _object(kind: str, version: str, **fields: object) -> web.Response:
 
 
 def _status(code: int, reason: str, message: str) -> web.Response:
-    status = {"metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+    status = {
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
     return web.json_response({"kind": "Status", "apiVersion": "v1", **status}, status=code)

@@ -15,23 +15,11 @@ from sidecars.exporter import compatible, families
 from sidecars.exporter.families import Grouped
 from sidecars.exporter.nodes import MEBIBYTE, UNRECOGNIZED
 from sidecars.exporter.samples import Samples
+from sidecars.policy.autoscaling.queue import waits_for_nodes
 from sidecars.slurm import gres
+from sidecars.slurm.job_states import BASE_STATES, FLAGS
 from sidecars.slurm.usage import JobUsage
 
-BASE_STATES = frozenset(
-    {
-        *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"),
-        *("BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
-    }
-)
-FLAGS = frozenset(
-    {
-        *("COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "POWER_UP_NODE", "RECONFIG_FAIL", "REQUEUED"),
-        *("REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "RESV_DEL_HOLD", "REVOKED", "SIGNALING", "SPECIAL_EXIT"),
-        *("STAGE_OUT", "STOPPED"),
-    }
-)
-"""The flags of a job's state (slurm.h, JOB_STATE_FLAGS). Any other word counts as `unrecognized`."""
 AGES = (60, 600, 3600, 21_600, 86_400)
 """Seconds by which waiting jobs are counted."""
 
@@ -107,13 +95,13 @@ class _Totals:
 
 
 def base_state(states: frozenset[str]) -> str:
-    """The base state in lower case, or `unrecognized`."""
+    """Return the base state in lower case, or `unrecognized`."""
     found = states & BASE_STATES
     return min(found).lower() if found else UNRECOGNIZED
 
 
 def squeue_state(states: frozenset[str]) -> str:
-    """The state as `squeue` shows it in one word, for vpenso's names."""
+    """Return the state as `squeue` shows it in one word, for vpenso's names."""
     for word in ("COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUED"):
         if word in states:
             return word.lower()
@@ -121,11 +109,18 @@ def squeue_state(states: frozenset[str]) -> str:
 
 
 def add_jobs(
-    samples: Samples, jobs: Sequence[JobUsage], partitions: Iterable[str], *, now: float, most_jobs: int
+    samples: Samples,
+    jobs: Sequence[JobUsage],
+    partitions: Iterable[str],
+    *,
+    now: float,
+    most_jobs: int,
 ) -> int:
-    """Add all samples of jobs; returns how many running and pending jobs got no series of their own.
+    """Add all samples of jobs; returns how many running and pending jobs got no series of their
+    own.
 
-    `partitions`: those that exist, so that one without jobs has zeros. `now` is in seconds since the epoch.
+    `partitions`: those that exist, so that one without jobs has zeros. `now` is in seconds since
+    the epoch.
     """
     cluster = _Totals()
     by_partition = {name: _Totals() for name in partitions}
@@ -158,10 +153,18 @@ def _grouped(samples: Samples, jobs: Sequence[JobUsage], now: float) -> dict[_Ke
     for job in jobs:
         pending = "PENDING" in job.states
         since = job.eligible_time or job.submit_time
-        age = bisect_right(AGES, now - since) if pending and since and since <= now else 0
+        waits = pending and waits_for_nodes(job.reason) and 0 < since <= now
+        age = bisect_right(AGES, now - since) if waits else 0
         reason = _reason(job.reason, reasons) if pending else ""
         key = _Key(
-            job.states, reason, job.released or not pending, job.partition, job.user, job.user_id, job.account, age
+            job.states,
+            reason,
+            job.released or not pending,
+            job.partition,
+            job.user,
+            job.user_id,
+            job.account,
+            age,
         )
         group = groups.get(key)
         if group is None:

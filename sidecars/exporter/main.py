@@ -1,39 +1,40 @@
 """The role `exporter`: assembles its parts and runs them until a signal to stop."""
 
 import asyncio
-import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from sidecars.contract.logs import PrintableFormatter
 from sidecars.exporter import external
 from sidecars.exporter.collector import Collector
 from sidecars.exporter.metrics import Source
 from sidecars.exporter.serving import application
 from sidecars.exporter.settings import Settings, parse
+from sidecars.program import log_to_stderr, stop_signal
 from sidecars.serving import serve
 from sidecars.slurm.client import Client
 from sidecars.slurm.tokens import TokenFile, Tokens, TokenSource
 
 TOKEN_SECONDS = 300
-HOST = "0.0.0.0"  # noqa: S104 - a pod's probes and scrapes come by its own address
+HOST = ""
+"""All addresses: probes and scrapes come by the pod's own."""
 
 
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
-    """0 after SIGTERM or SIGINT, 1 if it can't serve, 2 for an argument or an environment that can't be used."""
+    """Run the role. Return 0 after SIGTERM or SIGINT, 1 if it can't serve, 2 for an argument or an
+    environment that can't be used.
+    """
     try:
         if arguments:
-            raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
+            raise ValueError(
+                f"unexpected argument {arguments[0]!r}; it is configured by its environment"
+            )
         settings = parse(environment)
     except ValueError as fault:
         print(f"exporter: {fault}", file=sys.stderr)
         return 2
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)-7s %(message)s"))
-    logging.basicConfig(level="INFO", handlers=[handler])
+    log_to_stderr()
     try:
         asyncio.run(run(settings))
     except OSError as fault:
@@ -43,10 +44,10 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
 
 
 async def run(settings: Settings, *, host: str = HOST) -> None:
-    """Run until SIGTERM or SIGINT. Raises OSError for a port or a certificate that can't be used."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    """Run until SIGTERM or SIGINT. Raises OSError for a port or a certificate that can't be
+    used.
+    """
+    stop = stop_signal()
     async with Client(settings.slurmrestd_url, tokens(settings), concurrency=len(Source)) as client:
         collector = Collector(client, settings, clock=time.monotonic, now=time.time)
         collector.start()
@@ -64,7 +65,9 @@ async def run(settings: Settings, *, host: str = HOST) -> None:
 
 
 def tokens(settings: Settings) -> Tokens:
-    """Tokens from the file, or else signed here. Both files are read for each call, so that new content counts."""
+    """Tokens from the file, or else signed here. Both files are read for each call, so that new
+    content counts.
+    """
     if settings.token_file is not None:
         return TokenFile(settings.token_file)
     key = settings.key_file.read_bytes

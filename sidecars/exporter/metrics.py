@@ -26,7 +26,9 @@ class Source(StrEnum):
     LICENSES = "licenses"
     RESERVATIONS = "reservations"
     AUTOSCALING = "autoscaling"
-    """The queue, the nodes, the partitions and the reservations together, if EXPORTER_NODESETS has any."""
+    """The queue, the nodes, the partitions and the reservations together, if EXPORTER_NODESETS has
+    any.
+    """
     CHECKS = "checks"
     """The files of EXPORTER_CHECKS_FOLDER, if it is set. Nothing of Slurm's."""
     NONE = "none"

@@ -16,49 +16,104 @@ MEBIBYTE = 2**20
 UNRECOGNIZED = "unrecognized"
 FLAGS = frozenset(
     {
-        *("BLOCKED", "CLOUD", "COMPLETING", "DRAIN", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "EXTERNAL", "FAIL"),
-        *("INVALID_REG", "MAINTENANCE", "NOT_RESPONDING", "PLANNED", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"),
-        *("POWER_DOWN", "POWER_DOWN_ASAP", "POWER_DOWN_FORCE", "POWER_DRAIN", "POWER_UP", "REBOOT_CANCELED"),
+        *(
+            "BLOCKED",
+            "CLOUD",
+            "COMPLETING",
+            "DRAIN",
+            "DYNAMIC_FUTURE",
+            "DYNAMIC_NORM",
+            "EXTERNAL",
+            "FAIL",
+        ),
+        *(
+            "INVALID_REG",
+            "MAINTENANCE",
+            "NOT_RESPONDING",
+            "PLANNED",
+            "POWERED_DOWN",
+            "POWERING_DOWN",
+            "POWERING_UP",
+        ),
+        *(
+            "POWER_DOWN",
+            "POWER_DOWN_ASAP",
+            "POWER_DOWN_FORCE",
+            "POWER_DRAIN",
+            "POWER_UP",
+            "REBOOT_CANCELED",
+        ),
         *("REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "RESUME", "UNDRAIN"),
     }
 )
-"""The flags of a node's state (slurm.h, NODE_STATE_FLAGS). Any other word counts as `unrecognized`."""
+"""The flags of a node's state (slurm.h, NODE_STATE_FLAGS). Any other word counts as `unrecognized`.
+"""
 
+_SAVING = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_UP"})
+"""Flags of a node that is not up by intention: it need not respond, and nothing on it is idle."""
+_NOT_FREE = frozenset({"RESERVED", "MAINTENANCE", "PLANNED", "COMPLETING", "NOT_RESPONDING"})
 _LONGEST_REASON = 200
 
 
 def cause_of(words: AbstractSet[str]) -> str:
-    """Why a node takes no new job; "" for one that does."""
+    """Return why a node takes no new job, "" for one that does."""
     if states.is_down(words):
         return "down"
     if states.is_drain(words):
         return "drain"
-    if "NOT_RESPONDING" in words:
+    if "NOT_RESPONDING" in words and words.isdisjoint(_SAVING):
         return "not_responding"
     return "invalid" if "INVALID_REG" in words or "INVALID" in words else ""
 
 
+_MARKS = (
+    ("MAINTENANCE", "$"),
+    ("REBOOT_ISSUED", "^"),
+    ("REBOOT_REQUESTED", "@"),
+    ("POWERING_UP", "#"),
+    ("POWERING_DOWN", "%"),
+    ("POWERED_DOWN", "~"),
+    ("POWER_DOWN", "!"),
+    ("NOT_RESPONDING", "*"),
+)
+"""What sinfo appends for a flag (sinfo, NODE STATE CODES). The first one counts."""
+
+_OF_IDLE = (("RESERVED", "reserved"), ("BLOCKED", "blocked"), ("PLANNED", "planned"))
+_LAST = {("ALLOCATED", "COMPLETING"): "+", ("MIXED", "PLANNED"): "-"}
+
+
 def sinfo_state(words: AbstractSet[str]) -> str:
-    """The state as `sinfo` shows it in one word (src/common/slurm_protocol_defs.c, node_state_string)."""
+    """Return the state as `sinfo` shows it in one word, with its mark (src/common/
+    slurm_protocol_defs.c, node_state_string).
+    """
     base = states.base_state(words) or "UNKNOWN"
+    at_work = base in {"ALLOCATED", "MIXED"}
+    mark = next((mark for flag, mark in _MARKS if flag in words), "")
+    silent = "*" if "NOT_RESPONDING" in words else ""
+    if "INVALID_REG" in words:
+        return "inval"
+    if "MAINTENANCE" in words and "DRAIN" not in words and not (at_work or base == "DOWN"):
+        return f"maint{silent}"
+    if not at_work and not words.isdisjoint({"REBOOT_ISSUED", "REBOOT_REQUESTED"}):
+        return "reboot^" if "REBOOT_ISSUED" in words else f"reboot{silent}"
     if "DRAIN" in words:
-        return "draining" if states.is_busy(words) else "drained"
+        return f"{'draining' if states.is_busy(words) else 'drained'}{mark}"
     if "FAIL" in words:
-        return "failing" if states.is_busy(words) else "fail"
-    if "MAINTENANCE" in words and base not in {"ALLOCATED", "DOWN", "MIXED"}:
-        return "maint"
-    if "COMPLETING" in words and base not in {"ALLOCATED", "MIXED", "DOWN"}:
-        return "completing"
-    if base == "IDLE" and "RESERVED" in words:
-        return "reserved"
-    return base.lower()
+        return f"{'failing' if states.is_busy(words) else 'fail'}{silent}"
+    shown = base.lower()
+    if "COMPLETING" in words and not (at_work or base == "DOWN"):
+        shown = "completing"
+    elif base == "IDLE" and not mark:
+        shown = next((name for flag, name in _OF_IDLE if flag in words), shown)
+    last = next((sign for (of, flag), sign in _LAST.items() if of == base and flag in words), "")
+    return f"{shown}{mark or last}"
 
 
 class _Totals:
     """Sums over nodes."""
 
     def __init__(self) -> None:
-        self.nodes = 0
+        self.nodes = self.free = 0
         self.bases: Counter[str] = Counter()
         self.words: Counter[str] = Counter()
         self.shown: Counter[str] = Counter()
@@ -70,16 +125,24 @@ class _Totals:
 
 
 class _Facts:
-    """What the samples of one node have in common. Raises nothing: unreadable GRES counts as none."""
+    """What the samples of one node have in common. Raises nothing: unreadable GRES counts as
+    none.
+    """
 
     def __init__(self, usage: NodeUsage, samples: Samples) -> None:
         node = usage.node
         self.base = (states.base_state(node.states) or UNRECOGNIZED).lower()
-        self.flags = {word.lower() if word in FLAGS else UNRECOGNIZED for word in node.states - states.BASE_STATES}
+        self.flags = {
+            word.lower() if word in FLAGS else UNRECOGNIZED
+            for word in node.states - states.BASE_STATES
+        }
         self.cause = cause_of(node.states)
         owner = owners.owner_of(node)
         self.owner = owner.value if self.cause else ""
-        rest = "other" if self.cause or not states.base_state(node.states) else "idle"
+        saving = not node.states.isdisjoint(_SAVING)
+        unknown = not states.base_state(node.states)
+        rest = "other" if self.cause or saving or unknown else "idle"
+        self.free = self.base == "idle" and rest == "idle" and node.states.isdisjoint(_NOT_FREE)
         self.cpus = _split(usage.effective_cpus, node.alloc_cpus, rest)
         self.memory = _split(usage.effective_memory, node.alloc_memory, rest)
         self.gpus: dict[str, int] = {}
@@ -104,6 +167,7 @@ class _Facts:
     def add_to(self, totals: _Totals, words: AbstractSet[str]) -> None:
         """Add the node to sums."""
         totals.nodes += 1
+        totals.free += self.free
         totals.bases[self.base] += 1
         totals.words.update(words)
         totals.shown[sinfo_state(words)] += 1
@@ -112,13 +176,17 @@ class _Facts:
         totals.cpus.update(self.cpus)
         totals.memory.update(self.memory)
         for type_ in self.gpus.keys() | self.used_gpus.keys():
-            for use, count in _split(self.gpus.get(type_, 0), self.used_gpus.get(type_, 0), self.rest).items():
+            for use, count in _split(
+                self.gpus.get(type_, 0), self.used_gpus.get(type_, 0), self.rest
+            ).items():
                 totals.gpus[type_, use] += count
         totals.resources.update(self.resources)
 
 
 def add_nodes(samples: Samples, nodes: Sequence[NodeUsage], partitions: Iterable[str]) -> None:
-    """Add all samples of nodes. `partitions`: those that exist, so that one without nodes has zeros."""
+    """Add all samples of nodes. `partitions`: those that exist, so that one without nodes has
+    zeros.
+    """
     cluster = _Totals()
     by_partition = {name: _Totals() for name in partitions}
     for usage in nodes:
@@ -136,7 +204,14 @@ def _add_node(samples: Samples, usage: NodeUsage, facts: _Facts) -> None:
     node, name = usage.node, usage.node.name
     add = samples.add
     pod = pod_facts(node.extra)
-    add(families.NODE_INFO, 1, name, pod.namespace if pod else "", pod.pod if pod else "", node.version)
+    add(
+        families.NODE_INFO,
+        1,
+        name,
+        pod.namespace if pod else "",
+        pod.pod if pod else "",
+        node.version,
+    )
     add(families.NODE_STATE, 1, name, facts.base)
     for flag in facts.flags:
         add(families.NODE_FLAG, 1, name, flag)
@@ -173,8 +248,11 @@ def _add_cluster(samples: Samples, totals: _Totals) -> None:
     known = {flag: totals.words[flag] for flag in sorted(FLAGS)}
     for flag, count in known.items():
         samples.add(families.NODES_FLAGGED, count, flag.lower())
-    others = sum(count for word, count in totals.words.items() if word not in FLAGS | states.BASE_STATES)
+    others = sum(
+        count for word, count in totals.words.items() if word not in FLAGS | states.BASE_STATES
+    )
     samples.add(families.NODES_FLAGGED, others, UNRECOGNIZED)
+    samples.add(families.NODES_FREE, totals.free)
     for (owner, cause), count in totals.unavailable.items():
         samples.add(families.NODES_UNAVAILABLE, count, owner, cause)
     for use in ("allocated", "idle", "other"):
@@ -187,17 +265,24 @@ def _add_cluster(samples: Samples, totals: _Totals) -> None:
     for word, use in (("alloc", "allocated"), ("idle", "idle"), ("other", "other")):
         samples.add_named(f"cpus_{word}", cpus[use])
     samples.add_named("cpus_total", cpus.total())
-    gpus, used = totals.gpus.total(), sum(count for (_, use), count in totals.gpus.items() if use == "allocated")
+    gpus, used = (
+        totals.gpus.total(),
+        sum(count for (_, use), count in totals.gpus.items() if use == "allocated"),
+    )
     samples.add_named("gpus_alloc", used)
     samples.add_named("gpus_idle", gpus - used)
     samples.add_named("gpus_total", gpus)
     samples.add_named("gpus_utilization", used / gpus if gpus else 0)
     for word in compatible.VPENSO_NODES:
-        shown = sum(count for state, count in totals.shown.items() if state.startswith(_SINFO.get(word, word)))
+        shown = sum(
+            count
+            for state, count in totals.shown.items()
+            if state.startswith(_SINFO.get(word, word))
+        )
         samples.add_named(f"nodes_{word}", shown)
 
 
-_SINFO = {"resv": "res"}
+_SINFO = {"resv": "res", "plnd": "planned"}
 
 
 def _add_partition(samples: Samples, name: str, totals: _Totals) -> None:

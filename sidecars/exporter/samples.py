@@ -1,4 +1,5 @@
-"""Samples as lines of an exposition. Text and OpenMetrics have the same lines, and differ in what is between them.
+"""Samples as lines of an exposition. Text and OpenMetrics have the same lines, and differ in what
+is between them.
 
 Written by hand because prometheus_client takes 37 times as long for tens of thousands of series.
 """
@@ -11,9 +12,11 @@ from sidecars.exporter.metrics import Metric
 
 
 class Samples:
-    """The samples of one source. Those of metrics that aren't served are ignored, so that nobody else has to check.
+    """The samples of one source. Those of metrics that aren't served are ignored, so that nobody
+    else has to check.
 
-    A second sample with the same labels replaces the first: Prometheus would refuse the whole answer.
+    A second sample with the same labels replaces the first: Prometheus would refuse the whole
+    answer.
     """
 
     def __init__(self, served: Iterable[Metric]) -> None:
@@ -22,7 +25,7 @@ class Samples:
         """Values that were not as Slurm documents them."""
 
     def serves(self, metric: Metric) -> bool:
-        """Whether samples of the metric are served."""
+        """Return whether samples of the metric are served."""
         return metric.name in self._lines
 
     def add(self, metric: Metric, value: float, *labels: str) -> None:
@@ -32,7 +35,9 @@ class Samples:
             names = metric.labels
             if len(labels) != len(names):
                 raise ValueError(f"{metric.name} has the labels {names}, not {len(labels)} of them")
-            pairs = ",".join([f'{name}="{escaped(text)}"' for name, text in zip(names, labels, strict=True)])
+            pairs = ",".join(
+                [f'{name}="{escaped(text)}"' for name, text in zip(names, labels, strict=True)]
+            )
             lines[pairs] = repr(value)
 
     def add_named(self, name: str, value: float, *labels: str) -> None:
@@ -40,17 +45,22 @@ class Samples:
         self.add(BY_NAME[f"slurm_{name}"], value, *labels)
 
     def blocks(self) -> dict[str, bytes]:
-        """The lines of each metric by its name, encoded, for `page`; only metrics that have any."""
+        """Return the lines of each metric by its name, encoded, for `page`. Metrics without any are
+        missing.
+        """
         return {name: _block(name, lines) for name, lines in self._lines.items() if lines}
 
 
 def _block(name: str, lines: Mapping[str, str]) -> bytes:
-    text = [f"{name}{{{pairs}}} {value}\n" if pairs else f"{name} {value}\n" for pairs, value in lines.items()]
+    text = [
+        f"{name}{{{pairs}}} {value}\n" if pairs else f"{name} {value}\n"
+        for pairs, value in lines.items()
+    ]
     return "".join(text).encode(errors="replace")
 
 
 def page(blocks: Iterable[Mapping[str, bytes]], *, openmetrics: bool) -> bytes:
-    """The exposition of these blocks, with type and help of each metric."""
+    """Return the exposition of these blocks, with type and help of each metric."""
     parts: list[bytes] = []
     for source in blocks:
         for name, lines in source.items():
@@ -74,7 +84,7 @@ def _head(name: str, openmetrics: bool) -> bytes:
 
 @lru_cache(maxsize=65_536)
 def escaped(value: str) -> str:
-    """A label's value between its quotes: any text, on one line."""
+    """Escape a label's value between its quotes: any text, on one line."""
     if value.isalnum():
         return value
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

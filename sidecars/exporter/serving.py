@@ -7,6 +7,7 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from sidecars.exporter.collector import Collector
+from sidecars.serving import add_probes
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -23,7 +24,7 @@ class Pages:
         self._compressing = asyncio.Lock()
 
     async def get(self, *, openmetrics: bool, gzip: bool) -> bytes:
-        """The page in this format."""
+        """Return the page in this format."""
         if not gzip:
             return self._collector.page(openmetrics=openmetrics)[1]
         async with self._compressing:
@@ -36,28 +37,27 @@ class Pages:
 
 
 def application(collector: Collector) -> web.Application:
-    """The paths."""
+    """Return the paths."""
     pages = Pages(collector)
 
     async def metrics(request: web.Request) -> web.Response:
         _, chosen = choose_encoder(request.headers.get("Accept", ""))
         openmetrics = chosen.startswith("application/openmetrics-text")
         gzip = "gzip" in request.headers.get("Accept-Encoding", "")
-        headers = {"Content-Type": OPENMETRICS if openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
+        headers = {
+            "Content-Type": OPENMETRICS if openmetrics else TEXT,
+            "Vary": "Accept, Accept-Encoding",
+        }
         if gzip:
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=await pages.get(openmetrics=openmetrics, gzip=gzip), headers=headers)
+        return web.Response(
+            body=await pages.get(openmetrics=openmetrics, gzip=gzip), headers=headers
+        )
 
-    async def healthy(_: web.Request) -> web.Response:
-        if collector.healthy:
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text="a collecting task has ended; see the log\n")
-
-    async def ready(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+    def fault() -> str:
+        return "" if collector.healthy else "a collecting task has ended; see the log"
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)
-    app.router.add_get("/healthz", healthy)
-    app.router.add_get("/readyz", ready)
+    add_probes(app, fault)
     return app

@@ -1,4 +1,6 @@
-"""The exporter's environment as one typed record; the variables are listed in the package's docstring."""
+"""The exporter's environment as one typed record; the variables are listed in the package's
+docstring.
+"""
 
 import ssl
 from collections.abc import Mapping
@@ -58,7 +60,9 @@ def parse(environment: Mapping[str, str]) -> Settings:
     """Read the variables. Raises ValueError, which names the variable, the value and the remedy."""
     url = environment.get(variables.SLURMRESTD_URL, "")
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{variables.SLURMRESTD_URL} is {url!r}: give slurmrestd's address, http://HOST:PORT")
+        raise ValueError(
+            f"{variables.SLURMRESTD_URL} is {url!r}: give slurmrestd's address, http://HOST:PORT"
+        )
     interval = number(environment, variables.EXPORTER_INTERVAL_SECONDS, 30)
     if interval < 1:
         raise ValueError(f"{variables.EXPORTER_INTERVAL_SECONDS} is 0: give at least 1 second")
@@ -74,12 +78,18 @@ def parse(environment: Mapping[str, str]) -> Settings:
         user=environment.get(variables.EXPORTER_USER) or "slurm",
         interval=float(interval),
         families=_words(environment, variables.EXPORTER_FAMILIES, Family, DEFAULT_FAMILIES),
-        name_sets=_words(environment, variables.EXPORTER_NAME_SETS, NameSet, frozenset({NameSet.OWN})),
+        name_sets=_words(
+            environment, variables.EXPORTER_NAME_SETS, NameSet, frozenset({NameSet.OWN})
+        ),
         most_jobs=number(environment, variables.EXPORTER_MAX_JOBS, 1000),
         port=port,
-        certificate=_certificate(environment, variables.EXPORTER_TLS_CERTIFICATE_FILE, variables.EXPORTER_TLS_KEY_FILE),
+        certificate=_certificate(
+            environment, variables.EXPORTER_TLS_CERTIFICATE_FILE, variables.EXPORTER_TLS_KEY_FILE
+        ),
         nodesets=nodesets,
-        checks=Path(folder) if (folder := environment.get(variables.EXPORTER_CHECKS_FOLDER)) else None,
+        checks=Path(folder)
+        if (folder := environment.get(variables.EXPORTER_CHECKS_FOLDER))
+        else None,
         external=_external(environment) if nodesets else None,
     )
 
@@ -88,45 +98,64 @@ def _external(environment: Mapping[str, str]) -> External | None:
     port = number(environment, variables.EXPORTER_EXTERNAL_METRICS_PORT, 0)
     if not port:
         return None
-    files = variables.EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE, variables.EXPORTER_EXTERNAL_METRICS_KEY_FILE
+    files = (
+        variables.EXPORTER_EXTERNAL_METRICS_CERTIFICATE_FILE,
+        variables.EXPORTER_EXTERNAL_METRICS_KEY_FILE,
+    )
     certificate = _certificate(environment, *files)
     namespace = environment.get(variables.EXPORTER_NAMESPACE, "")
     if certificate is None or not namespace:
         needed = ", ".join((*files, variables.EXPORTER_NAMESPACE))
-        raise ValueError(f"{variables.EXPORTER_EXTERNAL_METRICS_PORT} is {port}: it needs {needed} as well")
+        raise ValueError(
+            f"{variables.EXPORTER_EXTERNAL_METRICS_PORT} is {port}: it needs {needed} as well"
+        )
     authority, names = _clients(environment)
     return External(port, certificate, namespace, authority, names)
 
 
 def _clients(environment: Mapping[str, str]) -> tuple[str, frozenset[str]]:
-    """The authority and the names of clients that may read."""
+    """Return the authority and the names of clients that may read."""
     authority = environment.get(variables.EXPORTER_EXTERNAL_METRICS_CLIENT_CA, "").strip()
     names = environment.get(variables.EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES, "")
     found = frozenset(name.strip() for name in names.split(",") if name.strip())
     variable = variables.EXPORTER_EXTERNAL_METRICS_CLIENT_CA
     if found and not authority:
         raise ValueError(
-            f"{variables.EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES} is {names!r}: it needs {variable} as well"
+            f"{variables.EXPORTER_EXTERNAL_METRICS_CLIENT_NAMES} is {names!r}: it needs "
+            f"{variable} as well"
         )
     if authority:
         try:
             ssl.create_default_context(cadata=authority)
         except (ssl.SSLError, TypeError, ValueError) as error:
-            source = "take requestheader-client-ca-file of the ConfigMap extension-apiserver-authentication"
-            raise ValueError(f"{variable} is {printable(authority, 80)!r}, no PEM: {error}; {source}") from None
+            source = (
+                "take requestheader-client-ca-file of the ConfigMap "
+                "extension-apiserver-authentication"
+            )
+            raise ValueError(
+                f"{variable} is {printable(authority, 80)!r}, no PEM: {error}; {source}"
+            ) from None
     return authority, found
 
 
-def _words(environment: Mapping[str, str], name: str, kind: type[W], default: frozenset[W]) -> frozenset[W]:
+def _words(
+    environment: Mapping[str, str], name: str, kind: type[W], default: frozenset[W]
+) -> frozenset[W]:
     words = [word.strip() for word in environment.get(name, "").split(",") if word.strip()]
     unknown = [word for word in words if word not in {str(known) for known in kind}]
     if unknown:
-        raise ValueError(f"{name} has {unknown[0]!r}, which doesn't exist; choose from {', '.join(kind)}")
+        raise ValueError(
+            f"{name} has {unknown[0]!r}, which doesn't exist; choose from {', '.join(kind)}"
+        )
     return frozenset(map(kind, words)) or default
 
 
-def _certificate(environment: Mapping[str, str], first: str, second: str) -> tuple[Path, Path] | None:
+def _certificate(
+    environment: Mapping[str, str], first: str, second: str
+) -> tuple[Path, Path] | None:
     certificate, key = environment.get(first, ""), environment.get(second, "")
     if bool(certificate) != bool(key):
-        raise ValueError(f"of {first} and {second} only one is set: TLS needs a certificate and its key")
+        raise ValueError(
+            f"of {first} and {second} only one is set: TLS needs a certificate and its key"
+        )
     return (Path(certificate), Path(key)) if certificate else None

@@ -1,11 +1,13 @@
-"""A thin Kubernetes client layer on aiohttp and msgspec: requests, caches that stay right, work queue, leader election.
+"""A thin Kubernetes client layer on aiohttp and msgspec: requests, caches that stay right, work
+queue, leader election.
 
-Knows nothing of Slurm. The names below are its surface; records of built-in objects are in `sidecars.kube.records`.
+Knows nothing of Slurm. The names below are its surface; records of built-in objects are in
+`sidecars.objects`.
 """
 
 from sidecars.kube.client import Client
 from sidecars.kube.credentials import Access, Credentials
-from sidecars.kube.election import Election, boottime, run_until_lost
+from sidecars.kube.election import Election, Periods, Time, boottime, run_until_lost
 from sidecars.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -44,11 +46,11 @@ from sidecars.kube.resources import (
     SERVICE_MONITORS,
     SERVICES,
     STATEFUL_SETS,
-    Manifest,
     Resource,
 )
 from sidecars.kube.responses import WatchEvent
 from sidecars.kube.store import Event, Key, Store, identity
+from sidecars.objects import Manifest
 
 __all__ = [
     "CONFIG_MAPS",
@@ -86,10 +88,12 @@ __all__ = [
     "Malformed",
     "Manifest",
     "NotFound",
+    "Periods",
     "Reflector",
     "Resource",
     "ServerError",
     "Store",
+    "Time",
     "TooManyRequests",
     "Unauthorized",
     "Unreachable",

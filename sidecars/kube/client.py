@@ -1,6 +1,8 @@
-"""Requests to the Kubernetes API, typed; see https://kubernetes.io/docs/reference/using-api/api-concepts/.
+"""Requests to the Kubernetes API, typed; see
+https://kubernetes.io/docs/reference/using-api/api-concepts/.
 
-One request per call (lists are paged), each with a deadline. Keeps no objects: that is the reflector's.
+One request per call (lists are paged), each with a deadline. Keeps no objects: that is the
+reflector's.
 """
 
 from __future__ import annotations
@@ -13,28 +15,32 @@ import msgspec
 
 from sidecars.kube import responses
 from sidecars.kube.errors import Gone
-from sidecars.kube.records import PartialObjectMetadata
 from sidecars.kube.resources import PODS
 from sidecars.kube.responses import Page, WatchEvent
 from sidecars.kube.transport import JSON, Transport
+from sidecars.objects import PartialObjectMetadata
 
 if TYPE_CHECKING:
     import builtins
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from sidecars.kube.credentials import Credentials
-    from sidecars.kube.resources import Manifest, Resource
+    from sidecars.kube.resources import Resource
+    from sidecars.objects import Manifest
 
 T = TypeVar("T")
 _MANIFEST: type[Manifest] = dict
 PAGE = 250
-"""Objects per page of a list. The text of a page is in memory beside all records: 500 pods of 18 kB are 15 MiB."""
+"""Objects per page of a list. The text of a page is in memory beside all records: 500 pods of 18 kB
+are 15 MiB.
+"""
 _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Client:
-    """All verbs on all resources. Calls raise KubeErrors: ApiError when refused, Unreachable without an answer in time.
+    """All verbs on all resources. Calls raise KubeErrors: ApiError when refused, Unreachable
+    without an answer in time.
 
     `Transport` describes what is retried, which is little. A manifest to write names its namespace.
     """
@@ -53,48 +59,73 @@ class Client:
         timeout: float = 30.0,
         rng: random.Random | None = None,
     ) -> AsyncIterator[Client]:
-        """A client while the block runs: at most `concurrency` requests at once (watches apart), each `timeout` s."""
+        """Provide a client while the block runs. At most `concurrency` requests run at once,
+        watches apart, each for at most `timeout` s.
+        """
         rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
-        async with Transport.connect(credentials, concurrency=concurrency, timeout=timeout, rng=rng) as transport:
+        async with Transport.connect(
+            credentials, concurrency=concurrency, timeout=timeout, rng=rng
+        ) as transport:
             yield cls(transport)
 
     def guarded(self, seconds_left: Callable[[], float]) -> Client:
-        """The same client for a caller that must lead to write. Pass `Election.left`.
+        """Return the same client for a caller that must lead to write. Pass `Election.left`.
 
-        A write asks immediately before it is sent: with 0 seconds left or less it raises LeadershipLost and isn't sent.
-        It waits at most those seconds for its answer.
+        A write asks immediately before it is sent: with 0 seconds left or less it raises
+        LeadershipLost and isn't sent. It waits at most those seconds for its answer.
         """
         return Client(self._transport.guarded(seconds_left))
 
     def apart(self) -> Client:
-        """The same client with request slots of its own, for a caller that must not wait for the requests of others."""
+        """Return the same client with request slots of its own, for a caller that must not wait for
+        the requests of others.
+        """
         return Client(self._transport.apart())
 
     @overload
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Manifest: ...
     @overload
-    async def get(self, resource: Resource, namespace: str | None, name: str, type: type[T]) -> T: ...
-    async def get(self, resource: Resource, namespace: str | None, name: str, type: type[Any] = dict) -> Any:
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, type: type[T]
+    ) -> T: ...
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, type: type[Any] = dict
+    ) -> Any:
         """Read one object; `namespace` is None for cluster-scoped resources. Raises NotFound."""
         path = resource.path(namespace, name)
         return responses.decode(await self._transport.request("GET", path), type, f"GET {path}")
 
     async def log(
-        self, namespace: str, pod: str, container: str, *, since: str, limit: int, previous: bool = False
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        since: str,
+        limit: int,
+        previous: bool = False,
     ) -> str:
-        """The log of a container from a time on (RFC 3339), at most `limit` bytes of it.
+        """Return the log of a container from a time on (RFC 3339), at most `limit` bytes of it.
 
-        `previous`: of its former instance. Raises NotFound and BadRequest for a container that has none.
+        `previous`: of its former instance. Raises NotFound and BadRequest for a container that has
+        none.
         """
         query = {"container": container, "sinceTime": since, "limitBytes": str(limit)}
         if previous:
             query["previous"] = "true"
-        answer = await self._transport.request("GET", PODS.path(namespace, pod, "log"), query, accept=f"{JSON}, */*")
+        answer = await self._transport.request(
+            "GET", PODS.path(namespace, pod, "log"), query, accept=f"{JSON}, */*"
+        )
         return answer.decode(errors="replace")
 
     @overload
     async def list(
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
     ) -> tuple[builtins.list[Manifest], str]: ...
     @overload
     async def list(
@@ -115,10 +146,14 @@ class Client:
         field_selector: str = "",
         type: type[Any] = dict,
     ) -> tuple[builtins.list[Any], str]:
-        """All objects (of one namespace, or of all) and the list's resourceVersion. Malformed if one of them is."""
+        """Return all objects (of one namespace, or of all) and the list's resourceVersion.
+        Malformed if one of them is.
+        """
         items: builtins.list[Any] = []
         version = ""
-        pages = self.pages(resource, namespace, type, label_selector=label_selector, field_selector=field_selector)
+        pages = self.pages(
+            resource, namespace, type, label_selector=label_selector, field_selector=field_selector
+        )
         async for page in pages:
             for error in page.malformed.values():
                 raise error
@@ -138,7 +173,8 @@ class Client:
         field_selector: str = "",
         page_size: int = PAGE,
     ) -> AsyncIterator[Page[T]]:
-        """The same, page by page. When a continue token expires on the way, the list starts again, unpaged.
+        """Yield the same, page by page. When a continue token expires on the way, the list starts
+        again, unpaged.
 
         With the type PartialObjectMetadata, the server sends metadata only.
         """
@@ -186,10 +222,11 @@ class Client:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> Manifest:
-        """Server-side apply: the manifest has exactly the fields that the manager wants to own; the object as stored.
+        """Server-side apply: the manifest has exactly the fields that the manager wants to own; the
+        object as stored.
 
-        `subresource="status"` writes status alone. Without `force`, raises Conflict for fields of other managers.
-        With `dry_run` it is refused as otherwise, and not stored.
+        `subresource="status"` writes status alone. Without `force`, raises Conflict for fields of
+        other managers. With `dry_run` it is refused as otherwise, and not stored.
         https://kubernetes.io/docs/reference/using-api/server-side-apply/
         """
         namespace, name = _place(resource, manifest)
@@ -197,7 +234,9 @@ class Client:
         if dry_run:
             query["dryRun"] = "All"
         path = resource.path(namespace, name, subresource)
-        return await self._write("PATCH", path, manifest, _MANIFEST, query, "application/apply-patch+yaml")
+        return await self._write(
+            "PATCH", path, manifest, _MANIFEST, query, "application/apply-patch+yaml"
+        )
 
     async def merge_patch(
         self,
@@ -209,10 +248,14 @@ class Client:
         subresource: str | None = None,
         field_manager: str = "",
     ) -> Manifest:
-        """JSON merge patch (RFC 7386): None removes a key, lists are replaced whole; the object as stored."""
+        """Apply a JSON merge patch (RFC 7386): None removes a key, lists are replaced whole. Return
+        the object as stored.
+        """
         path = resource.path(namespace, name, subresource)
         query = {"fieldManager": field_manager}
-        return await self._write("PATCH", path, patch, _MANIFEST, query, "application/merge-patch+json")
+        return await self._write(
+            "PATCH", path, patch, _MANIFEST, query, "application/merge-patch+json"
+        )
 
     async def json_patch(
         self,
@@ -225,10 +268,14 @@ class Client:
         subresource: str | None = None,
         field_manager: str = "",
     ) -> T:
-        """JSON patch (RFC 6902); a failed `test` operation raises Invalid. The object as stored."""
+        """Apply a JSON patch (RFC 6902). A failed `test` operation raises Invalid. Return the
+        object as stored.
+        """
         path = resource.path(namespace, name, subresource)
         query = {"fieldManager": field_manager}
-        return await self._write("PATCH", path, operations, type, query, "application/json-patch+json")
+        return await self._write(
+            "PATCH", path, operations, type, query, "application/json-patch+json"
+        )
 
     async def delete(
         self,
@@ -241,8 +288,8 @@ class Client:
         grace_period_seconds: int | None = None,
         propagation_policy: Literal["Foreground", "Background", "Orphan"] | None = None,
     ) -> None:
-        """Ask for deletion (finalizers and grace may delay it). With `uid` or `resource_version`, only that very object
-        or version, else Conflict. Raises NotFound.
+        """Ask for deletion (finalizers and grace may delay it). With `uid` or `resource_version`,
+        only that very object or version, else Conflict. Raises NotFound.
         """
         options = _delete_options(uid, resource_version, grace_period_seconds, propagation_policy)
         content = msgspec.json.encode(options)
@@ -285,12 +332,13 @@ class Client:
         read_deadline: float = 70.0,
         type: type[Any] = dict,
     ) -> AsyncGenerator[WatchEvent[Any]]:
-        """One watch stream from a resourceVersion on, with bookmarks, until the server ends it. A Reflector does more.
+        """Yield one watch stream from a resourceVersion on, with bookmarks, until the server ends
+        it. A Reflector does more.
 
-        The first event is a BOOKMARK of that version: the server has accepted.
-        Raises Gone when the version is too old, Unreachable when the stream is cut or silent for `read_deadline`
-        seconds (bookmarks come about once a minute). With the type PartialObjectMetadata, the server sends metadata
-        only.
+        The first event is a BOOKMARK of that version: the server has accepted. Raises Gone when the
+        version is too old, Unreachable when the stream is cut or silent for `read_deadline` seconds
+        (bookmarks come about once a minute). With the type PartialObjectMetadata, the server sends
+        metadata only.
         """
         path = resource.path(namespace)
         query = {
@@ -302,7 +350,9 @@ class Client:
             "fieldSelector": field_selector,
         }
         accept = _METADATA if type is PartialObjectMetadata else JSON
-        async with self._transport.stream(path, query, accept=accept, read_deadline=read_deadline) as lines:
+        async with self._transport.stream(
+            path, query, accept=accept, read_deadline=read_deadline
+        ) as lines:
             yield WatchEvent("BOOKMARK", None, resource_version)
             async for line in lines:
                 yield responses.event(line, type, f"WATCH {path}")
@@ -317,12 +367,14 @@ class Client:
         content_type: str = JSON,
     ) -> T:
         content = msgspec.json.encode(body)
-        answer = await self._transport.request(method, path, query, content=content, content_type=content_type)
+        answer = await self._transport.request(
+            method, path, query, content=content, content_type=content_type
+        )
         return responses.decode(answer, type, f"{method} {path}")
 
 
 def _place(resource: Resource, manifest: Manifest) -> tuple[str | None, str]:
-    """Namespace and name of a manifest to write."""
+    """Return namespace and name of a manifest to write."""
     metadata = manifest.get("metadata") or {}
     namespace = metadata.get("namespace") if resource.namespaced else None
     if resource.namespaced and not namespace:
@@ -331,7 +383,10 @@ def _place(resource: Resource, manifest: Manifest) -> tuple[str | None, str]:
 
 
 def _delete_options(
-    uid: str | None, resource_version: str | None, grace_period_seconds: int | None, propagation_policy: str | None
+    uid: str | None,
+    resource_version: str | None,
+    grace_period_seconds: int | None,
+    propagation_policy: str | None,
 ) -> dict[str, Any]:
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     given = {name: value for name, value in preconditions.items() if value is not None}

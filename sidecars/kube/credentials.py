@@ -1,7 +1,9 @@
-"""The address of an API server, and what authenticates requests to it; `sidecars.kube.kubeconfig` finds both.
+"""The address of an API server, and what authenticates requests to it; `sidecars.kube.kubeconfig`
+finds both.
 
-Tokens and certificates rotate, so files are read again (at most REREAD seconds old), exec plug-ins are asked again
-before their answer expires, and everything at once after a 401. No secret appears in an error or a repr.
+Tokens and certificates rotate, so files are read again (at most REREAD seconds old), exec plug-ins
+are asked again before their answer expires, and everything at once after a 401. No secret appears
+in an error or a repr.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from sidecars.kube.exec_plugin import ExecPlugin, ExecStatus
 
 REREAD = 60.0
-"""Seconds after which files are read again. The kubelet renews a token when 20 % of its life are left."""
+"""Seconds after which files are read again. The kubelet renews a token when 20 % of its life are
+left.
+"""
 _EARLY = 60.0
 _AGAIN = 1.0
 """Seconds until those that could not be obtained are requested again."""
@@ -77,7 +81,8 @@ class Credentials:
     verify: bool = True
     tls_server_name: str | None = None
     plugin_deadline: float = 20.0
-    """Seconds. Less than a request may take, so that it fails with an error that names the plug-in."""
+    """Seconds. Less than a request may take, so that it fails with an error that names the plug-in.
+    """
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     wall_clock: Callable[[], datetime] = field(default=lambda: datetime.now(UTC), repr=False)
 
@@ -88,9 +93,9 @@ class Credentials:
         self._context: tuple[_Material, ssl.SSLContext] | None = None
 
     async def access(self) -> Access:
-        """What the next request carries. Raises CredentialsError, at the latest after `plugin_deadline`.
-
-        Nobody waits for a plug-in that is asked early, while its answer of before is good.
+        """Return the credentials of the next request. Raises CredentialsError, at the latest after
+        `plugin_deadline`. Nobody waits for a plug-in that is asked early, while its answer of
+        before is good.
         """
         now = self.clock()
         if self._renewal is None or (now >= self._renew_at and self._renewal.done()):
@@ -104,7 +109,7 @@ class Credentials:
         return outcome
 
     def invalidate(self) -> None:
-        """The server refused them: read everything again at the next `access`."""
+        """Read everything again at the next `access`: the server refused the credentials."""
         self._renew_at = self._expires = float("-inf")
 
     async def _renew(self) -> Access | CredentialsError:
@@ -116,9 +121,13 @@ class Credentials:
         return self._access
 
     async def _obtain(self) -> tuple[Access, float, float]:
-        """What requests carry, when to renew it, and until when it is good; by `clock`."""
+        """Obtain the credentials of requests, the time to renew them, and the time until which they
+        are good, by `clock`.
+        """
         until = self.clock() + REREAD
-        if not any(isinstance(piece, Path) for piece in (self.ca, self.certificate, self.key, self.token)):
+        if not any(
+            isinstance(piece, Path) for piece in (self.ca, self.certificate, self.key, self.token)
+        ):
             until = float("inf")
         expires = until if self.plugin is None else float("inf")
         token, certificate, key = self.token, self.certificate, self.key
@@ -127,7 +136,10 @@ class Credentials:
             if status.token:
                 token = status.token.encode()
             if status.client_certificate_data and status.client_key_data:
-                certificate, key = status.client_certificate_data.encode(), status.client_key_data.encode()
+                certificate, key = (
+                    status.client_certificate_data.encode(),
+                    status.client_key_data.encode(),
+                )
             if status.expiration_timestamp is not None:
                 left = (status.expiration_timestamp - self.wall_clock()).total_seconds()
                 until = min(until, self.clock() + max(left - _EARLY, left / 2))
@@ -148,7 +160,9 @@ class Credentials:
         try:
             content = piece.read_bytes()
         except OSError as error:
-            raise CredentialsError(f"{self.source}: can't read the {what} file {piece}: {error.strerror}") from error
+            raise CredentialsError(
+                f"{self.source}: can't read the {what} file {piece}: {error.strerror}"
+            ) from error
         if not content.strip():
             raise CredentialsError(f"{self.source}: the {what} file {piece} is empty")
         return content
@@ -158,7 +172,9 @@ class Credentials:
             return None
         token = content.decode("ascii", errors="replace").strip()
         if not (token.isascii() and token.isprintable()):
-            raise CredentialsError(f"{self.source}: the token contains characters that no HTTP header may contain")
+            raise CredentialsError(
+                f"{self.source}: the token contains characters that no HTTP header may contain"
+            )
         return token
 
     def _tls(self, material: _Material) -> ssl.SSLContext:
@@ -167,10 +183,15 @@ class Credentials:
         if self._context is not None and self._context[0] == without_token:
             return self._context[1]
         try:
-            context = ssl.create_default_context(cadata=material.ca.decode("ascii") if material.ca else None)
+            context = ssl.create_default_context(
+                cadata=material.ca.decode("ascii") if material.ca else None
+            )
         except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
-            raise CredentialsError(f"{self.source}: the certificate authority is not PEM: {error}") from error
-        # Python 3.13 turned on checks that the authorities of many clusters don't pass; Go has none of them.
+            raise CredentialsError(
+                f"{self.source}: the certificate authority is not PEM: {error}"
+            ) from error
+        # Python 3.13 turned on checks that the authorities of many clusters don't pass; Go has none
+        # of them.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self.verify:
             context.check_hostname = False
@@ -180,7 +201,8 @@ class Credentials:
                 _load_certificate(context, material.certificate, material.key)
             except (ssl.SSLError, OSError) as error:
                 raise CredentialsError(
-                    f"{self.source}: the client certificate and key are not a PEM pair: {error.strerror or error}"
+                    f"{self.source}: the client certificate and key are not a PEM pair: "
+                    f"{error.strerror or error}"
                 ) from None
         self._context = without_token, context
         return context

@@ -20,11 +20,15 @@ class Unreachable(KubeError):
 
 
 class Malformed(KubeError):
-    """An answer that isn't what the API promises. Names the request, and the field where one is wrong."""
+    """An answer that isn't what the API promises. Names the request, and the field where one is
+    wrong.
+    """
 
 
 class CredentialsError(KubeError):
-    """No usable credentials. Names the file (or plug-in), the field and the remedy; never contains a secret."""
+    """No usable credentials. Names the file (or plug-in), the field and the remedy; never contains
+    a secret.
+    """
 
 
 class LeadershipLost(KubeError):
@@ -32,7 +36,8 @@ class LeadershipLost(KubeError):
 
 
 class ApiError(KubeError):
-    """The API server refused. `status` is the HTTP status, `reason` and `details` are those of the Status object.
+    """The API server refused. `status` is the HTTP status, `reason` and `details` are those of the
+    Status object.
 
     See https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
     """
@@ -63,7 +68,9 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: a role is missing, a quota is exceeded, the namespace is terminating, or an admission plug-in refused."""
+    """403: a role is missing, a quota is exceeded, the namespace is terminating, or an admission
+    plug-in refused.
+    """
 
 
 class NotFound(ApiError):
@@ -75,15 +82,21 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """409 otherwise: the resourceVersion or uid isn't the one asked for, or a field belongs to another manager."""
+    """409 otherwise: the resourceVersion or uid isn't the one asked for, or a field belongs to
+    another manager.
+    """
 
 
 class Gone(ApiError):
-    """410, or `Expired` in a watch: the asked resourceVersion or continue token is too old. List again."""
+    """410, or `Expired` in a watch: the asked resourceVersion or continue token is too old. List
+    again.
+    """
 
 
 class Invalid(ApiError):
-    """422: the object breaks a rule; `details["causes"]` names the fields. Retrying the same body is in vain."""
+    """422: the object breaks a rule; `details["causes"]` names the fields. Retrying the same body
+    is in vain.
+    """
 
 
 class TooManyRequests(ApiError):
@@ -105,7 +118,11 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: Invalid,
     429: TooManyRequests,
 }
-_BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Gone, "Gone": Gone}
+_BY_REASON: dict[str, type[ApiError]] = {
+    "AlreadyExists": AlreadyExists,
+    "Expired": Gone,
+    "Gone": Gone,
+}
 
 
 def api_error(
@@ -117,11 +134,20 @@ def api_error(
     request: str = "",
     retry_after: float | None = None,
 ) -> ApiError:
-    """The ApiError of the class that fits the reason, else the status."""
+    """Return the ApiError of the class that fits the reason, else the status."""
     causes = (details or {}).get("causes") or ()
-    if any(isinstance(cause, Mapping) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes):
-        reason = "Expired"  # a version of another time (etcd was restored): as useless as one too old
-    cls = _BY_REASON.get(reason) or _BY_STATUS.get(status) or (ServerError if status >= 500 else ApiError)
+    if any(
+        isinstance(cause, Mapping) and cause.get("reason") == "ResourceVersionTooLarge"
+        for cause in causes
+    ):
+        reason = (
+            "Expired"  # a version of another time (etcd was restored): as useless as one too old
+        )
+    cls = (
+        _BY_REASON.get(reason)
+        or _BY_STATUS.get(status)
+        or (ServerError if status >= 500 else ApiError)
+    )
     error = cls(status, reason, message, details, request)
     if isinstance(error, TooManyRequests):
         error.retry_after = retry_after

@@ -1,4 +1,5 @@
-"""Kubernetes Events for administrators: written in the background, best effort, repeats counted as a series.
+"""Kubernetes Events for administrators: written in the background, best effort, repeats counted as
+a series.
 
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 """
@@ -19,18 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sidecars.kube.client import Client
-    from sidecars.kube.resources import Manifest
+    from sidecars.objects import Manifest
 
 _log = logging.getLogger(__name__)
 _SERIES = timedelta(minutes=6)
-"""A repeat within this time belongs to the series; a series is written at most this often, save its second event."""
+"""A repeat within this time belongs to the series; a series is written at most this often, save its
+second event.
+"""
 _MOST_SERIES = 4096
 _MOST_IN_FLIGHT = 256
 _LONGEST_NOTE = 1024
 
 
 def utc_now() -> datetime:
-    """The wall clock."""
+    """Return the wall clock."""
     return datetime.now(UTC)
 
 
@@ -54,23 +57,41 @@ class _Series:
 
 
 class EventRecorder:
-    """`component` is the reportingController (such as `example.com/operator`), `instance` the pod's name."""
+    """`component` is the reportingController (such as `example.com/operator`), `instance` the pod's
+    name.
+    """
 
     def __init__(
-        self, client: Client, component: str, clock: Callable[[], datetime] = utc_now, *, instance: str = ""
+        self,
+        client: Client,
+        component: str,
+        clock: Callable[[], datetime] = utc_now,
+        *,
+        instance: str = "",
     ) -> None:
-        self._client, self._component, self._instance, self._clock = client, component, instance or component, clock
+        self._client, self._component, self._instance, self._clock = (
+            client,
+            component,
+            instance or component,
+            clock,
+        )
         self._series: dict[_Kind, _Series] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def emit(
-        self, regarding: Manifest, type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+        self,
+        regarding: Manifest,
+        type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
     ) -> None:
-        """Record that something happened to `regarding` (a Manifest, or a part of it with apiVersion, kind, metadata).
+        """Record that something happened to `regarding` (a Manifest, or a part of it with
+        apiVersion, kind, metadata).
 
-        Never waits, never raises for what the server does: an event that can't be written is logged and dropped.
-        `reason` and `action` are UpperCamelCase words, `note` a sentence (written printable, cut at
-        1 KiB), no secret in either.
+        Never waits, never raises for what the server does: an event that can't be written is logged
+        and dropped. `reason` and `action` are UpperCamelCase words, `note` a sentence (written
+        printable, cut at 1 KiB), no secret in either.
         """
         reference = _reference(regarding)
         note = printable(note, _LONGEST_NOTE).encode()[:_LONGEST_NOTE].decode(errors="ignore")
@@ -87,7 +108,10 @@ class EventRecorder:
             return
         # The API server keeps the events of cluster-scoped objects in the namespace default.
         namespace = reference.get("namespace", "default")
-        name = f"{reference.get('name', 'unknown')[:200]}.{int(now.timestamp() * 1e6):x}.{len(self._series):x}"
+        name = (
+            f"{reference.get('name', 'unknown')[:200]}.{int(now.timestamp() * 1e6):x}."
+            f"{len(self._series):x}"
+        )
         self._series[kind] = _Series(namespace, name, 1, now, now)
         while len(self._series) > _MOST_SERIES:
             del self._series[next(iter(self._series))]
@@ -132,7 +156,9 @@ class EventRecorder:
         try:
             await self._client.merge_patch(EVENTS, series.namespace, series.name, patch)
         except NotFound:
-            series.last = datetime.min.replace(tzinfo=UTC)  # it has expired: the next repeat starts a new series
+            series.last = datetime.min.replace(
+                tzinfo=UTC
+            )  # it has expired: the next repeat starts a new series
         except KubeError as error:
             _log.warning("the series of event %s could not be written: %s", series.name, error)
 

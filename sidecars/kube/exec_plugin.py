@@ -69,9 +69,9 @@ async def ask(
 ) -> ExecStatus:
     """Run the plug-in, at most for so many seconds, and return its answer. Raises CredentialsError.
 
-    `cluster` describes the API server, to a plug-in that asks for it. `source` is where the plug-in is configured, for
-    messages. A relative command is relative to `directory`. By `clock`, the wall clock, an answer can
-    have expired.
+    `cluster` describes the API server, to a plug-in that asks for it. `source` is where the plug-in
+    is configured, for messages. A relative command is relative to `directory`. By `clock`, the wall
+    clock, an answer can have expired.
     """
     where = f"{source}: exec plug-in {plugin.command!r}"
     hint = f" ({plugin.install_hint.strip()})" if plugin.install_hint else ""
@@ -82,34 +82,41 @@ async def ask(
     env = os.environ | {item.name: item.value for item in plugin.env or ()}
     env["KUBERNETES_EXEC_INFO"] = msgspec.json.encode(info).decode()
     command = str(directory / plugin.command) if "/" in plugin.command else plugin.command
-    status, out, err = await asyncio.to_thread(_run, [command, *(plugin.args or ())], env, seconds, where, hint)
+    status, out, err = await asyncio.to_thread(
+        _run, [command, *(plugin.args or ())], env, seconds, where, hint
+    )
     if status != 0:
         last = err.decode(errors="replace").strip().rpartition("\n")[2]
-        raise CredentialsError(f"{where} failed with exit code {status}: {last or 'no message'}{hint}")
+        raise CredentialsError(
+            f"{where} failed with exit code {status}: {last or 'no message'}{hint}"
+        )
     try:
         credential = msgspec.json.decode(out, type=_ExecCredential)
     except UNREADABLE as error:
         raise CredentialsError(f"{where} printed no valid ExecCredential: {error}{hint}") from None
     if credential.api_version != plugin.api_version:
         raise CredentialsError(
-            f"{where} answered with apiVersion {credential.api_version}, the kubeconfig has {plugin.api_version}"
+            f"{where} answered with apiVersion {credential.api_version}, the kubeconfig has "
+            f"{plugin.api_version}"
         )
     found = credential.status
     if not found.token and not (found.client_certificate_data and found.client_key_data):
         raise CredentialsError(
-            f"{where} answered with neither status.token nor both of status.clientCertificateData and"
-            f" status.clientKeyData{hint}"
+            f"{where} answered with neither status.token nor both of status.clientCertificateData "
+            f"and status.clientKeyData{hint}"
         )
     expires = found.expiration_timestamp
     if expires is not None and expires <= clock():
         raise CredentialsError(
-            f"{where} answered with a credential that expired at {expires.isoformat()}: log in again, or set the"
-            f" clock of this machine{hint}"
+            f"{where} answered with a credential that expired at {expires.isoformat()}: log in "
+            f"again, or set the clock of this machine{hint}"
         )
     return found
 
 
-def _run(command: list[str], env: dict[str, str], seconds: float, where: str, hint: str) -> tuple[int, bytes, bytes]:
+def _run(
+    command: list[str], env: dict[str, str], seconds: float, where: str, hint: str
+) -> tuple[int, bytes, bytes]:
     """Run a plug-in to its end and wait for it: exit status, standard output, standard error.
 
     One that doesn't end in time is killed, with what it has started. Raises CredentialsError.
@@ -142,7 +149,9 @@ def _run(command: list[str], env: dict[str, str], seconds: float, where: str, hi
                     if not data:
                         outputs.unregister(key.fileobj)
                     elif len(printed[key.fd]) > _MAX_OUTPUT:
-                        raise CredentialsError(f"{where} printed more than {_MAX_OUTPUT >> 20} MiB{hint}")
+                        raise CredentialsError(
+                            f"{where} printed more than {_MAX_OUTPUT >> 20} MiB{hint}"
+                        )
             status = process.wait(max(end - time.monotonic(), 0))
         except (TimeoutError, subprocess.TimeoutExpired):
             raise CredentialsError(f"{where} gave no answer within {seconds:g} s{hint}") from None

@@ -1,8 +1,9 @@
 """Which of a controller's own creates and deletes its cache hasn't shown yet.
 
-A controller that decides by a cache that lags behind its own writes would create twice. So it notes what it is
-about to write, its watch handlers note what they see, and it decides again only when both agree (as Kubernetes' own
-ReplicaSet controller does), or after `ttl`, because a watch event can be missed for good.
+A controller that decides by a cache that lags behind its own writes would create twice. So it notes
+what it is about to write, its watch handlers note what they see, and it decides again only when
+both agree (as Kubernetes' own ReplicaSet controller does), or after `ttl`, because a watch event
+can be missed for good.
 """
 
 from __future__ import annotations
@@ -44,30 +45,38 @@ class Expectations(Generic[K]):
             self._entry(key).deletions |= uids
 
     def creation_observed(self, key: K) -> None:
-        """One object was added, or its creation failed. More than expected is no harm."""
+        """Record that one object was added, or that its creation failed. More than expected is no
+        harm.
+        """
         pending = self._pending.get(key)
         if pending is not None:
             pending.creations = max(0, pending.creations - 1)
             self._settle(key, pending)
 
     def deletion_observed(self, key: K, uid: str) -> None:
-        """That object is gone or has its deletionTimestamp, or its deletion failed."""
+        """Record that the object is gone or has its deletionTimestamp, or that its deletion
+        failed.
+        """
         pending = self._pending.get(key)
         if pending is not None:
             pending.deletions.discard(uid)
             self._settle(key, pending)
 
     def satisfied(self, key: K) -> bool:
-        """True when nothing is outstanding, or for longer than `ttl`: the cache may be decided by."""
+        """Return whether nothing is outstanding, or for longer than `ttl`: the cache may be decided
+        by.
+        """
         return self.remaining(key) <= 0
 
     def remaining(self, key: K) -> float:
-        """Seconds after which `satisfied` is true even if nothing more is seen; 0.0 when it does: look again then."""
+        """Return the seconds after which `satisfied` is true even if nothing more is seen, 0.0 when
+        it is true. Look again then.
+        """
         pending = self._pending.get(key)
         return 0.0 if pending is None else max(0.0, pending.since + self._ttl - self._clock())
 
     def forget(self, key: K) -> None:
-        """The controller's object is gone."""
+        """Forget the expectations of a controller whose object is gone."""
         self._pending.pop(key, None)
 
     def _entry(self, key: K) -> _Pending:

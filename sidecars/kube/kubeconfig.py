@@ -71,8 +71,9 @@ class _Config(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 def load_credentials(kubeconfig: Path | None = None) -> Credentials:
-    """Those of the kubeconfig; without one, of $KUBECONFIG, whose files are merged as kubectl does; without that,
-    of the pod's service account. Raises CredentialsError, which names file, field and remedy.
+    """Load the credentials of the kubeconfig; without one, those of $KUBECONFIG, whose files are
+    merged as kubectl does; without that, those of the pod's service account. Raises
+    CredentialsError, which names file, field and remedy.
     """
     if kubeconfig is not None:
         return _from_kubeconfig([kubeconfig])
@@ -84,8 +85,11 @@ def load_credentials(kubeconfig: Path | None = None) -> Credentials:
 
 
 def from_service_account(folder: Path) -> Credentials:
-    """Those that the kubelet mounts at `folder`. Raises CredentialsError."""
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    """Load the credentials that the kubelet mounts at `folder`. Raises CredentialsError."""
+    host, port = (
+        os.environ.get("KUBERNETES_SERVICE_HOST"),
+        os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
+    )
     if not host or not (folder / "token").exists():
         raise CredentialsError(
             "no credentials for Kubernetes: this is not a pod with a service account"
@@ -116,11 +120,15 @@ def _from_kubeconfig(paths: list[Path]) -> Credentials:
         context_name = context_name or config.current_context
     source = f"kubeconfig {os.pathsep.join(map(str, paths))}"
     if not context_name:
-        raise CredentialsError(f"{source}: current-context is not set; `kubectl config use-context NAME` sets it")
+        raise CredentialsError(
+            f"{source}: current-context is not set; `kubectl config use-context NAME` sets it"
+        )
     path, context = _named(contexts, "contexts", context_name, source)
     cluster_path, cluster_entry = _named(clusters, "clusters", context.cluster, source)
     user_path, user_entry = _named(users, "users", context.user, source)
-    return _credentials(cluster_path.parent, cluster_entry, user_path.parent, user_entry, context, source)
+    return _credentials(
+        cluster_path.parent, cluster_entry, user_path.parent, user_entry, context, source
+    )
 
 
 def _read_kubeconfig(path: Path) -> _Config:
@@ -142,34 +150,54 @@ def _read_kubeconfig(path: Path) -> _Config:
         raise CredentialsError(f"kubeconfig {path}: {error}") from None
 
 
-def _named(entries: dict[str, tuple[Path, E]], field_name: str, name: str, source: str) -> tuple[Path, E]:
+def _named(
+    entries: dict[str, tuple[Path, E]], field_name: str, name: str, source: str
+) -> tuple[Path, E]:
     if name not in entries:
-        raise CredentialsError(f"{source}: {field_name} has no {name!r} (it has: {', '.join(entries) or 'none'})")
+        raise CredentialsError(
+            f"{source}: {field_name} has no {name!r} (it has: {', '.join(entries) or 'none'})"
+        )
     return entries[name]
 
 
 def _credentials(
-    cluster_folder: Path, cluster: _Cluster, user_folder: Path, user: _User, context: _Context, source: str
+    cluster_folder: Path,
+    cluster: _Cluster,
+    user_folder: Path,
+    user: _User,
+    context: _Context,
+    source: str,
 ) -> Credentials:
     server = cluster.server.rstrip("/")
     where = f"{source}: cluster {context.cluster!r}"
     if not _is_url(server):
-        raise CredentialsError(f"{where}: server is {cluster.server!r}, not a URL like https://host:6443")
+        raise CredentialsError(
+            f"{where}: server is {cluster.server!r}, not a URL like https://host:6443"
+        )
     if cluster.proxy_url:
         raise CredentialsError(f"{where}: proxy-url is not supported; reach the server directly")
     user_where = f"{source}: user {context.user!r}"
     for field_name, value in (("auth-provider", user.auth_provider), ("username", user.username)):
         if value is not None:
-            raise CredentialsError(f"{user_where}: {field_name} is not supported (Kubernetes removed it); use exec")
+            raise CredentialsError(
+                f"{user_where}: {field_name} is not supported (Kubernetes removed it); use exec"
+            )
     if user.exec is not None and user.exec.interactive_mode == "Always":
-        raise CredentialsError(f"{user_where}: exec.interactiveMode is Always, but no terminal exists")
+        raise CredentialsError(
+            f"{user_where}: exec.interactiveMode is Always, but no terminal exists"
+        )
     certificate = _piece(
-        user_folder, user.client_certificate, user.client_certificate_data, f"{user_where}: client-certificate"
+        user_folder,
+        user.client_certificate,
+        user.client_certificate_data,
+        f"{user_where}: client-certificate",
     )
     key = _piece(user_folder, user.client_key, user.client_key_data, f"{user_where}: client-key")
     if (certificate is None) != (key is None):
         missing = "client-key" if key is None else "client-certificate"
-        raise CredentialsError(f"{user_where}: {missing} (or {missing}-data) is missing: they are needed as a pair")
+        raise CredentialsError(
+            f"{user_where}: {missing} (or {missing}-data) is missing: they are needed as a pair"
+        )
     token: Source = user.token.encode() if user.token else None
     if user.token_file:
         token = user_folder / user.token_file
@@ -202,7 +230,9 @@ def _is_url(server: str) -> bool:
 
 
 def _piece(folder: Path, path: str | None, data: str | None, where: str) -> Source:
-    """The content of a `*-data` field, which has precedence, or the file that the other field names."""
+    """Return the content of a `*-data` field, which has precedence, or the file that the other
+    field names.
+    """
     if data:
         try:
             return base64.b64decode(data, validate=True)

@@ -1,4 +1,6 @@
-"""Whether a namespace exists: its Role is deleted with it, and requests are then refused, not empty."""
+"""Namespaces themselves: whether one exists, because its Role is deleted with it, and which one it
+is.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,26 @@ if TYPE_CHECKING:
 
 
 async def is_leaving(client: Client, namespace: str) -> bool:
-    """Whether the namespace is being deleted, or does not exist. False while that is unknown.
+    """Return whether the namespace is being deleted, or does not exist. False while that is
+    unknown.
 
     The Role is deleted before the objects whose finalizers the operator has to remove.
     """
     try:
-        found = await client.get(NAMESPACES, None, namespace)
+        live = await client.get(NAMESPACES, None, namespace)
     except NotFound:
         return True
     except KubeError:
         return False
-    return "deletionTimestamp" in found["metadata"]
+    return "deletionTimestamp" in live["metadata"]
+
+
+async def uid_of(client: Client, namespace: str) -> str:
+    """Return the uid of the namespace, by which it differs from those of its name in other
+    clusters; "" while it is unknown.
+    """
+    try:
+        live = await client.get(NAMESPACES, None, namespace)
+    except KubeError:
+        return ""
+    return str(live["metadata"].get("uid", ""))

@@ -1,7 +1,8 @@
-"""A work queue of keys: each key at most once in it, and at most once in work, with delays, back-off and fairness.
+"""A work queue of keys: each key at most once in it, and at most once in work, with delays,
+back-off and fairness.
 
-The semantics are those of client-go's workqueue: a key that is added while it is in work comes again after `done`.
-Time is the event loop's. Knows nothing of Kubernetes.
+The semantics are those of client-go's workqueue: a key that is added while it is in work comes
+again after `done`. Time is the event loop's. Knows nothing of Kubernetes.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class _Group(Generic[K]):
 class WorkQueue(Generic[K]):
     """Use from one event loop only.
 
-    `retry` waits base_delay seconds, doubled for each try in a row up to max_delay, less up to half of it by chance;
-    and over all keys at most retry_rate retries per second, after a burst of retry_burst, so that a thousand
-    failing keys don't become a storm.
+    `retry` waits base_delay seconds, doubled for each try in a row up to max_delay, less up to half
+    of it by chance; and over all keys at most retry_rate retries per second, after a burst of
+    retry_burst, so that a thousand failing keys don't become a storm.
     """
 
     def __init__(
@@ -53,7 +54,9 @@ class WorkQueue(Generic[K]):
         self._limit: int | None = None
         self._group_of: Callable[[K], Hashable] = _one_group
         self._groups: dict[Hashable, _Group[K]] = {}
-        self._ready: dict[Hashable, None] = {}  # groups with a key that may be taken, the next one first
+        self._ready: dict[
+            Hashable, None
+        ] = {}  # groups with a key that may be taken, the next one first
         self._waiting: dict[K, None] = {}
         self._again: dict[K, None] = {}
         self._in_work: dict[K, _Group[K]] = {}
@@ -62,18 +65,21 @@ class WorkQueue(Generic[K]):
         self._getters: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
-        """Keys that wait to be taken; not those in work or delayed."""
+        """Return the number of keys that wait to be taken, without those in work or delayed."""
         return len(self._waiting)
 
     def limit(self, limit: int, group: Callable[[K], Hashable] | None = None) -> None:
-        """From now on, at most `limit` keys of one group are in work. `group` None: all keys are one group.
+        """Have at most `limit` keys of one group in work, from now on. With `group` None, all keys
+        are one group.
 
-        Groups take turns, and within a group keys are taken in the order in which they were added. A key's group is
-        asked for when the key is added.
+        Groups take turns, and within a group keys are taken in the order in which they were added.
+        A key's group is asked for when the key is added.
         """
         self._limit, self._group_of = limit, group or _one_group
         waiting = list(self._waiting)
-        self._groups = {each.name: _Group(each.name, in_work=each.in_work) for each in self._in_work.values()}
+        self._groups = {
+            each.name: _Group(each.name, in_work=each.in_work) for each in self._in_work.values()
+        }
         self._in_work = {key: self._groups[each.name] for key, each in self._in_work.items()}
         self._ready.clear()
         for key in waiting:
@@ -105,9 +111,13 @@ class WorkQueue(Generic[K]):
         """Put the key in again after its back-off; the seconds until then."""
         tries = self._failures.get(key, 0)
         self._failures[key] = tries + 1
-        delay = min(self._base_delay * 2.0 ** min(tries, 60), self._max_delay) * self._rng.uniform(0.5, 1.0)
+        delay = min(self._base_delay * 2.0 ** min(tries, 60), self._max_delay) * self._rng.uniform(
+            0.5, 1.0
+        )
         now = asyncio.get_running_loop().time()
-        self._next_retry = max(self._next_retry, now - self._retry_burst * self._retry_gap) + self._retry_gap
+        self._next_retry = (
+            max(self._next_retry, now - self._retry_burst * self._retry_gap) + self._retry_gap
+        )
         delay = max(delay, self._next_retry - now)
         self.add_after(key, delay)
         return delay
@@ -117,7 +127,9 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def get(self) -> K:
-        """Wait for a key and take it into work; call `done` with it afterwards, whatever happened."""
+        """Wait for a key and take it into work; call `done` with it afterwards, whatever
+        happened.
+        """
         while not self._ready:
             getter = asyncio.get_running_loop().create_future()
             self._getters.append(getter)
@@ -139,7 +151,9 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """The work on the key has ended. ValueError for a key that was not in work."""
+        """Record that the work on the key has ended. Raises ValueError for a key that was not in
+        work.
+        """
         if key not in self._in_work:
             raise ValueError(f"{key!r} is not in work")
         group = self._in_work.pop(key)
@@ -191,11 +205,13 @@ async def run_workers(
 ) -> None:
     """Call `handler` with each key, never twice at once with the same, until cancelled.
 
-    At most `concurrency` keys of one group are handled at once, however long each takes; `group` None: of all keys.
-    Keys that may wait for the same slow server belong into one group: no other group waits for them.
+    At most `concurrency` keys of one group are handled at once, however long each takes; `group`
+    None: of all keys. Keys that may wait for the same slow server belong into one group: no other
+    group waits for them.
 
-    A handler that returns ends the key's back-off; a number asks for the key again in so many seconds. One that raises
-    has its key retried, and `failed(key, error, seconds until then)` is called (without it, the error is logged).
+    A handler that returns ends the key's back-off; a number asks for the key again in so many
+    seconds. One that raises has its key retried, and `failed(key, error, seconds until then)` is
+    called (without it, the error is logged).
     """
 
     async def handle(key: K) -> None:

@@ -1,7 +1,9 @@
-"""Keeps a store equal to what the API server stores: list, watch, and recovery from every way in which a watch ends.
+"""Keeps a store equal to what the API server stores: list, watch, and recovery from every way in
+which a watch ends.
 
-See https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes. What is missed while
-no watch runs is found by the next list: objects that are gone then are DELETED to the store's subscribers.
+See https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
+What is missed while no watch runs is found by the next list: objects that are gone then are DELETED
+to the store's subscribers.
 """
 
 from __future__ import annotations
@@ -10,20 +12,29 @@ import asyncio
 import contextlib
 import logging
 import random
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from sidecars.kube.errors import ApiError, Forbidden, Gone, KubeError, Malformed, NotFound, TooManyRequests
+from sidecars.kube.errors import (
+    ApiError,
+    Forbidden,
+    Gone,
+    KubeError,
+    Malformed,
+    NotFound,
+    TooManyRequests,
+)
 from sidecars.kube.namespaces import is_leaving
-from sidecars.kube.records import PartialObjectMetadata
 from sidecars.kube.store import Key, Store, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from sidecars.kube.client import Client
-    from sidecars.kube.resources import Manifest, Resource
+    from sidecars.kube.resources import Resource
     from sidecars.kube.responses import WatchEvent
+    from sidecars.objects import Manifest
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,23 +57,6 @@ class Reflector(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         served: Callable[[], None] | None = None,
-        clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        rng: random.Random | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self: Reflector[PartialObjectMetadata],
-        client: Client,
-        resource: Resource,
-        *,
-        namespaces: Sequence[str] | None = None,
-        metadata_only: Literal[True],
-        label_selector: str = "",
-        field_selector: str = "",
-        served: Callable[[], None] | None = None,
-        clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None: ...
     @overload
@@ -76,8 +70,6 @@ class Reflector(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         served: Callable[[], None] | None = None,
-        clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None: ...
     def __init__(
@@ -87,38 +79,37 @@ class Reflector(Generic[T]):
         *,
         namespaces: Sequence[str] | None = None,
         type: type[Any] = dict,
-        metadata_only: bool = False,
         label_selector: str = "",
         field_selector: str = "",
         served: Callable[[], None] | None = None,
-        clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`namespaces` None: all. `clock` (seconds, monotonic) and `sleep` default to the event loop's.
+        """`namespaces` None: all.
 
-        With `metadata_only`, the server sends no contents, and the store contains records.PartialObjectMetadata.
-        With `served`, the API server may lack the kind: the store is empty meanwhile, and `served` is called when the
-        API server begins to serve the kind.
+        With the type PartialObjectMetadata, the server sends no contents. With `served`,
+        the API server may lack the kind: the store is empty meanwhile, and `served` is called when
+        the API server begins to serve the kind.
         """
-        if metadata_only:
-            type = PartialObjectMetadata
         self.store: Store[T] = Store()
         self.resource = resource
         self.refused: dict[str, bool] = {}
-        """Namespaces whose last list the API server refused, for want of rights: the store may lack objects of theirs.
-        True: the namespace is being deleted or does not exist, and nothing of it is in the store.
+        """Namespaces whose last list the API server refused, for want of rights: the store may lack
+        objects of theirs. True: the namespace is being deleted or does not exist, and nothing of it
+        is in the store.
         """
         rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
-        scopes: Sequence[str | None] = [None] if namespaces is None else list(dict.fromkeys(namespaces))
-        selectors = (label_selector, field_selector)
+        source = _Source(client, resource, type, label_selector, field_selector)
+        scopes: Sequence[str | None] = (
+            [None] if namespaces is None else list(dict.fromkeys(namespaces))
+        )
         self._feeds = [
-            _Feed(client, self.store, resource, s, type, selectors, self.refused, served, clock, sleep, rng)
-            for s in scopes
+            _Feed(source, scope, self.store, self.refused, served, rng) for scope in scopes
         ]
 
     async def run(self) -> None:
-        """List and watch until cancelled; survives every fault of the server and the network. Call once."""
+        """List and watch until cancelled; survives every fault of the server and the network. Call
+        once.
+        """
         async with asyncio.TaskGroup() as feeds:
             for feed in self._feeds:
                 feeds.create_task(feed.run())
@@ -134,7 +125,8 @@ class Reflector(Generic[T]):
         return next((feed.fault for feed in self._feeds if feed.fault is not None), None)
 
     async def wait_synced(self, timeout: float) -> None:
-        """Wait for the first complete list of each namespace, except of those that become `refused`.
+        """Wait for the first complete list of each namespace, except of those that become
+        `refused`.
 
         TimeoutError naming the resource and the last fault after `timeout` s.
         """
@@ -144,17 +136,30 @@ class Reflector(Generic[T]):
                     await feed.answered.wait()
         except TimeoutError:
             reason = f": {self.fault}" if self.fault is not None else ""
-            raise TimeoutError(f"no complete list of {self.resource.plural} within {timeout:g} s{reason}") from None
+            raise TimeoutError(
+                f"no complete list of {self.resource.plural} within {timeout:g} s{reason}"
+            ) from None
 
 
 def _must_exist(item: object) -> bool:
-    """Whether an object can't be gone, although the API server doesn't serve its kind.
+    """Return whether an object can't be gone, although the API server doesn't serve its kind.
 
-    A CRD is deleted after its objects, and an object with finalizers after it was marked as being deleted
-    (https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/).
+    A CRD is deleted after its objects, and an object with finalizers after it was marked as being
+    deleted (https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/).
     """
     metadata = item["metadata"] if isinstance(item, dict) else {}
     return bool(metadata.get("finalizers")) and "deletionTimestamp" not in metadata
+
+
+@dataclass(frozen=True, slots=True)
+class _Source(Generic[T]):
+    """What the API server is asked for."""
+
+    client: Client
+    resource: Resource
+    type: type[T]
+    label_selector: str
+    field_selector: str
 
 
 class _Feed(Generic[T]):
@@ -162,25 +167,18 @@ class _Feed(Generic[T]):
 
     def __init__(
         self,
-        client: Client,
-        store: Store[T],
-        resource: Resource,
+        source: _Source[T],
         namespace: str | None,
-        type: type[T],
-        selectors: tuple[str, str],
+        store: Store[T],
         refused: dict[str, bool],
         served: Callable[[], None] | None,
-        clock: Callable[[], float] | None,
-        sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
-        self._client, self._store, self._resource, self._namespace = client, store, resource, namespace
-        self._type = type
-        self._label_selector, self._field_selector = selectors
+        self._source, self._namespace, self._store = source, namespace, store
+        self._client, self._resource = source.client, source.resource
         self._refused = refused
         self._served = served
-        self._clock = clock or (lambda: asyncio.get_running_loop().time())
-        self._sleep, self._rng = sleep, rng
+        self._rng = rng
         self._version = ""
         self._failures = 0
         self._opened: float | None = None
@@ -215,10 +213,12 @@ class _Feed(Generic[T]):
                         continue
                 fault = error
                 if self._opened is not None:
-                    self._version = ""  # the stream reported it: from the same version on it would report it again
+                    # The stream reported it, and from the same version on it would report it again.
+                    self._version = ""
             except KubeError as error:
                 fault = error
-            # How a stream that lived ends, silence of a quiet resource included, is no sign of how the next one ends.
+            # How a stream that lived ends, silence of a quiet resource included, is no sign of how
+            # the next one ends.
             if fault is not None and not self._lived:
                 self._failed(fault)
             await self._pause(fault)
@@ -229,26 +229,26 @@ class _Feed(Generic[T]):
 
     async def _list(self) -> None:
         """Take in a complete list. Until it is complete, nothing of it counts as gone."""
-        seen: set[Key] = set()
+        listed: set[Key] = set()
         version = ""
         pages = self._client.pages(
             self._resource,
             self._namespace,
-            self._type,
-            label_selector=self._label_selector,
-            field_selector=self._field_selector,
+            self._source.type,
+            label_selector=self._source.label_selector,
+            field_selector=self._source.field_selector,
         )
         async for page in pages:
             if page.first:
-                seen.clear()
+                listed.clear()
             for item in page.items:
                 self._store.put(item)
-                seen.add(identity(item).key)
+                listed.add(identity(item).key)
             for key, error in page.malformed.items():
                 self._store.mark_malformed(key, error)
-                seen.add(key)
+                listed.add(key)
             version = page.resource_version
-        self._discard_all_but(seen)
+        self._discard_all_but(listed)
         self._version = version
         self._permitted()
         self.answered.set()
@@ -258,15 +258,19 @@ class _Feed(Generic[T]):
                 self._served()
 
     def _lacking(self) -> None:
-        """The API server doesn't know the kind."""
+        """Note that the API server doesn't know the kind."""
         self._permitted()
         if not self.absent:
-            _log.info("%s: the API server doesn't serve this kind; its CRD doesn't exist", self._what)
+            _log.info(
+                "%s: the API server doesn't serve this kind; its CRD doesn't exist", self._what
+            )
         self._empty(but={key for key in self._store.known() if _must_exist(self._store.get(*key))})
         self.absent = True
 
     def _empty(self, but: AbstractSet[Key] = frozenset()) -> None:
-        """The kind or the namespace does not exist, or the namespace is being deleted: its objects count as gone."""
+        """Count the objects as gone: the kind or the namespace does not exist, or the namespace is
+        being deleted.
+        """
         self._discard_all_but(but)
         self._version = ""
         self.fault = None
@@ -276,9 +280,9 @@ class _Feed(Generic[T]):
         if self._namespace is not None:
             self._refused.pop(self._namespace, None)
 
-    def _discard_all_but(self, seen: AbstractSet[Key]) -> None:
+    def _discard_all_but(self, kept: AbstractSet[Key]) -> None:
         for key in self._store.known():
-            if key not in seen and self._namespace in (None, key.namespace):
+            if key not in kept and self._namespace in (None, key.namespace):
                 self._store.discard(key)
 
     async def _watch(self) -> None:
@@ -286,16 +290,16 @@ class _Feed(Generic[T]):
             self._resource,
             self._namespace,
             resource_version=self._version,
-            label_selector=self._label_selector,
-            field_selector=self._field_selector,
+            label_selector=self._source.label_selector,
+            field_selector=self._source.field_selector,
             # At random, so that the watches of many processes don't all end, and start, together.
             timeout_seconds=self._rng.randint(300, 600),
-            type=self._type,
+            type=self._source.type,
         )
         async with contextlib.aclosing(stream):
             async for event in stream:
                 if self._opened is None:
-                    self._opened = self._clock()
+                    self._opened = _now()
                     self._recovered()
                 self._take(event)
 
@@ -317,19 +321,22 @@ class _Feed(Generic[T]):
     async def _pause(self, fault: KubeError | None) -> None:
         """Before the next request: hardly at all after a stream that lived, else longer each time.
 
-        A stream that ended at once counts like a refusal, whatever its status was, unless it brought something.
+        A stream that ended at once counts like a refusal, whatever its status was, unless it
+        brought something.
         """
         if self._lived:
             self._failures = 0
-        delay = min(_FIRST_DELAY * 2.0 ** min(self._failures, 30), _LONGEST_DELAY) * self._rng.uniform(0.5, 1.0)
+        delay = min(
+            _FIRST_DELAY * 2.0 ** min(self._failures, 30), _LONGEST_DELAY
+        ) * self._rng.uniform(0.5, 1.0)
         if isinstance(fault, TooManyRequests) and fault.retry_after is not None:
             delay += fault.retry_after
         self._failures = max(0, self._failures - 1) if self._useful else self._failures + 1
-        await self._sleep(delay)
+        await asyncio.sleep(delay)
 
     @property
     def _lived(self) -> bool:
-        return self._opened is not None and self._clock() - self._opened >= _HEALTHY
+        return self._opened is not None and _now() - self._opened >= _HEALTHY
 
     def _failed(self, fault: KubeError) -> None:
         if self.fault is None:
@@ -344,3 +351,7 @@ class _Feed(Generic[T]):
     @property
     def _what(self) -> str:
         return f"{self._resource.plural} of {self._namespace or 'all namespaces'}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

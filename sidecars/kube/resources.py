@@ -1,18 +1,19 @@
-"""What the API server serves: groups, versions, kinds and the paths of their objects. Knows no object's content."""
+"""What the API server serves: groups, versions, kinds and the paths of their objects. Knows no
+object's content.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 _RESERVED = frozenset("/?#%")
-Manifest = dict[str, Any]
-"""A Kubernetes object as plain JSON: what is read without a record type, and what every write takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource of the Kubernetes API. `group` is empty for the core API; `plural` is the path segment."""
+    """One resource of the Kubernetes API. `group` is empty for the core API; `plural` is the path
+    segment.
+    """
 
     group: str
     version: str
@@ -25,18 +26,28 @@ class Resource:
         """The `apiVersion` of its objects: `v1`, `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of the collection, an object, or an object's subresource.
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """Return the URL path of the collection, an object, or an object's subresource.
 
-        Without `namespace`, a namespaced resource's collection across all namespaces. Raises ValueError for an object
-        of a namespaced resource without its namespace, a namespace for a cluster-scoped one, or a name that
-        can't be a path segment: each would reach another object than the one meant.
+        Without `namespace`, a namespaced resource's collection across all namespaces. Raises
+        ValueError for an object of a namespaced resource without its namespace, a namespace for a
+        cluster-scoped one, or a name that can't be a path segment: each would reach another object
+        than the one meant.
         """
         for part in (namespace, name):
-            if part is not None and (not part or part in (".", "..") or not _RESERVED.isdisjoint(part)):
-                raise ValueError(f"{part!r} can't name a {self.kind} or its namespace: pass the object's metadata.name")
+            if part is not None and (
+                not part or part in (".", "..") or not _RESERVED.isdisjoint(part)
+            ):
+                raise ValueError(
+                    f"{part!r} can't name a {self.kind} or its namespace: pass the object's "
+                    "metadata.name"
+                )
         if namespace is not None and not self.namespaced:
-            raise ValueError(f"{self.kind} is cluster-scoped: pass no namespace (got {namespace!r})")
+            raise ValueError(
+                f"{self.kind} is cluster-scoped: pass no namespace (got {namespace!r})"
+            )
         if name is not None and namespace is None and self.namespaced:
             raise ValueError(f"{self.kind} {name!r} needs its namespace")
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from sidecars.kube.errors import UNREADABLE, ApiError, Malformed, api_error
-from sidecars.kube.records import ObjectMeta
 from sidecars.kube.store import Key
+from sidecars.objects import ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,8 @@ class Page(Generic[T]):
     malformed: Mapping[Key, Malformed]
     """The objects that could not be decoded."""
     first: bool
-    """Whether a list starts with this page. Earlier pages belong to a list that was not completed."""
+    """Whether a list starts with this page. Earlier pages belong to a list that was not completed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +90,30 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
 
 @functools.cache
 def _of(generic: Any, type: Any) -> Any:
-    """The generic Struct of a type known at run time only."""
+    """Return the generic Struct of a type known at run time only."""
     return generic[type]
 
 
-def refusal(status: int, body: bytes, *, request: str, source: str, retry_after: float | None) -> ApiError:
-    """The error of a response that is not 2xx. `source`: where the credentials are from, for the message of a 401."""
+def refusal(
+    status: int, body: bytes, *, request: str, source: str, retry_after: float | None
+) -> ApiError:
+    """Return the error of a response that is not 2xx. `source`: where the credentials are from, for
+    the message of a 401.
+    """
     try:
-        found = _decoder(_Status).decode(body)
+        decoded = _decoder(_Status).decode(body)
     except UNREADABLE:
-        found = _Status(message=body[:_LONGEST_MESSAGE].decode(errors="replace").strip())
-    message = found.message
+        decoded = _Status(message=body[:_LONGEST_MESSAGE].decode(errors="replace").strip())
+    message = decoded.message
     if status == 401:
         message = f"{message or 'not authenticated'} (credentials: {source})"
-    return api_error(status, found.reason, message, found.details, request=request, retry_after=retry_after)
+    return api_error(
+        status, decoded.reason, message, decoded.details, request=request, retry_after=retry_after
+    )
 
 
 def decode(body: bytes | msgspec.Raw, type: type[T], request: str) -> T:
-    """One object. Raises Malformed, which names the request."""
+    """Decode one object. Raises Malformed, which names the request."""
     untyped: Any = type
     try:
         item: T = _decoder(untyped).decode(body)
@@ -115,8 +122,12 @@ def decode(body: bytes | msgspec.Raw, type: type[T], request: str) -> T:
     return item
 
 
-def page(body: bytes, type: Any, request: str, resource: Resource, *, first: bool) -> tuple[Page[Any], str]:
-    """One page and the continue token of the next. Raises Malformed, but not for single objects."""
+def page(
+    body: bytes, type: Any, request: str, resource: Resource, *, first: bool
+) -> tuple[Page[Any], str]:
+    """Decode one page, and return it with the continue token of the next. Raises Malformed, but not
+    for single objects.
+    """
     malformed: dict[Key, Malformed] = {}
     try:
         answer = _decoder(_of(_Items, type)).decode(body)
@@ -135,19 +146,23 @@ def page(body: bytes, type: Any, request: str, resource: Resource, *, first: boo
         for item in items:  # the items of built-in lists don't say what they are
             item.setdefault("apiVersion", resource.api_version)
             item.setdefault("kind", resource.kind)
-    return Page(items, answer.metadata.resource_version, malformed, first), answer.metadata.continue_
+    return Page(
+        items, answer.metadata.resource_version, malformed, first
+    ), answer.metadata.continue_
 
 
 def event(line: bytes, type: Any, request: str) -> WatchEvent[Any]:
-    """One line of a watch. Raises ApiError for an ERROR event."""
+    """Decode one line of a watch. Raises ApiError for an ERROR event."""
     malformed: Malformed | None = None
     # The two kinds whose object isn't one of the resource; the server writes the type first.
     if line[:18].find(b"BOOKMARK") < 0 and line[:18].find(b"ERROR") < 0:
         try:
-            found = _decoder(_of(_Line, type)).decode(line)
-            if found.type not in ("BOOKMARK", "ERROR"):
-                item = msgspec.convert(found.object, _Envelope) if type is dict else found.object
-                return WatchEvent(found.type, found.object, item.metadata.resource_version)
+            decoded = _decoder(_of(_Line, type)).decode(line)
+            if decoded.type not in ("BOOKMARK", "ERROR"):
+                item = (
+                    msgspec.convert(decoded.object, _Envelope) if type is dict else decoded.object
+                )
+                return WatchEvent(decoded.type, decoded.object, item.metadata.resource_version)
         except UNREADABLE as error:
             malformed = Malformed(f"{request}: an object is not what the API promises: {error}")
     raw = decode(line, _of(_Line, msgspec.Raw), request)
@@ -158,7 +173,9 @@ def event(line: bytes, type: Any, request: str) -> WatchEvent[Any]:
     if raw.type == "BOOKMARK":
         return WatchEvent("BOOKMARK", None, meta.resource_version)
     fault = malformed or Malformed(f"{request}: an object is not what the API promises")
-    return WatchEvent(raw.type, None, meta.resource_version, (Key(meta.namespace, meta.name), fault))
+    return WatchEvent(
+        raw.type, None, meta.resource_version, (Key(meta.namespace, meta.name), fault)
+    )
 
 
 def _key(raw: msgspec.Raw, request: str) -> Key:

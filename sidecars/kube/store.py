@@ -1,7 +1,7 @@
 """The cache that a reflector fills: records by namespace and name, named indexes, subscribers.
 
-Reads are plain dictionary look-ups and hand out the shared records themselves: never change what you get.
-Only a reflector writes. Knows nothing of HTTP.
+Reads are plain dictionary look-ups and hand out the shared records themselves: never change what
+you get. Only a reflector writes. Knows nothing of HTTP.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Identity(NamedTuple):
 
 
 def identity(item: Any) -> Identity:
-    """The identity of a record (with `.metadata`) or a Manifest. Raises KeyError or AttributeError without a name."""
+    """Return the identity of a record (with `.metadata`) or a Manifest. Raises KeyError or
+    AttributeError without a name.
+    """
     if isinstance(item, dict):
         meta = item["metadata"]
         key = Key(meta.get("namespace") or "", meta["name"])
@@ -46,7 +48,9 @@ def identity(item: Any) -> Identity:
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[T]):
-    """One change of the cache. ADDED has only `new`, DELETED only `old` (its last known state), MODIFIED both."""
+    """One change of the cache. ADDED has only `new`, DELETED only `old` (its last known state),
+    MODIFIED both.
+    """
 
     kind: Literal["ADDED", "MODIFIED", "DELETED"]
     old: T | None
@@ -91,7 +95,9 @@ class Store(Generic[T]):
         self._indexes: dict[str, _Index[T]] = {}
         self._handlers: list[Callable[[Event[T]], None]] = []
         self.malformed: dict[Key, Malformed] = {}
-        """Objects whose newest state couldn't be decoded: `get` still gives their last good state, if any."""
+        """Objects whose newest state couldn't be decoded: `get` still gives their last good state,
+        if any.
+        """
 
     def __len__(self) -> int:
         return len(self._items)
@@ -100,19 +106,25 @@ class Store(Generic[T]):
         return key in self._items
 
     def get(self, namespace: str | None, name: str) -> T | None:
-        """The object; None when it isn't in the cache. A cluster-scoped one has the namespace None or ''."""
+        """Return the object, or None when it isn't in the cache. A cluster-scoped one has the
+        namespace None or ''.
+        """
         return self._items.get(Key(namespace or "", name))
 
     def values(self) -> ValuesView[T]:
-        """All objects, in no order. A live view: copy it before awaiting."""
+        """Return all objects, in no order. A live view: copy it before awaiting."""
         return self._items.values()
 
     def by(self, index: str, value: Hashable) -> list[T]:
-        """The objects for which the index's function gave that value, in no order. KeyError for an unknown index."""
+        """Return the objects for which the index's function gave that value, in no order. KeyError
+        for an unknown index.
+        """
         return self._indexes[index].get(value)
 
     def add_index(self, name: str, values: Callable[[T], Iterable[Hashable]]) -> None:
-        """Index by what `values` gives for an object: none, one or several values. It must be pure and not raise."""
+        """Index by what `values` gives for an object: none, one or several values. It must be pure
+        and not raise.
+        """
         if name in self._indexes:
             raise ValueError(f"the index {name!r} exists already")
         index = _Index(values)
@@ -121,10 +133,11 @@ class Store(Generic[T]):
         self._indexes[name] = index
 
     def subscribe(self, handler: Callable[[Event[T]], None]) -> None:
-        """Call `handler` synchronously after each change, and at once with ADDED for every object in the cache.
+        """Call `handler` synchronously after each change, and at once with ADDED for every object
+        in the cache.
 
-        A handler maps the event to keys of a queue and returns. One that raises is logged; the others, and the
-        cache, are not affected.
+        A handler maps the event to keys of a queue and returns. One that raises is logged; the
+        others, and the cache, are not affected.
         """
         self._handlers.append(handler)
         for item in list(self._items.values()):
@@ -133,7 +146,9 @@ class Store(Generic[T]):
     # For the reflector.
 
     def put(self, item: T) -> None:
-        """Take in the newest state. The same version again is no event; another uid is a DELETED and an ADDED."""
+        """Take in the newest state. The same version again is no event; another uid is a DELETED
+        and an ADDED.
+        """
         key, uid, version = identity(item)
         self.malformed.pop(key, None)
         old = self._items.get(key)
@@ -158,13 +173,15 @@ class Store(Generic[T]):
         self._emit(Event("DELETED", old if last is None else last, None))
 
     def mark_malformed(self, key: Key, error: Malformed) -> None:
-        """The object exists, but its newest state can't be decoded. No event."""
+        """Record that the object exists, but that its newest state can't be decoded. No event
+        follows.
+        """
         if key not in self.malformed:
             _log.warning("%s/%s: %s", key.namespace, key.name, error)
         self.malformed[key] = error
 
     def known(self) -> list[Key]:
-        """The keys of all objects that exist, malformed ones included."""
+        """Return the keys of all objects that exist, malformed ones included."""
         return [*self._items, *(key for key in self.malformed if key not in self._items)]
 
     def _changed(self, key: Key, event: Event[T]) -> None:

@@ -1,6 +1,8 @@
-"""Sends requests to the API server: connections, credentials, deadlines, retries, and how many at once.
+"""Sends requests to the API server: connections, credentials, deadlines, retries, and how many at
+once.
 
-Knows URLs and bytes; `sidecars.kube.client` knows verbs, `sidecars.kube.responses` what the bytes say.
+Knows URLs and bytes; `sidecars.kube.client` knows verbs, `sidecars.kube.responses` what the bytes
+say.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ _USER_AGENT = "slurm-charts"
 
 
 class _Body(aiohttp.payload.Payload):
-    """The body of a write. `check` is called when the connection is open and nothing has been sent on it yet.
+    """The body of a write. `check` is called when the connection is open and nothing has been sent
+    on it yet.
 
     `refused` is what `check` raised, None otherwise.
     """
@@ -59,7 +62,9 @@ class _Body(aiohttp.payload.Payload):
     async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
         await self.write_with_length(writer, None)
 
-    async def write_with_length(self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None) -> None:
+    async def write_with_length(
+        self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None
+    ) -> None:
         try:
             self._check()
         except LeadershipLost as error:
@@ -69,11 +74,12 @@ class _Body(aiohttp.payload.Payload):
 
 
 class Transport:
-    """One API server. `request` and `stream` raise ApiError when refused, Unreachable without an answer in time.
+    """One API server. `request` and `stream` raise ApiError when refused, Unreachable without an
+    answer in time.
 
-    A 429 is waited out within the deadline by its Retry-After, and so is a 5xx with Retry-After for reads. After a
-    401, the request is sent a second time with credentials that are read again. Nothing else is retried: only the
-    caller knows whether that is safe.
+    A 429 is waited out within the deadline by its Retry-After, and so is a 5xx with Retry-After for
+    reads. After a 401, the request is sent a second time with credentials that are read again.
+    Nothing else is retried: only the caller knows whether that is safe.
     """
 
     def __init__(
@@ -98,7 +104,9 @@ class Transport:
     async def connect(
         cls, credentials: Credentials, *, concurrency: int, timeout: float, rng: random.Random
     ) -> AsyncIterator[Self]:
-        """Open while the block runs; at most `concurrency` requests at once (streams apart), each for `timeout` s."""
+        """Open while the block runs; at most `concurrency` requests at once (streams apart), each
+        for `timeout` s.
+        """
         sslproto.SSLProtocol.max_size = _TLS_BYTES
         session = aiohttp.ClientSession(
             # Requests are bounded by our own slots, which streams must not use up.
@@ -110,8 +118,8 @@ class Transport:
         )
         async with session:
             yield cls(session, credentials, concurrency=concurrency, timeout=timeout, rng=rng)
-        # Connections whose request was cancelled still close their TLS; aiohttp offers nothing to wait for
-        # (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
+        # Connections whose request was cancelled still close their TLS; aiohttp offers nothing to
+        # wait for (https://docs.aiohttp.org/en/stable/client_advanced.html#graceful-shutdown).
         await asyncio.sleep(0.25)
 
     def guarded(self, seconds_left: Callable[[], float]) -> Self:
@@ -136,7 +144,7 @@ class Transport:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> bytes:
-        """The body of a 2xx response. Empty values of `query` are left out."""
+        """Return the body of a 2xx response. Empty values of `query` are left out."""
         request = f"{method} {path}"
         url = self._url(path, query)
         deadline = self._timeout
@@ -168,9 +176,9 @@ class Transport:
     async def stream(
         self, path: str, query: Mapping[str, str], *, accept: str, read_deadline: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of a GET whose response does not end soon, while the block runs; entered when the server accepts.
-
-        Takes no slot. Unreachable after `read_deadline` seconds without a byte.
+        """Provide the lines of a GET whose response does not end soon, while the block runs. The
+        block is entered when the server accepts. Takes no slot. Raises Unreachable after
+        `read_deadline` seconds without a byte.
         """
         request = f"WATCH {path}"
         access = await self._credentials.access()
@@ -180,26 +188,43 @@ class Transport:
                 headers=_headers(accept, access.authorization),
                 ssl=access.ssl or True,
                 server_hostname=access.server_hostname,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=read_deadline),
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=10.0, sock_read=read_deadline
+                ),
             ) as response:
                 if response.status != 200:
                     raise self._refusal(response, await response.read(), request)
                 try:
                     yield _lines(response.content)
                 except _Truncated:
-                    raise Unreachable(f"{request}: the stream ended in the middle of an event") from None
+                    raise Unreachable(
+                        f"{request}: the stream ended in the middle of an event"
+                    ) from None
                 finally:
                     # A caller that stops early does not wait for the end of TLS.
-                    if response.connection is not None and response.connection.transport is not None:
+                    if (
+                        response.connection is not None
+                        and response.connection.transport is not None
+                    ):
                         response.connection.transport.abort()
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"{request}: {_cause(error)}") from error
 
     async def _send(
-        self, method: str, url: URL, content: bytes | None, content_type: str, accept: str, request: str
+        self,
+        method: str,
+        url: URL,
+        content: bytes | None,
+        content_type: str,
+        accept: str,
+        request: str,
     ) -> bytes:
         access = await self._credentials.access()
-        body = None if content is None else _Body(content, content_type, lambda: self._check_lead(request))
+        body = (
+            None
+            if content is None
+            else _Body(content, content_type, lambda: self._check_lead(request))
+        )
         try:
             async with self._session.request(
                 method,
@@ -219,7 +244,9 @@ class Transport:
             raise Unreachable(f"{request}: {_cause(error)}") from error
         refusal = self._refusal(response, answer, request)
         after = _retry_after(response)
-        if after is not None and (response.status == 429 or (response.status >= 500 and method == "GET")):
+        if after is not None and (
+            response.status == 429 or (response.status >= 500 and method == "GET")
+        ):
             raise _RetryLater(refusal, after)
         raise refusal
 
@@ -229,11 +256,16 @@ class Transport:
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
         given = {name: value for name, value in (query or {}).items() if value}
-        return URL(f"{self._credentials.server}{path}{'?' if given else ''}{urlencode(given)}", encoded=True)
+        return URL(
+            f"{self._credentials.server}{path}{'?' if given else ''}{urlencode(given)}",
+            encoded=True,
+        )
 
     def _refusal(self, response: aiohttp.ClientResponse, body: bytes, request: str) -> ApiError:
         source, retry_after = self._credentials.source, _retry_after(response)
-        return responses.refusal(response.status, body, request=request, source=source, retry_after=retry_after)
+        return responses.refusal(
+            response.status, body, request=request, source=source, retry_after=retry_after
+        )
 
 
 class _RetryLater(Exception):
@@ -250,7 +282,7 @@ class _Truncated(Exception):
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length, as fast as they arrive."""
+    """Yield lines of any length, as fast as they arrive."""
     rest: list[bytes] = []
     async for chunk in content.iter_any():
         lines = chunk.split(b"\n")
@@ -267,7 +299,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong, in words."""
+    """Describe the fault in words."""
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     return str(cause) or cause.__class__.__name__
 
@@ -278,4 +310,8 @@ def _retry_after(response: aiohttp.ClientResponse) -> float | None:
 
 
 def _headers(accept: str, authorization: str | None) -> dict[str, str]:
-    return {"Accept": accept} if authorization is None else {"Accept": accept, "Authorization": authorization}
+    return (
+        {"Accept": accept}
+        if authorization is None
+        else {"Accept": accept, "Authorization": authorization}
+    )

@@ -1,1 +1,3 @@
-"""Brings the users and groups of an LDAP directory into a Secret, from which the operator brings them into all pods."""
+"""Brings the users and groups of an LDAP directory into a Secret, from which the operator brings
+them into all pods.
+"""

@@ -10,14 +10,18 @@ class LdifError(ValueError):
 
 
 Entry = dict[str, list[str]]
-"""The values of each attribute, whose name is in lower case and without options; `dn` is one of them.
+"""The values of each attribute, whose name is in lower case and without options; `dn` is one of
+them.
 
-A server that gives only some values of an attribute states it with the option `range`, which stays: `member;range=0-9`.
+A server that gives only some values of an attribute states it with the option `range`, which stays:
+`member;range=0-9`.
 """
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """Each entry of the text. Values that are no text in UTF-8 are left out. Raises LdifError."""
+    """Yield each entry of the text. Values that are no text in UTF-8 are left out. Raises
+    LdifError.
+    """
     found: Entry = {}
     for number, line in _lines(text):
         if not line:
@@ -41,7 +45,9 @@ def entries(text: str) -> Iterator[Entry]:
         else:
             value = value.strip(" ")
         kind, _, option = name.lower().partition(";")
-        found.setdefault(f"{kind};{option}" if option.startswith("range=") else kind, []).append(value)
+        found.setdefault(f"{kind};{option}" if option.startswith("range=") else kind, []).append(
+            value
+        )
     if found:
         yield found
 

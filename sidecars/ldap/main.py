@@ -1,7 +1,7 @@
 """Role `ldap`: keeps a Secret in step with the directory: `slurm-sidecars ldap`.
 
-Between two passes nothing is remembered but what was logged: what is in effect is in the Secret. A pass that fails
-changes nothing, so that users and their jobs outlive any outage of the directory.
+Between two passes nothing is remembered but what was logged: what is in effect is in the Secret. A
+pass that fails changes nothing, so that users and their jobs outlive any outage of the directory.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import binascii
 import contextlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,14 +18,22 @@ from pathlib import Path
 import msgspec
 
 from sidecars.contract import environment as variables
-from sidecars.contract.logs import PrintableFormatter
-from sidecars.kube import SECRETS, ApiError, Client, CredentialsError, KubeError, NotFound, load_credentials
+from sidecars.kube import (
+    SECRETS,
+    ApiError,
+    Client,
+    CredentialsError,
+    KubeError,
+    NotFound,
+    load_credentials,
+)
 from sidecars.ldap import search
 from sidecars.ldap.search import SearchError
 from sidecars.ldap.settings import Settings, read
 from sidecars.policy.users import report
 from sidecars.policy.users.declared import Declared, DeclaredError, faults, parse
 from sidecars.policy.users.directory import DirectoryError, merge, users_of
+from sidecars.program import log_to_stderr, stop_signal
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +77,9 @@ def parse_environment(environment: Mapping[str, str]) -> Places:
     namespace, _, target = environment[variables.LDAP_TARGET].partition("/")
     own, _, key = environment.get(variables.LDAP_OWN, "").partition("/")
     if not target:
-        raise ValueError(f"{variables.LDAP_TARGET} is {namespace!r}: give NAMESPACE/NAME of a Secret")
+        raise ValueError(
+            f"{variables.LDAP_TARGET} is {namespace!r}: give NAMESPACE/NAME of a Secret"
+        )
     if own and not key:
         raise ValueError(f"{variables.LDAP_OWN} is {own!r}: give NAME/KEY of a Secret")
 
@@ -89,9 +98,7 @@ def parse_environment(environment: Mapping[str, str]) -> Places:
 
 def main(arguments: Sequence[str]) -> int:
     """Run until SIGTERM: 0 then, 3 when it can't begin, 2 for usage."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)-7s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr()
     if arguments:
         print("usage: slurm-sidecars ldap", file=sys.stderr)
         return 2
@@ -104,9 +111,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _run(places: Places) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     logged = Logged()
     async with Client.connect(load_credentials()) as kube:
         while not stop.is_set():
@@ -116,10 +121,17 @@ async def _run(places: Places) -> None:
 
 
 async def attempt(kube: Client, places: Places, logged: Logged) -> None:
-    """One pass, whatever becomes of it: logged, and shown in the file by which the pod is ready."""
+    """Attempt one pass, and log its result. The file by which the pod is ready shows it, too."""
     try:
         await once(kube, places, logged)
-    except (SearchError, DirectoryError, OwnUsersError, KubeError, ApiError, CredentialsError) as error:
+    except (
+        SearchError,
+        DirectoryError,
+        OwnUsersError,
+        KubeError,
+        ApiError,
+        CredentialsError,
+    ) as error:
         places.ready.unlink(missing_ok=True)
         if logged.fault != str(error):
             log.error("%s. The pods keep the users that they have.", str(error).rstrip("."))
@@ -132,7 +144,9 @@ async def attempt(kube: Client, places: Places, logged: Logged) -> None:
 
 
 async def once(kube: Client, places: Places, logged: Logged) -> None:
-    """One pass. Raises SearchError, DirectoryError, OwnUsersError, KubeError and CredentialsError."""
+    """Run one pass. Raises SearchError, DirectoryError, OwnUsersError, KubeError and
+    CredentialsError.
+    """
     namespace, name = places.target
     own = await _own(kube, places)
     people, wrong_people = await search.people(places.settings, places.password, places.ca)
@@ -141,10 +155,15 @@ async def once(kube: Client, places: Places, logged: Logged) -> None:
     former = _former(_content(secret, KEY))
     merged = merge(own, people, teams, former)
     left_out = sorted([*wrong_people, *wrong_teams, *merged.left_out])
-    wanted = {KEY: msgspec.json.encode(merged.declared, order="sorted"), report.LEFT_OUT: report.left_out(left_out)}
+    wanted = {
+        KEY: msgspec.json.encode(merged.declared, order="sorted"),
+        report.LEFT_OUT: report.left_out(left_out),
+    }
     changed = {key: content for key, content in wanted.items() if _content(secret, key) != content}
     if changed:
-        data = {key: content and base64.b64encode(content).decode() for key, content in changed.items()}
+        data = {
+            key: content and base64.b64encode(content).decode() for key, content in changed.items()
+        }
         await kube.merge_patch(SECRETS, namespace, name, {"data": data})
     if KEY in changed:
         log.info(
@@ -191,7 +210,9 @@ def _content(secret: Mapping[str, object], key: str) -> bytes | None:
 
 
 def _former(text: bytes | None) -> Declared:
-    """What is in effect; nothing where this role has not written it, which is JSON: YAML would take 70 times longer."""
+    """Read what is in effect. Return nothing where this role has not written it, which is JSON:
+    YAML would take 70 times longer.
+    """
     try:
         return msgspec.json.decode(text or b"{}", type=Declared)
     except msgspec.DecodeError:

@@ -1,4 +1,6 @@
-"""Asks the directory with OpenLDAP's ldapsearch. The password is in no argument and no file of ours."""
+"""Asks the directory with OpenLDAP's ldapsearch. The password is in no argument and no file of
+ours.
+"""
 
 import asyncio
 import contextlib
@@ -21,29 +23,47 @@ T = TypeVar("T")
 
 
 class SearchError(Exception):
-    """The directory gave no complete answer. The message names the server and the remedy, and never the password."""
+    """The directory gave no complete answer. The message names the server and the remedy, and never
+    the password.
+    """
 
 
-async def people(settings: Settings, password: Path | None, ca: Path | None) -> tuple[list[Person], list[str]]:
-    """The users, and why some are none. Raises SearchError."""
+async def people(
+    settings: Settings, password: Path | None, ca: Path | None
+) -> tuple[list[Person], list[str]]:
+    """Return the users, and why some are none. Raises SearchError."""
     names = settings.attributes
-    wanted = [names.name, names.uid, names.gid, names.full_name, names.home, names.shell, names.ssh_keys]
+    wanted = [
+        names.name,
+        names.uid,
+        names.gid,
+        names.full_name,
+        names.home,
+        names.shell,
+        names.ssh_keys,
+    ]
     base = settings.user_base or settings.base
-    return _read(settings, await _search(settings, password, ca, base, settings.user_filter, wanted), _person)
+    return _read(
+        settings, await _search(settings, password, ca, base, settings.user_filter, wanted), _person
+    )
 
 
-async def teams(settings: Settings, password: Path | None, ca: Path | None) -> tuple[list[Team], list[str]]:
-    """The groups, and why some are none. Raises SearchError."""
+async def teams(
+    settings: Settings, password: Path | None, ca: Path | None
+) -> tuple[list[Team], list[str]]:
+    """Return the groups, and why some are none. Raises SearchError."""
     names = settings.attributes
     wanted = [names.group_name, names.group_gid, names.members, names.member_dns]
     base = settings.group_base or settings.base
-    return _read(settings, await _search(settings, password, ca, base, settings.group_filter, wanted), _team)
+    return _read(
+        settings, await _search(settings, password, ca, base, settings.group_filter, wanted), _team
+    )
 
 
 def _read(
     settings: Settings, found: Iterable[Entry], reader: Callable[[Settings, Entry], T]
 ) -> tuple[list[T], list[str]]:
-    """What `reader` returns for each entry, and why it refused others, with ValueError."""
+    """Return what `reader` returns for each entry, and why it refused others, with ValueError."""
     read, wrong = [], []
     for entry in found:
         try:
@@ -74,7 +94,8 @@ def _team(settings: Settings, entry: Entry) -> Team:
     for attribute in (names.members, names.member_dns):
         if any(it.startswith(f"{attribute.lower()};range=") for it in entry):
             raise ValueError(
-                f"the server gives only a part of `{attribute}`; split the group, or have the server give all"
+                f"the server gives only a part of `{attribute}`; split the group, or have the "
+                "server give all"
             )
     return Team(
         dn=entry["dn"][0],
@@ -104,44 +125,79 @@ def _number(entry: Entry, attribute: str) -> int:
 
 
 async def _search(
-    settings: Settings, password: Path | None, ca: Path | None, base: str, where: str, attributes: Sequence[str]
+    settings: Settings,
+    password: Path | None,
+    ca: Path | None,
+    base: str,
+    where: str,
+    attributes: Sequence[str],
 ) -> list[Entry]:
-    words = ["ldapsearch", "-x", "-LLL", "-o", "ldif-wrap=no", "-o", f"nettimeout={CONNECT_SECONDS}"]
-    words += ["-H", settings.uri, "-b", base, "-E", f"pr={_PAGE}/noprompt", "-l", str(int(SEARCH_SECONDS))]
+    words = [
+        "ldapsearch",
+        "-x",
+        "-LLL",
+        "-o",
+        "ldif-wrap=no",
+        "-o",
+        f"nettimeout={CONNECT_SECONDS}",
+    ]
+    words += [
+        "-H",
+        settings.uri,
+        "-b",
+        base,
+        "-E",
+        f"pr={_PAGE}/noprompt",
+        "-l",
+        str(int(SEARCH_SECONDS)),
+    ]
     words += ["-ZZ"] if settings.start_tls else []
     secret = b""
     if settings.bind_dn is not None:
         # Its standard input: an argument would show in the list of processes.
         words += ["-D", settings.bind_dn, "-y", "/dev/stdin"]
         secret = _password(password)
-    code, out, error = await _run([*words, "--", where, *dict.fromkeys(attributes)], secret, _environment(ca))
+    code, out, error = await _run(
+        [*words, "--", where, *dict.fromkeys(attributes)], secret, _environment(ca)
+    )
     if code != 0:
+        if secret:
+            # The server chooses the words, and has got the password.
+            error = error.replace(secret.decode(errors="replace"), "***")
         reason = " ".join(error.split()) or f"ldapsearch ended with {code}"
         raise SearchError(f"{settings.uri}, {base}: {reason}{_remedy(code)}")
     try:
         return list(entries(out))
     except LdifError as fault:
-        raise SearchError(f"{settings.uri}, {base}: the answer of ldapsearch can't be read: {fault}") from None
+        raise SearchError(
+            f"{settings.uri}, {base}: the answer of ldapsearch can't be read: {fault}"
+        ) from None
 
 
 def _remedy(code: int) -> str:
-    """What to do about the more frequent results. 4 is a partial answer, which could remove users."""
+    """Return what to do about the more frequent results. 4 is a partial answer, which could remove
+    users.
+    """
     remedies = {
-        4: ". The server gives no more entries at once: raise its size limit for the bind DN, or narrow the filters",
+        4: ". The server gives no more entries at once: raise its size limit for the bind DN, "
+        "or narrow the filters",
         32: ". Set ldap.base to an entry that exists and that the bind DN may read",
         49: ". Correct ldap.bindDn, or the password in ldap.passwordSecretRef",
         50: ". Have the directory permit the bind DN to read the users and groups",
-        255: ". Check ldap.uri, that the pod may connect to it, and that ldap.caSecretRef has the CA of the server",
+        255: ". Check ldap.uri, that the pod may connect to it, and that ldap.caSecretRef has the "
+        "CA of the server",
     }
     return remedies.get(code, "")
 
 
 def _password(path: Path | None) -> bytes:
-    """Without the line break that an editor adds."""
+    """Read the password, without the line break that an editor adds."""
     try:
         found = path.read_bytes() if path is not None else b""
     except OSError as error:
-        raise SearchError(f"the password of the bind DN: {error.strerror}. Check ldap.passwordSecretRef") from None
+        raise SearchError(
+            f"the password of the bind DN: {error.strerror}. Check ldap.passwordSecretRef"
+        ) from None
     if not (found := found.rstrip(b"\r\n")):
         raise SearchError("the password of the bind DN is empty. Check ldap.passwordSecretRef")
     return found
@@ -156,20 +212,30 @@ def _environment(ca: Path | None) -> dict[str, str]:
     }
 
 
-async def _run(words: Sequence[str], secret: bytes, environment: Mapping[str, str]) -> tuple[int, str, str]:
+async def _run(
+    words: Sequence[str], secret: bytes, environment: Mapping[str, str]
+) -> tuple[int, str, str]:
     pipe = asyncio.subprocess.PIPE
     try:
-        process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+        process = await asyncio.create_subprocess_exec(
+            *words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+        )
     except OSError as error:
         raise SearchError(f"ldapsearch: {error.strerror}") from None
     try:
         async with asyncio.timeout(SEARCH_SECONDS):
             out, error_text = await process.communicate(secret)
     except TimeoutError:
-        raise SearchError(f"ldapsearch had no answer after {SEARCH_SECONDS:.0f} s. Check ldap.uri") from None
+        raise SearchError(
+            f"ldapsearch had no answer after {SEARCH_SECONDS:.0f} s. Check ldap.uri"
+        ) from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    return process.returncode or 0, out.decode(errors="replace"), error_text.decode(errors="replace")
+    return (
+        process.returncode or 0,
+        out.decode(errors="replace"),
+        error_text.decode(errors="replace"),
+    )

@@ -50,7 +50,7 @@ class Settings(_Part, frozen=True):
 
 
 def read(path: Path) -> Settings:
-    """The settings in the file. Raises ValueError, which names the file and the place."""
+    """Return the settings in the file. Raises ValueError, which names the file and the place."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Settings)
     except (OSError, msgspec.DecodeError) as error:

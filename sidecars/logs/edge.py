@@ -1,12 +1,14 @@
 """The edge of `logs`: opens files, and reads the folder in which prolog and epilog announce jobs.
 
-Users choose the names and the content of their output files, and may be hostile. A file is first opened with O_PATH,
-which has no effect on devices, FIFOs and their readers. It is read if it is a regular file that belongs to the job's
-user, has no other name, and lies in one of the folders that the container shares with slurmd. All of this is checked on
-the open file, so that replacing the file or a folder of its path changes nothing.
+Users choose the names and the content of their output files, and may be hostile. A file is first
+opened with O_PATH, which has no effect on devices, FIFOs and their readers. It is read if it is a
+regular file that belongs to the job's user, has no other name, and lies in one of the folders that
+the container shares with slurmd. All of this is checked on the open file, so that replacing the
+file or a folder of its path changes nothing.
 
-Without `private_files` this process has no rights, and reads what all users may read. With it, the process takes on the
-user of the job while it opens a file, so that it opens nothing that the user can't.
+Without `private_files` this process has no rights, and reads what all users may read. With it, the
+process takes on the user of the job while it opens a file, so that it opens nothing that the user
+can't.
 """
 
 import os
@@ -38,19 +40,19 @@ class OpenFile:
         self._identity = (facts.st_dev, facts.st_ino)
 
     def size(self) -> int:
-        """Its size in bytes. Raises OSError."""
+        """Return the size of the file in bytes. Raises OSError."""
         return os.fstat(self._descriptor).st_size
 
     def changed(self) -> float:
-        """When its content last changed, in seconds since the epoch. Raises OSError."""
+        """Return when the content last changed, in seconds since the epoch. Raises OSError."""
         return os.fstat(self._descriptor).st_mtime
 
     def identity(self) -> tuple[int, int]:
-        """Its device and inode."""
+        """Return device and inode of the file."""
         return self._identity
 
     def read(self, offset: int, count: int) -> bytes:
-        """At most `count` bytes at `offset`; b"" at the end. Raises OSError."""
+        """Read at most `count` bytes at `offset`, b"" at the end. Raises OSError."""
         return os.pread(self._descriptor, count, offset)
 
     def close(self) -> None:
@@ -65,7 +67,9 @@ def _as_nobody_else(_user: int, _group: int) -> Iterator[None]:
 
 @contextmanager
 def as_user(user: int, group: int) -> Iterator[None]:
-    """Act as this user while a file is opened. The process needs root as its saved user, and runs as another one."""
+    """Act as this user while a file is opened. The process needs root as its saved user, and runs
+    as another one.
+    """
     own_user, own_group, own_groups = os.geteuid(), os.getegid(), os.getgroups()
     os.seteuid(0)
     try:
@@ -100,14 +104,16 @@ class RealFiles:
     """User ID of prolog, epilog and health checks: root."""
 
     def open_output(self, job: Job, output: Output) -> Source | Missing | Refused:
-        """The job's file, if it may be printed."""
+        """Return the job's file, if it may be printed."""
         within = as_user if self.private else _as_nobody_else
         with within(job.uid, job.gid):
             return self._open(output.path, job.uid)
 
     def open_program(self, name: str) -> Source | Missing | Refused:
-        """A file of the shared folder, written by root."""
-        return _open(os.fsencode(self.inbox / name), lambda facts, _path: _unfit(facts, self.writer))
+        """Return a file of the shared folder, written by root."""
+        return _open(
+            os.fsencode(self.inbox / name), lambda facts, _path: _unfit(facts, self.writer)
+        )
 
     def remove(self, name: str) -> None:
         """Delete a file of the shared folder, if it exists."""
@@ -119,7 +125,9 @@ class RealFiles:
 
     def _open(self, path: bytes, owner: int) -> Source | Missing | Refused:
         if not self._is_below(os.path.normpath(path)):
-            return Refused("it isn't on a volume of the slurmd container that this container shares")
+            return Refused(
+                "it isn't on a volume of the slurmd container that this container shares"
+            )
 
         def check(facts: os.stat_result, real: bytes) -> str:
             unfit = _unfit(facts, owner)
@@ -128,13 +136,18 @@ class RealFiles:
             if not self._is_below(real):
                 return "its path leads out of the volumes of the slurmd container"
             if not self.private and not facts.st_mode & stat.S_IROTH:
-                return f"it is private (mode {stat.S_IMODE(facts.st_mode):04o}); see jobLogs.privateFiles"
+                return (
+                    f"it is private (mode {stat.S_IMODE(facts.st_mode):04o}); see "
+                    "jobLogs.privateFiles"
+                )
             return ""
 
         return _open(path, check)
 
     def _is_below(self, path: bytes) -> bool:
-        return any(path.startswith(os.fsencode(folder.rstrip("/")) + b"/") for folder in self.folders)
+        return any(
+            path.startswith(os.fsencode(folder.rstrip("/")) + b"/") for folder in self.folders
+        )
 
 
 def _unfit(facts: os.stat_result, owner: int) -> str:
@@ -148,7 +161,9 @@ def _unfit(facts: os.stat_result, owner: int) -> str:
 
 
 def _open(path: bytes, check: Callable[[os.stat_result, bytes], str]) -> Source | Missing | Refused:
-    """Open a file for reading if `check`, with its facts and its real path, finds nothing wrong with it."""
+    """Open a file for reading if `check`, with its facts and its real path, finds nothing wrong
+    with it.
+    """
     try:
         looked = os.open(path, _LOOK)
     except PermissionError:
@@ -172,7 +187,8 @@ def _open(path: bytes, check: Callable[[os.stat_result, bytes], str]) -> Source 
         os.close(looked)
 
 
-# ---- the shared folder ---------------------------------------------------------------------------------------------
+# ---- the shared folder
+# ---------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -200,7 +216,7 @@ class Shelf:
         self._seen: dict[str, tuple[int, int]] = {}
 
     def scan(self) -> Found:
-        """What has been found. Raises OSError."""
+        """Scan the folders, and return what has been found. Raises OSError."""
         found = Found()
         present: set[str] = set()
         with os.scandir(self._files.inbox) as entries:
@@ -248,7 +264,9 @@ class Shelf:
 
 
 def read_job(data: bytes, node: str, began: float) -> Job:
-    """The job in a record of the prolog: items `key=value`, each ended by a zero byte. Raises ValueError."""
+    """Read the job in a record of the prolog: items `key=value`, each ended by a zero byte. Raises
+    ValueError.
+    """
     if len(data) > MAX_RECORD_BYTES or not data.endswith(b"\0"):
         raise ValueError("it is too long, or incomplete")
     items: dict[str, bytes] = {}
@@ -288,9 +306,15 @@ def read_job(data: bytes, node: str, began: float) -> Job:
 
 
 def _values(
-    items: Mapping[str, bytes], number: int, node: str, array_job: int | None, array_task: int | None
+    items: Mapping[str, bytes],
+    number: int,
+    node: str,
+    array_job: int | None,
+    array_task: int | None,
 ) -> dict[str, bytes | int]:
-    """The values of the fields of a file's name. Those that only slurmctld knows are missing if it didn't answer."""
+    """Return the values of the fields of a file's name. Those that only slurmctld knows are missing
+    if it didn't answer.
+    """
     values: dict[str, bytes | int] = {
         "J": number,
         "j": number,

@@ -1,7 +1,7 @@
 """Bytes of a file to JSON lines, each with the same fields. Pure.
 
-A line has at most 16 KiB, which is the most that container runtimes write as one piece. Longer lines of a file are
-split into parts, and what isn't UTF-8 is escaped.
+A line has at most 16 KiB, which is the most that container runtimes write as one piece. Longer
+lines of a file are split into parts, and what isn't UTF-8 is escaped.
 """
 
 import re
@@ -18,30 +18,36 @@ LINES_AT_ONCE = 2048
 """JSON lines that one call returns, about."""
 
 _UNSAFE = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Characters that control a terminal, the direction of text, or lines. JSON doesn't require to escape them."""
+"""Characters that control a terminal, the direction of text, or lines. JSON doesn't require to
+escape them.
+"""
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def quoted(text: str) -> str:
-    """The text as a JSON string without characters that could control a terminal."""
+    """Return the text as a JSON string without characters that could control a terminal."""
     return encode_basestring_ascii(text) if _UNSAFE.search(text) else encode_basestring(text)
 
 
 def encoded(value: object) -> str:
-    """A value of a field as JSON: text, number or truth value."""
+    """Encode a value of a field as JSON: text, number or truth value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else quoted(str(value))
 
 
 def event(time: str, fields: Mapping[str, object], message: str) -> bytes:
-    """One JSON line of this container itself."""
+    """Compose one JSON line of this container itself."""
     inner = "".join(f',"{name}":{encoded(value)}' for name, value in fields.items())
-    return f'{{"time":"{time}"{inner},"message":{quoted(message)}}}\n'.encode("utf-8", "backslashreplace")
+    return f'{{"time":"{time}"{inner},"message":{quoted(message)}}}\n'.encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def consumable(data: bytes) -> int:
-    """How many of these bytes `Lines.feed` may get at once, so that its answer is bounded."""
+    """Return how many of these bytes `Lines.feed` may get at once, so that its answer is
+    bounded.
+    """
     at = 0
     if data.count(b"\n") <= LINES_AT_ONCE:
         return len(data)
@@ -67,7 +73,9 @@ class Lines:
         return len(self._rest)
 
     def feed(self, data: bytes, time: str) -> bytes:
-        """The lines that these bytes complete. At most `PART_BYTES` are kept for the next call."""
+        """Return the lines that these bytes complete. At most `PART_BYTES` are kept for the next
+        call.
+        """
         whole, newline, last = data.rpartition(b"\n")
         out: list[str] = []
         if newline:
@@ -80,7 +88,9 @@ class Lines:
         return "".join(out).encode("utf-8", "backslashreplace")
 
     def flush(self, time: str) -> bytes:
-        """The last line, which has no end; b"" if no byte follows the last line's end."""
+        """Print the last line, which has no end. Return b"" if no byte follows the last line's
+        end.
+        """
         out: list[str] = []
         if self._rest:
             self._line(self._rest, time, out)
@@ -90,7 +100,7 @@ class Lines:
         return "".join(out).encode("utf-8", "backslashreplace")
 
     def mark(self, time: str, fields: Mapping[str, object], message: str) -> bytes:
-        """A line about the file itself, after what was read of it so far."""
+        """Return a line about the file itself, after what was read of it so far."""
         return self.flush(time) + event(time, self.fields | dict(fields), message)
 
     def _complete(self, data: bytes, time: str, out: list[str]) -> None:
@@ -107,7 +117,7 @@ class Lines:
             self._line(part, time, out)
 
     def _line(self, line: bytes, time: str, out: list[str]) -> None:
-        """One complete line."""
+        """Print one complete line."""
         line = line.removesuffix(b"\r")
         while len(line) > _limit(line):
             line = self._one(line, time, out, more=True)
@@ -131,7 +141,9 @@ class Lines:
 
 
 def _texts(parts: list[bytes]) -> list[str] | None:
-    """The lines as text, all at once, which is fast; None if one needs more than JSON's escapes."""
+    """Return the lines as text, all at once, which is fast, or None if one needs more than JSON's
+    escapes.
+    """
     try:
         text = b"\n".join(parts).decode()
     except UnicodeDecodeError:
@@ -144,7 +156,7 @@ def _texts(parts: list[bytes]) -> list[str] | None:
 
 
 def _limit(data: bytes) -> int:
-    """How many bytes of these are printed at once."""
+    """Return how many bytes of these are printed at once."""
     first = data[:PART_BYTES]
     return PART_BYTES if first.isascii() and _CONTROL.search(first) is None else ESCAPED_PART_BYTES
 

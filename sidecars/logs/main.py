@@ -1,6 +1,7 @@
 """Role `logs`, a native sidecar of worker pods: prints the output of jobs until the pod has ended.
 
-Between steps it waits for SIGTERM. When nobody reads its output, it waits, and the files keep what it hasn't read.
+Between steps it waits for SIGTERM. When nobody reads its output, it waits, and the files keep what
+it hasn't read.
 """
 
 import os
@@ -31,11 +32,11 @@ class System(Protocol):
     """What the loop needs of the system that it runs on."""
 
     def now(self) -> float:
-        """Seconds on a monotonic clock."""
+        """Return the seconds of a monotonic clock."""
         ...
 
     def time(self) -> str:
-        """The wall clock: UTC in the format of RFC 3339."""
+        """Return the time of the wall clock: UTC in the format of RFC 3339."""
         ...
 
     def wait(self, seconds: float) -> bool:
@@ -103,11 +104,11 @@ class RealSystem:
         self._poll.register(output, select.POLLOUT)
 
     def now(self) -> float:
-        """Seconds on a monotonic clock."""
+        """Return the seconds of a monotonic clock."""
         return time.monotonic()
 
     def time(self) -> str:
-        """The wall clock: UTC in the format of RFC 3339."""
+        """Return the time of the wall clock: UTC in the format of RFC 3339."""
         nanoseconds = time.time_ns()
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(nanoseconds // 1_000_000_000))
         return f"{seconds}.{nanoseconds // 1000 % 1_000_000:06d}Z"
@@ -130,10 +131,14 @@ class RealSystem:
 
 
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
-    """Returns 0 when the pod has ended, and 2 for an argument or for an environment that can't be used."""
+    """Run the role. Return 0 when the pod has ended, and 2 for an argument or for an environment
+    that can't be used.
+    """
     try:
         if arguments:
-            raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
+            raise ValueError(
+                f"unexpected argument {arguments[0]!r}; it is configured by its environment"
+            )
         settings, files = configure(environment)
         if settings.private_files:
             _drop_root()
@@ -143,13 +148,17 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
         print(f"logs: {fault}", file=sys.stderr)
         return 2
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES if hard < 0 else min(OPEN_FILES, hard), hard))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (OPEN_FILES if hard < 0 else min(OPEN_FILES, hard), hard)
+    )
     # Jobs come first.
     os.nice(10)
     system = RealSystem()
     where = ", ".join(files.folders) or "no folder: slurmd has no volume for output files"
     start = {"node": settings.node, "stream": "logs"}
-    system.write(lines.event(system.time(), start, f"prints the output of jobs in {where}"), lambda: False)
+    system.write(
+        lines.event(system.time(), start, f"prints the output of jobs in {where}"), lambda: False
+    )
     run(settings, edge.Shelf(files, settings.node), Shipper(settings, files), system)
     return 0
 
@@ -163,7 +172,9 @@ def _drop_root() -> None:
 
 
 def configure(environment: Mapping[str, str]) -> tuple[Settings, edge.RealFiles]:
-    """The settings, and the files that may be read, from the environment of the pod template. Raises ValueError."""
+    """Return the settings, and the files that may be read, from the environment of the pod
+    template. Raises ValueError.
+    """
     settings = Settings(
         node=required(environment, variables.SLURM_NODE_NAME),
         bytes_per_second=number(environment, variables.LOGS_BYTES_PER_SECOND, 10 << 20),
@@ -172,11 +183,17 @@ def configure(environment: Mapping[str, str]) -> tuple[Settings, edge.RealFiles]
     )
     if settings.bytes_per_second < 1:
         raise ValueError(f"{variables.LOGS_BYTES_PER_SECOND} must be at least 1")
-    folders = [folder for folder in environment.get(variables.LOGS_FOLDERS, "").split("\n") if folder]
+    folders = [
+        folder for folder in environment.get(variables.LOGS_FOLDERS, "").split("\n") if folder
+    ]
     for folder in folders:
         if not folder.startswith("/"):
-            raise ValueError(f"{variables.LOGS_FOLDERS} contains {folder!r}, which isn't an absolute path")
-    inbox = Path(environment.get(variables.SLURM_LOGS_DIR) or podfiles.folder(environment) / podfiles.JOBS)
+            raise ValueError(
+                f"{variables.LOGS_FOLDERS} contains {folder!r}, which isn't an absolute path"
+            )
+    inbox = Path(
+        environment.get(variables.SLURM_LOGS_DIR) or podfiles.folder(environment) / podfiles.JOBS
+    )
     return settings, edge.RealFiles(
         inbox, [os.path.realpath(folder) for folder in folders], settings.private_files, writer=0
     )

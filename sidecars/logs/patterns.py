@@ -1,4 +1,5 @@
-"""Names of the output files of a batch job: `slurm-%j.out` and the job to the path that slurmstepd opens.
+"""Names of the output files of a batch job: `slurm-%j.out` and the job to the path that slurmstepd
+opens.
 
 This follows Slurm 26.05 (https://slurm.schedmd.com/sbatch.html#SECTION_FILENAME-PATTERN).
 """
@@ -19,16 +20,18 @@ class UnknownNameError(ValueError):
 
 
 def fields(pattern: bytes) -> frozenset[str]:
-    """The letters of the fields in the pattern."""
+    """Return the letters of the fields in the pattern."""
     if b"\\" in pattern:
         return frozenset()
     return frozenset(match[3].decode() for match in _FIELD.finditer(pattern) if match[3])
 
 
 def expand(pattern: bytes, work_dir: bytes, values: Mapping[str, bytes | int]) -> bytes:
-    """The absolute path. `values` has the value of each field by its letter. Raises UnknownNameError.
+    """Return the absolute path. `values` has the value of each field by its letter. Raises
+    UnknownNameError.
 
-    With a backslash in it, the pattern is a name: backslashes are left out, and nothing is replaced.
+    With a backslash in it, the pattern is a name: backslashes are left out, and nothing is
+    replaced.
     """
     if b"\\" in pattern:
         name = pattern.replace(b"\\", b"")

@@ -71,19 +71,19 @@ class Source(Protocol):
     """An open file."""
 
     def size(self) -> int:
-        """Its size in bytes. Raises OSError."""
+        """Return the size of the file in bytes. Raises OSError."""
         ...
 
     def changed(self) -> float:
-        """When its content last changed, in seconds since the epoch. Raises OSError."""
+        """Return when the content last changed, in seconds since the epoch. Raises OSError."""
         ...
 
     def identity(self) -> tuple[int, int]:
-        """What distinguishes it from all other files."""
+        """Return what distinguishes the file from all other files."""
         ...
 
     def read(self, offset: int, count: int) -> bytes:
-        """At most `count` bytes at `offset`; b"" at the end. Raises OSError."""
+        """Read at most `count` bytes at `offset`, b"" at the end. Raises OSError."""
         ...
 
     def close(self) -> None:
@@ -95,11 +95,11 @@ class Files(Protocol):
     """Opens files."""
 
     def open_output(self, job: Job, output: Output) -> Source | Missing | Refused:
-        """The job's file, if it may be printed."""
+        """Return the job's file, if it may be printed."""
         ...
 
     def open_program(self, name: str) -> Source | Missing | Refused:
-        """A file of the shared folder."""
+        """Return a file of the shared folder."""
         ...
 
     def remove(self, name: str) -> None:

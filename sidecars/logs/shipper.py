@@ -1,7 +1,8 @@
-"""Which bytes of which files are printed next: `Shipper`. It opens files through `Files` and has no clock.
+"""Which bytes of which files are printed next: `Shipper`. It opens files through `Files` and has no
+clock.
 
-What can't be printed in time is dropped, counted, and reported in a line of its own at its place. Until then it stays
-in the file, so that memory has no more than a part of one line for each file:
+What can't be printed in time is dropped, counted, and reported in a line of its own at its place.
+Until then it stays in the file, so that memory has no more than a part of one line for each file:
 - A file of which more than `backlog_bytes` wait loses the oldest of them.
 - All that waits `END_SECONDS` after its job's end, or `LEAVE_SECONDS` after the pod's, is dropped.
 
@@ -21,11 +22,17 @@ MAX_OPEN = 1024
 RETRY_SECONDS = 0.4
 """Pause between attempts to open a file that doesn't exist yet."""
 RECHECK_SECONDS = 5.0
-"""Pause between two looks whether the file was replaced, and between attempts to open one that was refused."""
+"""Pause between two looks whether the file was replaced, and between attempts to open one that was
+refused.
+"""
 LATE_SECONDS = 5.0
-"""How long after its job's end a file may appear, as the cache of a network file system may hide it."""
+"""How long after its job's end a file may appear, as the cache of a network file system may hide
+it.
+"""
 OLD_SECONDS = 30.0
-"""How long before its job a file last changed that is read from its end. More than clocks of file servers differ."""
+"""How long before its job a file last changed that is read from its end. More than clocks of file
+servers differ.
+"""
 END_SECONDS = 300.0
 LEAVE_SECONDS = 10.0
 PROGRAM_SECONDS = 20.0
@@ -33,12 +40,14 @@ PROGRAM_SECONDS = 20.0
 REPORT_SECONDS = 60.0
 """Time from a change to the summary that reports it."""
 MAX_PROGRAM_BYTES = 65_536
-"""Size of the health checks' output from which its file is deleted. It lies in memory."""
+"""Size of the health checks' output above which its file is deleted. It lies in memory."""
 HEALTH = "health"
 
 
 class Shipper:
-    """All files of this node's jobs. Call `announce`, `ended` and `program` for what is found, then `step`."""
+    """All files of this node's jobs. Call `announce`, `ended` and `program` for what is found, then
+    `step`.
+    """
 
     def __init__(self, settings: Settings, files: Files) -> None:
         self._settings = settings
@@ -57,35 +66,44 @@ class Shipper:
     # What is found
 
     def announce(self, job: Job) -> None:
-        """A job's record, new or changed."""
+        """Take in a job's record, new or changed."""
         state = self._jobs.setdefault(job.key, JobState(job))
         state.job = job
         known = {tail.output for tail in state.tails}
         state.tails += [
-            Tail(lines.Lines(tails.fields(self._settings.node, job, output.stream, output.path)), output)
+            Tail(
+                lines.Lines(tails.fields(self._settings.node, job, output.stream, output.path)),
+                output,
+            )
             for output in job.outputs
             if output not in known
         ]
 
     def ended(self, key: str, now: float) -> None:
-        """A job's epilog has begun."""
+        """Note that a job's epilog has begun."""
         state = self._jobs.get(key)
         if state is not None and state.ended is None:
             state.ended = now
 
     def program(self, name: str, key: str, stream: str) -> None:
-        """The output of a job's prolog or epilog is in this file of the shared folder."""
+        """Note that the output of a job's prolog or epilog is in this file of the shared folder."""
         state = self._jobs.get(key)
         if state is not None and all(tail.name != name for tail in state.programs):
-            state.programs.append(Tail(lines.Lines(tails.fields(self._settings.node, state.job, stream)), None, name))
+            state.programs.append(
+                Tail(lines.Lines(tails.fields(self._settings.node, state.job, stream)), None, name)
+            )
 
     def health(self) -> None:
-        """The output of health checks exists."""
+        """Note that the output of health checks exists."""
         if self._health is None:
-            self._health = Tail(lines.Lines({"node": self._settings.node, "stream": HEALTH}), None, HEALTH)
+            self._health = Tail(
+                lines.Lines({"node": self._settings.node, "stream": HEALTH}), None, HEALTH
+            )
 
     def leave(self, now: float) -> None:
-        """The pod ends: all jobs have. What the files still contain is printed, within `LEAVE_SECONDS`."""
+        """End with the pod, whose jobs have ended. What the files still contain is printed, within
+        `LEAVE_SECONDS`.
+        """
         if self._leaving is None:
             self._leaving = now
             for state in self._jobs.values():
@@ -99,30 +117,33 @@ class Shipper:
     # What is printed
 
     def step(self, now: float, time: str) -> tuple[bytes, float]:
-        """JSON lines to print now, and after how many seconds to step again. `time` is the wall clock as text."""
+        """Take one step. Return the JSON lines to print now, and after how many seconds to step
+        again. `time` is the wall clock as text.
+        """
         self._refill(now)
         out: list[bytes] = []
         files = self._tails()
         size = 0
         progress = False
+        first = self._turn
         for index in range(len(files)):
             if size >= PASS_BYTES or self._allowance <= 0:
                 break
-            tail, state = files[(self._turn + index) % len(files)]
+            tail, state = files[(first + index) % len(files)]
+            # Those that this step doesn't reach are the first of the next one.
+            self._turn = (first + index + 1) % len(files)
             before = tail.offset
             printed = self._advance(tail, state, now, time)
             progress = progress or tail.offset != before
             size += len(printed)
             self._allowance -= len(printed)
             out.append(printed)
-        else:
-            index = len(files) - 1
-        if files:
-            self._turn = (self._turn + index + 1) % len(files)
         self._finish(now, time, out)
         out.append(self._report(now, time))
         if self._allowance <= 0:
-            return b"".join(out), min(0.2, -self._allowance / self._settings.bytes_per_second + 0.02)
+            return b"".join(out), min(
+                0.2, -self._allowance / self._settings.bytes_per_second + 0.02
+            )
         return b"".join(out), 0.0 if progress else RETRY_SECONDS
 
     @property
@@ -138,7 +159,9 @@ class Shipper:
             if self._look(tail) and tail.waiting
         ]
         out += [
-            lines.event(time, tail.text.fields | {"shipped": False}, "not printed: the pod has ended")
+            lines.event(
+                time, tail.text.fields | {"shipped": False}, "not printed: the pod has ended"
+            )
             for tail, _ in self._tails()
             if not tail.tried
         ]
@@ -152,7 +175,7 @@ class Shipper:
     # One file
 
     def _advance(self, tail: Tail, state: JobState | None, now: float, time: str) -> bytes:
-        """The next lines of one file."""
+        """Return the next lines of one file."""
         if tail.source is None:
             return self._try_open(tail, state, now, time)
         if not self._look(tail):
@@ -163,7 +186,11 @@ class Shipper:
             out.append(self._restart(tail, time))
         if tail.waiting > self._settings.backlog_bytes:
             surplus = tail.waiting - self._settings.backlog_bytes // 2
-            out.append(self._drop(tail, surplus, time, "output was written faster than it could be printed"))
+            out.append(
+                self._drop(
+                    tail, surplus, time, "output was written faster than it could be printed"
+                )
+            )
         if tail.waiting:
             out.append(self._read(tail, now, time))
         elif tail.output is not None and state is not None and now >= tail.next_check:
@@ -195,7 +222,9 @@ class Shipper:
 
     def _restart(self, tail: Tail, time: str) -> bytes:
         tail.begin(0)
-        return tail.text.mark(time, {"truncated": True}, "the file was truncated: it is read from its start")
+        return tail.text.mark(
+            time, {"truncated": True}, "the file was truncated: it is read from its start"
+        )
 
     def _flush(self, tail: Tail, time: str) -> bytes:
         before = tail.text.count
@@ -204,7 +233,7 @@ class Shipper:
         return printed
 
     def _lose(self, tail: Tail, now: float) -> None:
-        """The file can't be read now. Open it again later, and continue where it was."""
+        """Close a file that can't be read now, to open it again later and continue where it was."""
         if tail.source is not None:
             tail.source.close()
             tail.source = None
@@ -236,7 +265,9 @@ class Shipper:
         return self._advance(tail, state, now, time)
 
     def _first_offset(self, source: Source, state: JobState | None) -> int:
-        """Where to begin: at the end of what was in the file before the job, for a job that appends to it."""
+        """Return the offset to begin at: the end of what was in the file before the job, for a job
+        that appends to it.
+        """
         try:
             if state is not None and source.changed() < state.job.began - OLD_SECONDS:
                 return source.size()
@@ -253,7 +284,9 @@ class Shipper:
         return lines.event(time, tail.text.fields | {"shipped": False}, f"not printed: {why}")
 
     def _check_replaced(self, tail: Tail, job: Job) -> None:
-        """Read the file that now has the path, if it is another one. The former is read to its end."""
+        """Read the file that now has the path, if it is another one. The former is read to its
+        end.
+        """
         if tail.output is None or tail.source is None:
             return
         found = self._files.open_output(job, tail.output)
@@ -295,7 +328,11 @@ class Shipper:
             if state.ended is None:
                 continue
             after = now - state.ended
-            out += [self._finish_output(tail, state.job, after, now, time) for tail in state.tails if not tail.done]
+            out += [
+                self._finish_output(tail, state.job, after, now, time)
+                for tail in state.tails
+                if not tail.done
+            ]
             if after < PROGRAM_SECONDS and self._leaving is None:
                 continue
             for tail in state.programs:
@@ -333,7 +370,8 @@ class Shipper:
                 dropped = self._drop(tail, tail.waiting, time, "the job has ended")
                 self._close(tail)
                 return dropped
-            # One more look: a file that replaced this one, and what a network file system shows late.
+            # One more look: a file that replaced this one, and what a network file system shows
+            # late.
             if not leaving and after < 2 * RETRY_SECONDS:
                 return b""
             former = tail.identity
@@ -351,7 +389,9 @@ class Shipper:
         if tail.reported or tail.identity is not None:
             return self._flush(tail, time)
         self.counters.missing_files += 1
-        return lines.event(time, tail.text.fields | {"shipped": False}, "not printed: the file doesn't exist here")
+        return lines.event(
+            time, tail.text.fields | {"shipped": False}, "not printed: the file doesn't exist here"
+        )
 
     def _forget(self, key: str) -> None:
         # The record is last: what is left without one is never read.
@@ -363,7 +403,10 @@ class Shipper:
 
     def _tails(self) -> list[tuple[Tail, JobState | None]]:
         found: list[tuple[Tail, JobState | None]] = [
-            (tail, state) for state in self._jobs.values() for tail in (*state.programs, *state.tails) if not tail.done
+            (tail, state)
+            for state in self._jobs.values()
+            for tail in (*state.programs, *state.tails)
+            if not tail.done
         ]
         return found if self._health is None else [(self._health, None), *found]
 

@@ -34,7 +34,9 @@ class Tail:
     done: bool = False
 
     before: bytes = b""
-    """The bytes before `offset`, as far as they are known: what was truncated and written again differs there."""
+    """The bytes before `offset`, as far as they are known: what was truncated and written again
+    differs there.
+    """
 
     def begin(self, offset: int) -> None:
         """Continue here. What is before it was dropped, or is in the file since before the job."""
@@ -48,14 +50,16 @@ class Tail:
                 return
 
     def following(self, count: int) -> bytes | None:
-        """The next bytes, at most `count`; None if those before have changed. Raises OSError."""
+        """Return the next bytes, at most `count`, or None if those before have changed. Raises
+        OSError.
+        """
         if self.source is None:
             return b""
         data = self.source.read(self.offset - len(self.before), len(self.before) + count)
         return data[len(self.before) :] if data.startswith(self.before) else None
 
     def advance(self, data: bytes) -> None:
-        """These bytes, which followed, have been read."""
+        """Note that these bytes, which followed, have been read."""
         self.offset += len(data)
         self.before = (self.before + data[-COMPARED:])[-COMPARED:]
 
@@ -84,23 +88,31 @@ class Counters:
     missing_files: int = 0
 
     def copy(self) -> "Counters":
-        """The same numbers."""
+        """Return the same numbers."""
         return replace(self)
 
 
 def fields(node: str, job: Job, stream: str, path: bytes | None = None) -> dict[str, object]:
-    """The fields of a job's lines, in their order. `path` is that of an output file; None for prolog and epilog."""
+    """Return the fields of a job's lines, in their order. `path` is that of an output file; None
+    for prolog and epilog.
+    """
     found: dict[str, object] = {"job": job.id}
     if path is not None:
         found["step"] = "batch"
     if job.array_job is not None and job.array_task is not None:
         found |= {"arrayJob": job.array_job, "arrayTask": job.array_task}
-    found |= {"user": job.user, "uid": job.uid, "partition": job.partition, "node": node, "stream": stream}
+    found |= {
+        "user": job.user,
+        "uid": job.uid,
+        "partition": job.partition,
+        "node": node,
+        "stream": stream,
+    }
     return found if path is None else found | {"file": path.decode("utf-8", "backslashreplace")}
 
 
 def outputs(paths: Iterable[tuple[bytes, str]]) -> tuple[Output, ...]:
-    """The files without /dev/null, each once. Both streams in one file count as stdout."""
+    """Return the files without /dev/null, each once. Both streams in one file count as stdout."""
     found: dict[bytes, str] = {}
     for path, stream in paths:
         if path and posixpath.normpath(path) != b"/dev/null":

@@ -3,6 +3,7 @@
 from sidecars.contract.reasons import POD_GONE, is_for_deletion, is_kept, kept
 from sidecars.node.records import (
     Absent,
+    Call,
     Delete,
     Done,
     Down,
@@ -26,7 +27,7 @@ _DEPART_SECONDS = 15.0
 
 
 def depart(this: Step) -> None:
-    """One step: delete the record, or set it DOWN where it must be retained."""
+    """Take one step: delete the record, or set it DOWN where it must be retained."""
     state, now = this.state, this.now
     if now >= _departure_end(this):
         this.log("could not delete the record in time; the operator prunes it")
@@ -49,16 +50,8 @@ def depart(this: Step) -> None:
             this.enter(Phase.DONE)
         case Record(node):
             _remove(this, node)
-        case Done(Delete()):
-            this.log("deleted the record")
-            this.enter(Phase.DONE)
-        case Done(Down(reason)) if state.record is not None and (why := _why_kept(state.record, reason)):
-            this.log(f"set the node DOWN and retained its record: {why}")
-            this.enter(Phase.DONE)
-        case Done(Drain()):
-            this.call(Read())
-        case Done(_):
-            this.call(Names())
+        case Done(call):
+            _go_on(this, call)
         case Named(""):
             this.call(Delete())
         case Named(by):
@@ -70,8 +63,26 @@ def depart(this: Step) -> None:
             this.back_off(fault, RETRY_SECONDS_LEAVING)
 
 
+def _go_on(this: Step, done: Call) -> None:
+    """Take the step after a call that Slurm has accepted."""
+    record = this.state.record
+    match done:
+        case Delete():
+            this.log("deleted the record")
+            this.enter(Phase.DONE)
+        case Down(reason) if record is not None and (why := _why_kept(record, reason)):
+            this.log(f"set the node DOWN and retained its record: {why}")
+            this.enter(Phase.DONE)
+        case Drain():
+            this.call(Read())
+        case _:
+            this.call(Names())
+
+
 def _remove(this: Step, node: Node) -> None:
-    """Handle the record of a pod whose slurmd has stopped: delete it, or set it DOWN where it must be retained."""
+    """Handle the record of a pod whose slurmd has stopped: delete it, or set it DOWN where it must
+    be retained.
+    """
     this.state.record = node
     this.state.faults = 0
     if not owners.belongs_to(node, this.settings.pod_uid):
@@ -90,7 +101,9 @@ def _remove(this: Step, node: Node) -> None:
             this.call(_down(this))
     elif is_kept(node.reason):
         this.call(Down(None))
-    elif states.is_busy(node.states) or not (states.is_drain(node.states) or states.is_down(node.states)):
+    elif states.is_busy(node.states) or not (
+        states.is_drain(node.states) or states.is_down(node.states)
+    ):
         # The work that Slurm still reports here ended with slurmd's container.
         this.call(_down(this))
     elif this.state.unnamed and is_for_deletion(node.reason):
@@ -100,16 +113,20 @@ def _remove(this: Step, node: Node) -> None:
 
 
 def _is_powered(node: Node) -> bool:
-    """Whether power saving has stopped the node, or has jobs wait for its next pod."""
+    """Return whether power saving has stopped the node, or has jobs wait for its next pod."""
     return states.is_under_power_saving(node.states) and not owners.is_departing(node)
 
 
 def _down(this: Step, reason: str = POD_GONE) -> Down:
-    return Down(None if this.state.record is None else owners.reason_to_write(this.state.record, reason))
+    return Down(
+        None if this.state.record is None else owners.reason_to_write(this.state.record, reason)
+    )
 
 
 def _why_kept(node: Node, reason: str | None) -> str:
-    """Why the record outlives the pod, given the reason that it got with DOWN; "" if it doesn't."""
+    """Return why the record outlives the pod, given the reason that it got with DOWN. Return "" if
+    it doesn't.
+    """
     reason = node.reason if reason is None else reason
     return owners.why_retained(node) or (reason if is_kept(reason) else "")
 
@@ -118,5 +135,7 @@ def _departure_end(this: Step) -> float:
     end = this.state.since + _DEPART_SECONDS
     if this.state.hook_since is not None:
         # The kubelet gives a native sidecar about two seconds even after the grace period.
-        end = min(end, max(this.state.hook_since + this.settings.grace, this.state.since + _PORT_SECONDS))
+        end = min(
+            end, max(this.state.hook_since + this.settings.grace, this.state.since + _PORT_SECONDS)
+        )
     return end

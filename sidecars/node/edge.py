@@ -1,4 +1,6 @@
-"""The edge of `node`: reads the shared files and does the calls that the state machine asks for. Decides nothing."""
+"""The edge of `node`: reads the shared files and does the calls that the state machine asks for.
+Decides nothing.
+"""
 
 import os
 import re
@@ -6,6 +8,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -40,7 +43,9 @@ T = TypeVar("T")
 CALL_SECONDS = 1.0
 """Deadline of one call. slurmd waits for it to start, or the pod to end."""
 NAMES_SECONDS = 2.0
-"""Deadline of reading all jobs. Where they are too many for it, the record is kept for the operator."""
+"""Deadline of reading all jobs. Where they are too many for it, the record is kept for the
+operator.
+"""
 PROBE_SECONDS = 0.5
 """Deadline of one probe of a port."""
 
@@ -56,25 +61,37 @@ class Carrier(Protocol):
 
 
 class Slurm:
-    """Calls about one Slurm node. `facts` returns what a claim writes, `forget` drops a token that was refused."""
+    """Calls about one Slurm node. `facts` returns what a claim writes, `forget` drops a token that
+    was refused.
+    """
 
     def __init__(
-        self, carrier: Carrier, node: str, facts: Callable[[], extra.PodFacts], forget: Callable[[], None]
+        self,
+        carrier: Carrier,
+        node: str,
+        facts: Callable[[], extra.PodFacts],
+        forget: Callable[[], None],
     ) -> None:
         self._carrier = carrier
         self._node = node
         self.facts = facts
         self._forget = forget
+        self._namespace_uid = ""
+        """That of the record that was read last, if it is one of this pod's NodeSet."""
 
     def perform(self, call: Call) -> Answer:
-        """The answer to `call`. A failure of Slurm, the network or the key file is an answer, too, and never raised."""
+        """Return the answer to `call`. A failure of Slurm, the network or the key file is an
+        answer, too, and never raised.
+        """
         try:
             return self._perform(call)
         except NotFound:
             return Absent()
         except AuthenticationError as error:
             self._forget()
-            return Fault(call, f"{error}; check that the key is the one of the Controller's jwtKeyRef")
+            return Fault(
+                call, f"{error}; check that the key is the one of the Controller's jwtKeyRef"
+            )
         except Rejected as error:
             return Fault(call, str(error), refused=True)
         except (SlurmError, OSError, ValueError) as error:
@@ -90,9 +107,12 @@ class Slurm:
             case Read():
                 # The operator's polls make slurmctld count, too, but the operator may be down.
                 self._send(protocol.count_allocations())
-                return Record(self._send(protocol.get_node(self._node)))
+                node = self._send(protocol.get_node(self._node))
+                self._namespace_uid = self._origin(node.extra)
+                return Record(node)
             case Claim():
-                self._send(protocol.update_nodes(names, extra=extra.encode(self.facts())))
+                facts = replace(self.facts(), namespace_uid=self._namespace_uid)
+                self._send(protocol.update_nodes(names, extra=extra.encode(facts)))
             case Drain(reason):
                 self._send(protocol.update_nodes(names, state=["DRAIN"], reason=reason))
             case Undrain():
@@ -102,6 +122,13 @@ class Slurm:
             case Delete():
                 self._send(protocol.delete_node(self._node))
         return Done(call)
+
+    def _origin(self, text: str) -> str:
+        found, own = extra.pod_facts(text), self.facts()
+        if found is None or not own.nodeset_uid:
+            return ""
+        same = (found.namespace, found.nodeset_uid) == (own.namespace, own.nodeset_uid)
+        return found.namespace_uid if same else ""
 
     def _named_by(self) -> str:
         jobs = self._carrier.call(protocol.get_jobs(), timeout=NAMES_SECONDS)
@@ -113,7 +140,7 @@ class Slurm:
 
 
 def listening(host: str, port: int) -> bool:
-    """Whether the port accepts a TCP connection within `PROBE_SECONDS`."""
+    """Return whether the port accepts a TCP connection within `PROBE_SECONDS`."""
     try:
         with socket.create_connection((host, port), timeout=PROBE_SECONDS):
             return True
@@ -122,7 +149,7 @@ def listening(host: str, port: int) -> bool:
 
 
 def read_shape(folder: Path) -> Shape | None:
-    """What slurmd is about to register; None until `register` has written it."""
+    """Read what slurmd is about to register. Return None until `register` has written it."""
     try:
         return shape.decode((folder / podfiles.SHAPE).read_text())
     except (OSError, UnicodeDecodeError):
@@ -130,12 +157,16 @@ def read_shape(folder: Path) -> Shape | None:
 
 
 def read_stop(folder: Path, owner: int = 0, now: float | None = None) -> Stop | None:
-    """The `stop` file with its age at `now` (seconds since the epoch, default the current time); None without it.
+    """Read the `stop` file with its age at `now` (seconds since the epoch, default the current
+    time). Return None without it.
 
-    Its writer runs as the user `owner`. Anything else in its place is `INVALID_STOP`: the hook's state is unknown.
+    Its writer runs as the user `owner`. Anything else in its place is `INVALID_STOP`: the hook's
+    state is unknown.
     """
     try:
-        descriptor = os.open(folder / podfiles.STOP, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            folder / podfiles.STOP, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except FileNotFoundError:
         return None
     except OSError:

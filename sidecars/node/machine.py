@@ -1,27 +1,30 @@
-"""What `node` does, as a state machine: `step(settings, state, observation, now) -> (state, actions)`.
+"""What `node` does, as a state machine: `step(settings, state, observation, now) -> (state,
+actions)`.
 
-It reads no file, calls nothing and has no clock. `now` is seconds on any monotonic clock. Each step returns
-at most one Call; its Answer is part of the next observation. After a step without a Call, step again at `state.wake`,
-or sooner when something is observed.
+It reads no file, calls nothing and has no clock. `now` is seconds on any monotonic clock. Each step
+returns at most one Call; its Answer is part of the next observation. After a step without a Call,
+step again at `state.wake`, or sooner when something is observed.
 
 The phases of a worker pod's life:
 
 | phase | action | next phase |
 |---|---|---|
-| CLAIM | claims the record of this name for this pod, or deletes it, before slurmd starts | LIFT, WATCH |
+| CLAIM | claims this name's record for this pod or deletes it, before slurmd starts | LIFT, WATCH |
 | WATCH | nothing | DRAIN when slurmd's preStop hook writes `stop`; DEPART at SIGTERM |
-| DRAIN | drains the node and waits until its work has ended | RELEASED; LIFT when slurmd is back; DEPART |
+| DRAIN | drains the node until its work has ended | RELEASED; LIFT when slurmd is back; DEPART |
 | RELEASED | nothing: slurmd is being stopped | DEPART; LIFT when slurmd is back |
 | LIFT | undrains the node if this pod drained it | WATCH |
-| DEPART | deletes the record, or sets it DOWN while a job or a reservation names it: slurmd has stopped | DONE |
+| DEPART | deletes the record, or sets it DOWN while a job or a reservation names it | DONE |
+
+slurmd has stopped when DEPART begins.
 
 This relies on the following behaviour of Slurm 26.05:
-- An existing record keeps the `extra` that it was created with, whichever slurmd registers under its name. CLAIM writes
-  `extra`, so that its pod uid identifies the owner.
-- DELETE of a node with a job on it, COMPLETING included, is rejected. Setting the node DOWN requeues its jobs at once,
-  and then DELETE works.
-- DOWN without a reason keeps the present reason. A DOWN node that registers is up again (ReturnToService=2) and stays
-  drained.
+- An existing record keeps the `extra` that it was created with, whichever slurmd registers under
+  its name. CLAIM writes `extra`, so that its pod uid identifies the owner.
+- DELETE of a node with a job on it, COMPLETING included, is rejected. Setting the node DOWN
+  requeues its jobs at once, and then DELETE works.
+- DOWN without a reason keeps the present reason. A DOWN node that registers is up again
+  (ReturnToService=2) and stays drained.
 """
 
 from collections.abc import Callable
@@ -60,24 +63,30 @@ from sidecars.slurm import owners, states
 from sidecars.slurm.records import Node
 
 STALE_SECONDS = 5.0
-"""Seconds after which a `stop` file that nobody renews is void: its hook was killed. The same before it: the wall clock
-was changed, or it is not of the hook."""
+"""Seconds after which a `stop` file that nobody renews is void: its hook was killed. The same
+before it: the wall clock was changed, or it is not of the hook.
+"""
 _CLAIM_SECONDS = 3.0
-"""Seconds from the start within which a predecessor's record may be deleted: slurmd waits at least that long."""
+"""Seconds from the start within which a predecessor's record may be deleted: slurmd waits at least
+that long.
+"""
 _SILENCE_SECONDS = 10.0
-"""Seconds without a slurmstepd and without an answer from Slurm after which slurmd may be stopped."""
+"""Seconds without a slurmstepd and without an answer from Slurm after which slurmd may be stopped.
+"""
 _POLL_FIRST, _POLL_LAST = 1.0, 5.0
 _RETRY_SECONDS = 60.0
 """Longest pause between attempts at a call that fails."""
 
 
 def begin(now: float) -> State:
-    """The state of a `node` that has just started."""
+    """Return the state of a `node` that has just started."""
     return State(since=now, wake=now)
 
 
-def step(settings: Settings, state: State, seen: Observation, now: float) -> tuple[State, tuple[Action, ...]]:
-    """One step; pure. After phase DONE no more steps are needed."""
+def step(
+    settings: Settings, state: State, seen: Observation, now: float
+) -> tuple[State, tuple[Action, ...]]:
+    """Take one step, without effects. After phase DONE no more steps are needed."""
     this = Step(settings, replace(state), seen, now)
     _PHASES[state.phase](this)
     return this.state, tuple(this.actions)
@@ -97,22 +106,12 @@ def _claim(this: Step) -> None:
             this.settle("none before")
             this.enter(Phase.WATCH)
         case Record(node) if owners.belongs_to(node, this.settings.pod_uid):
-            if _may_still_delete(this) and oversized.is_replaced(this, node):
-                return
-            this.settle("this pod's")
-            this.enter(Phase.LIFT if owners.is_departing(node) else Phase.WATCH)
+            _keep(this, node)
         case Record(node):
             this.state.record = node
             this.call(Probe(node.address, node.port) if _may_still_delete(this) else Claim())
         case Listening(yes):
-            # A slurmd that still listens at the record's address may belong to another live pod of this name.
-            if yes or not _may_still_delete(this):
-                this.call(Claim())
-            elif state.record is not None and _is_busy(state.record):
-                # slurmctld would otherwise consider the predecessor's jobs as running on this pod's slurmd.
-                this.call(Down(owners.reason_to_write(state.record, POD_GONE)))
-            else:
-                _clear(this)
+            _replace(this, listens=yes)
         case Done(Down()):
             _clear(this)
         case Done(Drain()):
@@ -126,7 +125,11 @@ def _claim(this: Step) -> None:
         case Done(_):
             this.log(f"claimed the record: it was {oversized.owner(this)}")
             this.settle(f"{oversized.owner(this)}, taken over")
-            this.enter(Phase.LIFT if state.record is not None and owners.is_departing(state.record) else Phase.WATCH)
+            this.enter(
+                Phase.LIFT
+                if state.record is not None and owners.is_departing(state.record)
+                else Phase.WATCH
+            )
         case Fault(call=Delete(), refused=True):
             this.call(Claim())
         case Fault() as fault:
@@ -134,8 +137,32 @@ def _claim(this: Step) -> None:
             this.back_off(fault, _RETRY_SECONDS)
 
 
+def _keep(this: Step, node: Node) -> None:
+    """Keep this pod's own record, unless it promises more than the pod has."""
+    if _may_still_delete(this) and oversized.is_replaced(this, node):
+        return
+    this.settle("this pod's")
+    this.enter(Phase.LIFT if owners.is_departing(node) else Phase.WATCH)
+
+
+def _replace(this: Step, *, listens: bool) -> None:
+    """Take over a predecessor's record. `listens`: whether a slurmd listens at its address."""
+    record = this.state.record
+    # A slurmd that still listens at the record's address may belong to another live pod of this
+    # name.
+    if listens or not _may_still_delete(this):
+        this.call(Claim())
+    elif record is not None and _is_busy(record):
+        # slurmctld would otherwise consider the predecessor's jobs as running on this pod's slurmd.
+        this.call(Down(owners.reason_to_write(record, POD_GONE)))
+    else:
+        _clear(this)
+
+
 def _clear(this: Step) -> None:
-    """Delete a predecessor's record, so that slurmd creates its own; claim it if it must be retained."""
+    """Delete a predecessor's record, so that slurmd creates its own; claim it if it must be
+    retained.
+    """
     node = this.state.record
     if node is None or not _may_still_delete(this):
         this.call(Claim())
@@ -160,7 +187,10 @@ def _drain(this: Step) -> None:
     seen = this.seen
     if this.state.hook_since is None:
         this.state.hook_since = this.now
-        this.log(f"slurmd is about to be stopped; waiting for its work for at most {_hook_limit(this.settings):.0f} s")
+        this.log(
+            "slurmd is about to be stopped; waiting for its work for at most "
+            f"{_hook_limit(this.settings):.0f} s"
+        )
     if seen.terminating:
         this.enter(Phase.DEPART)
         return
@@ -181,17 +211,29 @@ def _drain(this: Step) -> None:
 
     if this.now >= this.state.hook_since + _hook_limit(this.settings):
         left = "an unknown number of" if steps is None else str(steps)
-        _release(this, f"the grace period is nearly over: letting slurmd stop with {left} slurmstepd left")
+        _release(
+            this,
+            f"the grace period is nearly over: letting slurmd stop with {left} slurmstepd left",
+        )
         return
     _drain_answer(this, steps)
     if this.state.phase is not Phase.DRAIN or (this.actions and isinstance(this.actions[-1], Call)):
         return
     idle_since = this.state.idle_since
-    if idle_since is not None and this.now - max(idle_since, this.state.last_success) >= _SILENCE_SECONDS:
+    if (
+        idle_since is not None
+        and this.now - max(idle_since, this.state.last_success) >= _SILENCE_SECONDS
+    ):
         _release(
-            this, f"no slurmstepd for {_SILENCE_SECONDS:.0f} s, and no call to Slurm has succeeded: letting slurmd stop"
+            this,
+            f"no slurmstepd for {_SILENCE_SECONDS:.0f} s, and no call to Slurm has succeeded: "
+            "letting slurmd stop",
         )
-    elif this.now >= this.state.wake and seen.answer is None and (this.state.record is None or idle_since is not None):
+    elif (
+        this.now >= this.state.wake
+        and seen.answer is None
+        and (this.state.record is None or idle_since is not None)
+    ):
         this.call(Read())
     elif not fresh:
         this.log("slurmd's preStop hook has ended early; waiting until slurmd has stopped")
@@ -209,7 +251,10 @@ def _drain_answer(this: Step, steps: int | None) -> None:
             this.state.faults = 0
             this.state.record = Node("")
             if steps == 0:
-                _release(this, "Slurm has no record of this node, and no slurmstepd runs: letting slurmd stop")
+                _release(
+                    this,
+                    "Slurm has no record of this node, and no slurmstepd runs: letting slurmd stop",
+                )
         case Record(node) if not owners.belongs_to(node, this.settings.pod_uid):
             this.state.last_success = this.now
             this.state.faults = 0
@@ -217,7 +262,8 @@ def _drain_answer(this: Step, steps: int | None) -> None:
             if steps == 0:
                 _release(
                     this,
-                    "the record belongs to another pod, and no slurmstepd runs: letting slurmd stop",
+                    "the record belongs to another pod, and no slurmstepd runs: letting slurmd "
+                    "stop",
                 )
         case Record(node) if not (states.is_drain(node.states) or states.is_vacant(node.states)):
             this.call(Drain(owners.reason_to_write(node, POD_LEAVING)))
@@ -225,7 +271,8 @@ def _drain_answer(this: Step, steps: int | None) -> None:
             this.state.last_success = this.now
             this.state.faults = 0
             if this.state.record is None:
-                # Of a pod with work the operator hasn't read the jobs yet: another program deletes it.
+                # Of a pod with work the operator hasn't read the jobs yet: another program deletes
+                # it.
                 this.state.unnamed = states.is_vacant(node.states) and is_for_deletion(node.reason)
             this.state.record = node
             if steps == 0 and states.is_vacant(node.states):
@@ -233,7 +280,10 @@ def _drain_answer(this: Step, steps: int | None) -> None:
                 _release(this, f"{how}: letting slurmd stop")
             elif steps == 0:
                 now = "+".join(sorted(node.states))
-                this.log(f"no slurmstepd left; waiting until Slurm reports the node as drained (now {now})")
+                this.log(
+                    "no slurmstepd left; waiting until Slurm reports the node as drained (now "
+                    f"{now})"
+                )
                 pause = min(_POLL_LAST, _POLL_FIRST * 1.5 ** min(this.state.polls, 16))
                 this.state.polls = this.state.polls + 1
                 this.sleep(pause * (0.75 + this.seen.jitter / 2))
@@ -281,7 +331,9 @@ def _lift(this: Step) -> None:
         case None:
             if this.now >= this.state.wake:
                 this.call(Read())
-        case Record(node) if owners.belongs_to(node, this.settings.pod_uid) and owners.is_departing(node):
+        case Record(node) if owners.belongs_to(node, this.settings.pod_uid) and owners.is_departing(
+            node
+        ):
             this.call(Undrain())
         case Done(_):
             this.log("undrained the Slurm node, which this pod had drained")
@@ -293,7 +345,9 @@ def _lift(this: Step) -> None:
 
 
 def _is_busy(node: Node) -> bool:
-    """Whether jobs count as running there. Those of a node that is being started wait for this pod."""
+    """Return whether jobs count as running there. Those of a node that is being started wait for
+    this pod.
+    """
     return states.is_busy(node.states) and not states.is_powering_up(node.states)
 
 
@@ -317,9 +371,15 @@ def _is_fresh(stop: Stop) -> bool:
 
 
 def _hook_limit(settings: Settings) -> float:
-    """Seconds for which the hook may block: the grace period without the margin, or half of a short one."""
+    """Return the seconds for which the hook may block: the grace period without the margin, or half
+    of a short one.
+    """
     return max(settings.grace - settings.margin, settings.grace / 2)
 
 
 def _may_still_delete(this: Step) -> bool:
-    return not this.state.settled and not this.seen.slurmd_may_run and this.now - this.state.since < _CLAIM_SECONDS
+    return (
+        not this.state.settled
+        and not this.seen.slurmd_may_run
+        and this.now - this.state.since < _CLAIM_SECONDS
+    )

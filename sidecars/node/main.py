@@ -1,7 +1,7 @@
 """Role `node`, a native sidecar of worker pods: runs the state machine until the pod has ended.
 
-Between steps it waits for SIGTERM and reads the shared folder twice a second. That is the cheapest way without a
-dependency: less than 0.1 % of a core.
+Between steps it waits for SIGTERM and reads the shared folder twice a second. That is the cheapest
+way without a dependency: less than 0.1 % of a core.
 """
 
 import os
@@ -29,7 +29,7 @@ class System(Protocol):
     """What the loop needs of the system that it runs on."""
 
     def now(self) -> float:
-        """Seconds on a monotonic clock."""
+        """Return the seconds of a monotonic clock."""
         ...
 
     def wait(self, seconds: float) -> bool:
@@ -45,8 +45,12 @@ class System(Protocol):
         ...
 
 
-def run(settings: records.Settings, folder: Path, system: System, jitter: Callable[[], float]) -> None:
-    """Step the state machine until phase DONE. Raises OSError when the shared folder can't be written."""
+def run(
+    settings: records.Settings, folder: Path, system: System, jitter: Callable[[], float]
+) -> None:
+    """Step the state machine until phase DONE. Raises OSError when the shared folder can't be
+    written.
+    """
     state = machine.begin(system.now())
     answer: records.Answer | None = None
     terminating = False
@@ -74,7 +78,9 @@ def run(settings: records.Settings, folder: Path, system: System, jitter: Callab
                     answer = system.perform(call)
         if answer is None and state.phase is before:
             ahead = state.wake - system.now()
-            terminating = system.wait(min(READ_EVERY, ahead) if ahead > 0 else READ_EVERY) or terminating
+            terminating = (
+                system.wait(min(READ_EVERY, ahead) if ahead > 0 else READ_EVERY) or terminating
+            )
 
 
 class RealSystem:
@@ -85,7 +91,7 @@ class RealSystem:
         self._slurm = slurm
 
     def now(self) -> float:
-        """Seconds on a monotonic clock."""
+        """Return the seconds of a monotonic clock."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> bool:
@@ -102,10 +108,14 @@ class RealSystem:
 
 
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
-    """Returns 0 when the pod has ended, and 2 for an argument or for an environment that can't be used."""
+    """Run the role. Return 0 when the pod has ended, and 2 for an argument or for an environment
+    that can't be used.
+    """
     try:
         if arguments:
-            raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
+            raise ValueError(
+                f"unexpected argument {arguments[0]!r}; it is configured by its environment"
+            )
         settings, slurm = configure(environment)
     except ValueError as fault:
         print(f"node: {fault}", file=sys.stderr)
@@ -115,11 +125,15 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
 
 
 def configure(environment: Mapping[str, str]) -> tuple[records.Settings, edge.Slurm]:
-    """The settings, and the calls to Slurm, from the environment that the pod template sets. Raises ValueError.
+    """Return the settings, and the calls to Slurm, from the environment that the pod template sets.
+    Raises ValueError.
 
     The key file is read at each use, so that a new key takes effect at once.
     """
-    node, uid = required(environment, variables.SLURM_NODE_NAME), required(environment, variables.POD_UID)
+    node, uid = (
+        required(environment, variables.SLURM_NODE_NAME),
+        required(environment, variables.POD_UID),
+    )
     settings = records.Settings(
         pod_uid=uid,
         grace=number(environment, variables.GRACE_SECONDS, 3600),
@@ -131,14 +145,19 @@ def configure(environment: Mapping[str, str]) -> tuple[records.Settings, edge.Sl
     folder = podfiles.folder(environment)
 
     def facts() -> extra.PodFacts:
-        """The facts that `register` has written; before that, those of the environment."""
+        """Return the facts that `register` has written. Before that, return those of the
+        environment.
+        """
         try:
             written = extra.pod_facts((folder / podfiles.EXTRA).read_text())
         except OSError:
             written = None
         if written is not None and written.pod_uid == uid:
             return written
-        pod, namespace = environment.get(variables.POD_NAME, ""), environment.get(variables.POD_NAMESPACE, "")
+        pod, namespace = (
+            environment.get(variables.POD_NAME, ""),
+            environment.get(variables.POD_NAMESPACE, ""),
+        )
         return extra.PodFacts(uid, pod, namespace, environment.get(variables.NODESET_UID, ""))
 
     return settings, edge.Slurm(rest, node, facts, tokens.forget)

@@ -1,7 +1,8 @@
 """A record of the pod's own that has more than its slurmd is about to register.
 
-A pod survives the restart of its Kubernetes node, and so does its record. If the host has come back with less memory,
-or with a GPU less, slurmctld would drain the node as soon as slurmd registers, for as long as the record exists.
+A pod survives the restart of its Kubernetes node, and so does its record. If the host has come back
+with less memory, or with a GPU less, slurmctld would drain the node as soon as slurmd registers,
+for as long as the record exists.
 """
 
 from collections import Counter
@@ -14,15 +15,18 @@ from sidecars.slurm import gres, owners
 from sidecars.slurm.records import Node
 
 _WAIT_SECONDS = 0.5
-"""Seconds between two reads of the record while `register` has not written what slurmd will register."""
+"""Seconds between two reads of the record while `register` has not written what slurmd will
+register.
+"""
 _OWN_HOST = "127.0.0.1"
 
 
 def is_replaced(this: Step, node: Node) -> bool:
-    """Whether phase CLAIM doesn't keep this record of the pod's own, because it is too large. slurmd must not run yet.
+    """Return whether phase CLAIM doesn't keep this record of the pod's own, because it is too
+    large. slurmd must not run yet.
 
-    Then its deletion begins with a probe of slurmd's port. Until `register` has written what slurmd will register, the
-    record is read again.
+    Then its deletion begins with a probe of slurmd's port. Until `register` has written what slurmd
+    will register, the record is read again.
     """
     # slurmd can't create a record for power saving, which the operator replaces.
     if "CLOUD" in node.states or owners.why_retained(node) or is_kept(node.reason):
@@ -39,13 +43,19 @@ def is_replaced(this: Step, node: Node) -> bool:
 
 
 def owner(this: Step) -> str:
-    """Whose the record is that phase CLAIM deals with, in words."""
+    """Describe in words whose the record is that phase CLAIM deals with."""
     node = this.state.record
-    return "this pod's" if node is not None and owners.belongs_to(node, this.settings.pod_uid) else "an earlier pod's"
+    return (
+        "this pod's"
+        if node is not None and owners.belongs_to(node, this.settings.pod_uid)
+        else "an earlier pod's"
+    )
 
 
 def shortage(node: Node, shape: Shape) -> str:
-    """What the record has more of, in words; "" if slurmctld would accept this shape."""
+    """Describe in words what the record has more of. Return "" if slurmctld would accept this
+    shape.
+    """
     found = []
     if shape.cpus is not None and shape.cpus < node.cpus:
         found.append(f"{shape.cpus} of {node.cpus} CPUs")
@@ -53,12 +63,18 @@ def shortage(node: Node, shape: Shape) -> str:
         found.append(f"{shape.memory} of {node.real_memory} MiB")
     if shape.gres is not None:
         now, before = _counts(shape.gres), _counts(node.gres)
-        found += [f"{now[name]} of {count} {name}" for name, count in sorted(before.items()) if now[name] < count]
+        found += [
+            f"{now[name]} of {count} {name}"
+            for name, count in sorted(before.items())
+            if now[name] < count
+        ]
     return ", ".join(found)
 
 
 def _counts(text: str) -> Counter[str]:
-    """How many of each resource, with and without its type; none where the text can't be read."""
+    """Count each resource, with and without its type. Return no counts where the text can't be
+    read.
+    """
     counts: Counter[str] = Counter()
     try:
         items = gres.parse(text)

@@ -30,13 +30,16 @@ class Settings:
     grace: float
     """The pod's termination grace period in seconds."""
     margin: float = 20.0
-    """Seconds of the grace period that are reserved for stopping slurmd and deleting the node record."""
+    """Seconds of the grace period that are reserved for stopping slurmd and deleting the node
+    record.
+    """
     slurmd_port: int = ports.SLURMD
     hook_user: int = 0
     """User ID of slurmd's preStop hook: root."""
 
 
-# ---- actions ------------------------------------------------------------------------------------------------------
+# ---- actions
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Write this pod's facts into the record's `extra`. Answered by Done, Absent or Fault, like all that follow."""
+    """Write this pod's facts into the record's `extra`. Answered by Done, Absent or Fault, like all
+    that follow.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,8 @@ Call = Read | Claim | Drain | Undrain | Down | Delete | Names | Probe
 Action = Call | Settled | Release | Log
 
 
-# ---- answers ------------------------------------------------------------------------------------------------------
+# ---- answers
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,9 @@ class Fault:
     call: Call
     text: str
     refused: bool = False
-    """Whether slurmctld understood the request and rejected it, as it does for a node with work on it."""
+    """Whether slurmctld understood the request and rejected it, as it does for a node with work on
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,8 @@ class Listening:
 Answer = Record | Absent | Done | Fault | Named | Listening
 
 
-# ---- observation and state ----------------------------------------------------------------------------------------
+# ---- observation and state
+# ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +181,9 @@ class Stop:
     """The `stop` file that slurmd's preStop hook writes and renews."""
 
     hook: str
-    """Name of the hook, which differs each time that slurmd is stopped; "" if the file can't be read."""
+    """Name of the hook, which differs each time that slurmd is stopped; "" if the file can't be
+    read.
+    """
     steps: int | None
     """Number of slurmstepd processes; None if the file can't be read."""
     age: float
@@ -219,7 +230,9 @@ class State:
     record: Node | None = None
     """The record that the phase deals with."""
     unnamed: bool = False
-    """Whether the operator, which reads the jobs before it deletes a pod, has found none that names the node."""
+    """Whether the operator, which reads the jobs before it deletes a pod, has found none that names
+    the node.
+    """
     last_success: float = -inf
     """When a call to Slurm last succeeded."""
     idle_since: float | None = None

@@ -1,4 +1,6 @@
-"""One step of `sidecars.node.machine` in progress: what the functions of its phases read and change."""
+"""One step of `sidecars.node.machine` in progress: what the functions of its phases read and
+change.
+"""
 
 from dataclasses import dataclass, field
 
@@ -23,7 +25,9 @@ from sidecars.node.records import (
 )
 
 RETRY_SECONDS_LEAVING = 4.0
-"""Longest pause between attempts at a call that fails, while slurmd waits for it to stop, or the pod to end."""
+"""Longest pause between attempts at a call that fails, while slurmd waits for it to stop, or the
+pod to end.
+"""
 _FIRST_RETRY_SECONDS = 0.25
 
 
@@ -64,7 +68,9 @@ class Step:
             self.actions.append(Settled(how))
 
     def back_off(self, fault: Fault, last: float) -> None:
-        """Wait longer after each failure, and a random time so that many pods don't retry at once."""
+        """Wait longer after each failure, and a random time so that many pods don't retry at
+        once.
+        """
         pause = min(last, _FIRST_RETRY_SECONDS * 2.0 ** min(self.state.faults, 16))
         self.state.faults = self.state.faults + 1
         self.sleep(pause * (0.5 + self.seen.jitter / 2))

@@ -4,16 +4,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
-import sys
 import uuid
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from sidecars.contract.logs import PrintableFormatter
 from sidecars.kube import (
     Client,
     CredentialsError,
@@ -44,9 +41,9 @@ from sidecars.operator.kube_node import wiring as kube_node_wiring
 from sidecars.operator.loginset import memory as loginset_memory
 from sidecars.operator.loginset import reconcile as loginset
 from sidecars.operator.loginset import wiring as loginset_wiring
-from sidecars.operator.nodeset import memory as nodeset_memory
 from sidecars.operator.nodeset import reconcile as nodeset
 from sidecars.operator.nodeset import wiring as nodeset_wiring
+from sidecars.operator.nodeset.memories import Memories as NodeSetMemories
 from sidecars.operator.restapi import reconcile as restapi
 from sidecars.operator.restapi import wiring as restapi_wiring
 from sidecars.operator.runtime import permissions
@@ -68,6 +65,7 @@ from sidecars.operator.users import reconcile as users
 from sidecars.operator.users import wiring as users_wiring
 from sidecars.operator.worker_pod import reconcile as worker_pod
 from sidecars.operator.worker_pod import wiring as worker_pod_wiring
+from sidecars.program import log_to_stderr, stop_signal, until
 from sidecars.slurm import protocol
 from sidecars.slurm.records import Ping
 from sidecars.workloads import structure
@@ -82,9 +80,7 @@ SYNC_SECONDS = 60.0
 def main(arguments: Sequence[str]) -> int:
     """Run the operator; 0 after SIGTERM or SIGINT, 1 when it can't run or lost its lease."""
     settings = parse(arguments, os.environ)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)-7s %(message)s"))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    log_to_stderr(settings.log_level)
     expected = (CredentialsError, LeadershipLost, OSError, StructureError, TimeoutError)
     try:
         run_until_lost(run(settings))
@@ -102,29 +98,19 @@ def main(arguments: Sequence[str]) -> int:
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     site = Site(
-        workloads=structure.load(structure.folder(str(settings.workloads) if settings.workloads else None)),
+        workloads=structure.load(
+            structure.folder(str(settings.workloads) if settings.workloads else None)
+        ),
         sidecars_image=settings.sidecars_image,
         cluster_domain=settings.cluster_domain,
+        ipv6=settings.ipv6,
     )
     async with Client.connect(load_credentials(settings.kubeconfig)) as client:
         end_serving = await serve(settings, client)
         try:
-            work = asyncio.create_task(_elected(client, settings, site))
-            stopping = asyncio.create_task(stop.wait())
-            await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            if stop.is_set():
-                log.info("stopping")
-                work.cancel()
-            try:
-                await work
-            except asyncio.CancelledError:
-                if not stop.is_set():
-                    raise
+            await until(stop, _elected(client, settings, site))
         finally:
             await end_serving()
 
@@ -134,19 +120,23 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
         await lead(client, settings, site)
         return
     identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    election = Election(client.apart(), settings.leader_elect_namespace, settings.leader_elect_name, identity)
+    election = Election(
+        client.apart(), settings.leader_elect_namespace, settings.leader_elect_name, identity
+    )
     log.info("waiting for lease %s/%s", settings.leader_elect_namespace, settings.leader_elect_name)
     await lead_when_elected(client, settings, site, election, RealWorld())
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What one leading operator works with: the parts that all kinds share, and each kind's memory."""
+    """What one leading operator works with: the parts that all kinds share, and each kind's
+    memory.
+    """
 
     runtime: Runtime
     controllers: controller_memory.Memory
     loginsets: loginset_memory.Memory
-    nodesets: nodeset_memory.Memories
+    nodesets: NodeSetMemories
     autoscaling: autoscaling_memory.Memories
     accounts: accounts.Memories
     users: users.Memories
@@ -160,9 +150,13 @@ async def lead_when_elected(
     world: RealWorld,
     started: Callable[[Operator], None] = lambda _: None,
 ) -> None:
-    """Wait until the election is won, then `lead`; writes are sent only while it leads. Raises as `Election.run`."""
+    """Wait until the election is won, then `lead`; writes are sent only while it leads. Raises as
+    `Election.run`.
+    """
     guarded_world = replace(world, connect=guarded(world.connect, election.left))
-    await election.run(lambda: lead(client.guarded(election.left), settings, site, guarded_world, started))
+    await election.run(
+        lambda: lead(client.guarded(election.left), settings, site, guarded_world, started)
+    )
 
 
 async def lead(
@@ -172,18 +166,26 @@ async def lead(
     world: RealWorld | None = None,
     started: Callable[[Operator], None] = lambda _: None,
 ) -> None:
-    """Reconcile until cancelled. `world` None: the real one. `started` is called before anything runs."""
+    """Reconcile until cancelled. `world` None: the real one. `started` is called before anything
+    runs.
+    """
     operator = assemble(client, settings, site, world or RealWorld())
     runtime = operator.runtime
     wire(operator)
     started(operator)
-    async with runtime.clusters, contextlib.aclosing(operator.controllers), asyncio.TaskGroup() as tasks:
+    async with (
+        runtime.clusters,
+        contextlib.aclosing(operator.controllers),
+        asyncio.TaskGroup() as tasks,
+    ):
         for reflector in runtime.caches:
             tasks.create_task(reflector.run())
         await asyncio.gather(*(reflector.wait_synced(SYNC_SECONDS) for reflector in runtime.caches))
         log.info("caches are filled; reconciling")
         metrics.UNREADABLE.set_function(lambda: len(permissions.unreadable(runtime.caches)))
-        metrics.REPORTED.stores = [reflector.store for reflector in runtime.caches.custom_resources()]
+        metrics.REPORTED.stores = [
+            reflector.store for reflector in runtime.caches.custom_resources()
+        ]
         metrics.REPORTED.poll_ages = runtime.clusters.poll_ages
         for problem in permissions.unreadable(runtime.caches).values():
             log.error("%s", problem)
@@ -192,7 +194,7 @@ async def lead(
 
 
 def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -> Operator:
-    """The parts, none of which runs yet."""
+    """Return the parts, none of which runs yet."""
 
     async def ping(key: Key) -> tuple[Ping, ...]:
         cluster = clusters.get(key)
@@ -216,7 +218,9 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
         applier=Applier(client, caches.live, world.wall_clock),
         own_writes=own_writes,
         status=StatusWriter(client, own_writes, world.wall_clock),
-        events=EventRecorder(client, "slurm-operator", lambda: datetime.fromtimestamp(world.wall_clock(), UTC)),
+        events=EventRecorder(
+            client, "slurm-operator", lambda: datetime.fromtimestamp(world.wall_clock(), UTC)
+        ),
         expectations=Expectations(clock=world.clock),
         now=world.wall_clock,
     )
@@ -226,7 +230,13 @@ def assemble(client: Client, settings: Settings, site: Site, world: RealWorld) -
         Primaries(wake, ping, world.ask_ready),
     )
     return Operator(
-        runtime, controllers, loginsets={}, nodesets=nodeset_memory.Memories(), autoscaling={}, accounts={}, users={}
+        runtime,
+        controllers,
+        loginsets={},
+        nodesets=NodeSetMemories(),
+        autoscaling={},
+        accounts={},
+        users={},
     )
 
 
@@ -257,22 +267,28 @@ class Kind:
     concurrency: int
     """How many keys of one group are reconciled at once, at least 1."""
     group: Callable[[Key], Hashable] | None = None
-    """The Slurm cluster that reconciling a key may wait for: other clusters' keys do not wait with it. None: none."""
+    """The Slurm cluster that reconciling a key may wait for: other clusters' keys do not wait with
+    it. None: none.
+    """
 
 
 def kinds(operator: Operator) -> Sequence[Kind]:
-    """All kinds, with their reconcilers."""
+    """Return all kinds, with their reconcilers."""
     runtime, queues, settings = operator.runtime, operator.runtime.queues, operator.runtime.settings
     caches, lookup = runtime.caches, runtime.lookup
     readable = partial(permissions.when_readable, runtime)
-    controllers = readable(caches.controllers, partial(controller.reconcile, runtime, operator.controllers))
+    controllers = readable(
+        caches.controllers, partial(controller.reconcile, runtime, operator.controllers)
+    )
     restapis = readable(caches.restapis, partial(restapi.reconcile, runtime))
     loginsets = readable(caches.loginsets, partial(loginset.reconcile, runtime, operator.loginsets))
     accountings = readable(caches.accountings, partial(accounting.reconcile, runtime))
     tokens = readable(caches.tokens, partial(token.reconcile, runtime))
     nodesets = readable(caches.nodesets, partial(nodeset.reconcile, runtime, operator.nodesets))
     pods = readable(caches.pods, partial(worker_pod.reconcile, runtime, operator.nodesets.defer))
-    scaled = readable(caches.controllers, partial(autoscaling.reconcile, runtime, operator.autoscaling))
+    scaled = readable(
+        caches.controllers, partial(autoscaling.reconcile, runtime, operator.autoscaling)
+    )
     declared = readable(caches.controllers, partial(accounts.reconcile, runtime, operator.accounts))
     declared_users = readable(caches.controllers, partial(users.reconcile, runtime, operator.users))
     return (
@@ -281,7 +297,13 @@ def kinds(operator: Operator) -> Sequence[Kind]:
         Kind("LoginSet", queues.loginsets, loginsets, settings.loginset_workers),
         Kind("Accounting", queues.accountings, accountings, settings.accounting_workers),
         Kind("Token", queues.tokens, tokens, settings.token_workers),
-        Kind("NodeSet", queues.nodesets, nodesets, settings.nodeset_workers, lookup.controller_of_nodeset),
+        Kind(
+            "NodeSet",
+            queues.nodesets,
+            nodesets,
+            settings.nodeset_workers,
+            lookup.controller_of_nodeset,
+        ),
         Kind("Node", queues.kube_nodes, partial(kube_node.reconcile, runtime), 1),
         Kind("Autoscaling", queues.autoscaling, scaled, 1, lambda controller: controller),
         Kind("Accounts", queues.declared_accounts, declared, 1, lambda controller: controller),
@@ -297,7 +319,9 @@ async def work(kind: Kind) -> None:
     def failed(key: Key, error: Exception, delay: float) -> None:
         metrics.FAILED.labels(kind.name).inc()
         detailed = log.isEnabledFor(logging.DEBUG)
-        log.warning("%s %s/%s: next try in %.1f s: %s", kind.name, *key, delay, error, exc_info=detailed)
+        log.warning(
+            "%s %s/%s: next try in %.1f s: %s", kind.name, *key, delay, error, exc_info=detailed
+        )
 
     async def one_pass(key: Key) -> float | None:
         with metrics.SECONDS.labels(kind.name).time():

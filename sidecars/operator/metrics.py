@@ -44,7 +44,10 @@ class Metric(Explained):
     PODS = (
         "slurm_operator_nodeset_pods",
         "Pods of a NodeSet: `desired`, and those that are `ready` and `updated`.",
-        "If fewer pods are ready than desired for minutes, see the condition `Ready` of the NodeSet.",
+        (
+            "If fewer pods are ready than desired for minutes, see the condition `Ready` of the "
+            "NodeSet."
+        ),
     )
     SLURM_NODES = (
         "slurm_operator_nodeset_slurm_nodes",
@@ -53,7 +56,10 @@ class Metric(Explained):
     )
     POLL_AGE = (
         "slurm_operator_poll_age_seconds",
-        "Time since slurmrestd last gave the operator a good answer, of each Controller. Absent before the first.",
+        (
+            "Time since slurmrestd last gave the operator a good answer, of each Controller. "
+            "Absent before the first."
+        ),
         "If it exceeds a minute, see the condition `SlurmReachable` of the Controller.",
     )
 
@@ -69,7 +75,12 @@ SECONDS = Histogram(
 )
 
 _PODS = {"desired": "desired", "ready": "readyReplicas", "updated": "updatedReplicas"}
-_SLURM_NODES = {"idle": "slurmIdle", "allocated": "slurmAllocated", "down": "slurmDown", "drain": "slurmDrain"}
+_SLURM_NODES = {
+    "idle": "slurmIdle",
+    "allocated": "slurmAllocated",
+    "down": "slurmDown",
+    "drain": "slurmDrain",
+}
 
 
 class Reported(Collector):
@@ -79,19 +90,27 @@ class Reported(Collector):
         self.stores: Sequence[Store[Manifest]] = ()
         """Those of the custom resources. None before the operator leads."""
         self.poll_ages: Callable[[], Mapping[tuple[str, str], float]] = dict
-        """Seconds since the last good answer of slurmrestd, by namespace and name of the Controller."""
+        """Seconds since the last good answer of slurmrestd, by namespace and name of the
+        Controller.
+        """
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """None, so that nothing is collected when this is registered."""
+        """Describe no metric, so that nothing is collected when this is registered."""
         return ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The families, as the resources and the polls are now."""
+        """Yield the families, as the resources and the polls are now."""
         labels = ["kind", "namespace", "name", "type", "status", "reason"]
-        conditions = GaugeMetricFamily(Metric.CONDITION.value, Metric.CONDITION.cause, labels=labels)
-        pods = GaugeMetricFamily(Metric.PODS.value, Metric.PODS.cause, labels=["namespace", "nodeset", "state"])
+        conditions = GaugeMetricFamily(
+            Metric.CONDITION.value, Metric.CONDITION.cause, labels=labels
+        )
+        pods = GaugeMetricFamily(
+            Metric.PODS.value, Metric.PODS.cause, labels=["namespace", "nodeset", "state"]
+        )
         nodes = GaugeMetricFamily(
-            Metric.SLURM_NODES.value, Metric.SLURM_NODES.cause, labels=["namespace", "nodeset", "state"]
+            Metric.SLURM_NODES.value,
+            Metric.SLURM_NODES.cause,
+            labels=["namespace", "nodeset", "state"],
         )
         for manifest in (manifest for store in self.stores for manifest in store.values()):
             place = (manifest["metadata"]["namespace"], manifest["metadata"]["name"])
@@ -103,7 +122,9 @@ class Reported(Collector):
                 for family, fields in ((pods, _PODS), (nodes, _SLURM_NODES)):
                     for state, field in fields.items():
                         family.add_metric([*place, state], status.get(field) or 0)
-        ages = GaugeMetricFamily(Metric.POLL_AGE.value, Metric.POLL_AGE.cause, labels=["namespace", "controller"])
+        ages = GaugeMetricFamily(
+            Metric.POLL_AGE.value, Metric.POLL_AGE.cause, labels=["namespace", "controller"]
+        )
         for controller, age in self.poll_ages().items():
             ages.add_metric([*controller], age)
         yield from (conditions, pods, nodes, ages)

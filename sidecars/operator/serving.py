@@ -1,4 +1,6 @@
-"""What the operator serves: /healthz and /readyz for the kubelet, /metrics for Prometheus, plain or guarded."""
+"""What the operator serves: /healthz and /readyz for the kubelet, /metrics for Prometheus, plain or
+guarded.
+"""
 
 import hashlib
 import ssl
@@ -15,7 +17,9 @@ from sidecars.generated import GenerationError, certificate
 from sidecars.kube import ApiError, Client, Resource, Unreachable
 from sidecars.operator.settings import Settings, address
 
-TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
+TOKEN_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False
+)
 SUBJECT_ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
 )
@@ -24,7 +28,9 @@ REMEMBER_SECONDS = 60.0
 
 
 class Guard:
-    """Lets through whoever may `get` the path /metrics by Kubernetes' rules; remembers answers for a minute."""
+    """Lets through whoever may `get` the path /metrics by Kubernetes' rules; remembers answers for
+    a minute.
+    """
 
     def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -32,7 +38,9 @@ class Guard:
         self._answers: dict[str, tuple[float, bool]] = {}
 
     async def allows(self, token: str) -> bool:
-        """Whether the bearer of the token may read metrics; False when the API server doesn't say so."""
+        """Return whether the bearer of the token may read metrics, or False when the API server
+        doesn't say so.
+        """
         name = hashlib.sha256(token.encode()).hexdigest()
         until, answer = self._answers.get(name, (0.0, False))
         if self._clock() >= until:
@@ -46,7 +54,11 @@ class Guard:
         return answer
 
     async def _ask(self, token: str) -> bool:
-        review = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": "TokenReview", "spec": {"token": token}}
+        review = {
+            "apiVersion": TOKEN_REVIEWS.api_version,
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
         status = (await self._client.create(TOKEN_REVIEWS, review))["status"]
         if not status.get("authenticated"):
             return False
@@ -59,15 +71,16 @@ class Guard:
                 "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
             },
         }
-        return bool((await self._client.create(SUBJECT_ACCESS_REVIEWS, access))["status"].get("allowed"))
+        return bool(
+            (await self._client.create(SUBJECT_ACCESS_REVIEWS, access))["status"].get("allowed")
+        )
 
 
 async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[None]]:
-    """Serve what the settings ask for; returns what ends it. Raises OSError for a port that is taken."""
+    """Serve what the settings ask for; returns what ends it. Raises OSError for a port that is
+    taken.
+    """
     guard = Guard(client) if settings.metrics_secure else None
-
-    async def healthy(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
 
     async def measured(request: web.Request) -> web.Response:
         if guard is not None:
@@ -75,12 +88,13 @@ async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[No
             if kind != "Bearer" or not token:
                 raise web.HTTPUnauthorized(text="a bearer token is needed\n")
             if not await guard.allows(token):
-                raise web.HTTPForbidden(text="this token may not get /metrics: bind it to the metrics-reader role\n")
+                raise web.HTTPForbidden(
+                    text="this token may not get /metrics: bind it to the metrics-reader role\n"
+                )
         return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     health, measurements = web.Application(), web.Application()
-    health.router.add_get("/healthz", healthy)
-    health.router.add_get("/readyz", healthy)
+    serving.add_probes(health)
     measurements.router.add_get("/metrics", measured)
     ends: list[Callable[[], Awaitable[None]]] = []
 
@@ -91,7 +105,11 @@ async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[No
     try:
         for app, where, tls in (
             (health, settings.health_addr, None),
-            (measurements, settings.metrics_addr, await self_signed() if guard is not None else None),
+            (
+                measurements,
+                settings.metrics_addr,
+                await self_signed() if guard is not None else None,
+            ),
         ):
             place = address(where)
             if place is not None:
@@ -103,7 +121,9 @@ async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[No
 
 
 async def self_signed() -> ssl.SSLContext:
-    """TLS with a certificate generated for this process. Raises OSError if openssl is missing or fails."""
+    """TLS with a certificate generated for this process. Raises OSError if openssl is missing or
+    fails.
+    """
     try:
         made = await certificate("slurm-operator", 3650)
     except GenerationError as error:

@@ -1,7 +1,8 @@
 """What a Controller waits for before its configuration names slurmdbd.
 
-A slurmctld that never received from slurmdbd what can be accounted for ends at once when slurmdbd does not answer. So
-the configuration names slurmdbd only when it is up. Once it is named, slurmctld runs without an answer.
+A slurmctld that never received from slurmdbd what can be accounted for ends at once when slurmdbd
+does not answer. So the configuration names slurmdbd only when it is up. Once it is named, slurmctld
+runs without an answer.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from sidecars.policy import conditions
 from sidecars.policy.reasons import Ready
 
 DEADLINE_SECONDS = 120.0
-"""How long a Controller waits for an Accounting that exists but isn't ready, from the Accounting's creation."""
+"""How long a Controller waits for an Accounting that exists but isn't ready, from the Accounting's
+creation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,13 @@ class Wait:
     """When the wait ends at the latest; None if only the Accounting's appearance ends it."""
 
 
-def wait(namespace: str, name: str, accounting: dict[str, Any] | None, *, in_use: bool, now: float) -> Wait | None:
-    """What is to be waited for; None for nothing.
+def wait(
+    namespace: str, name: str, accounting: dict[str, Any] | None, *, in_use: bool, now: float
+) -> Wait | None:
+    """Return what is to be waited for, None for nothing.
 
-    `accounting`: the custom resource that the Controller names; None if it doesn't exist. `in_use`: the configuration
-    that is published names slurmdbd. `now`: seconds since the epoch.
+    `accounting`: the custom resource that the Controller names, None if it doesn't exist. `in_use`:
+    the configuration that is published names slurmdbd. `now`: seconds since the epoch.
     """
     if accounting is None:
         message = (

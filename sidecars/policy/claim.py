@@ -1,4 +1,6 @@
-"""Whether slurmctld can use the PersistentVolumeClaim that `spec.persistence.existingClaim` names."""
+"""Whether slurmctld can use the PersistentVolumeClaim that `spec.persistence.existingClaim`
+names.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +18,25 @@ class Problem:
     reason: Ready
     message: str
     blocks: bool
-    """Nothing of slurmctld may be applied. Else Kubernetes schedules its pod as soon as the claim exists."""
+    """Nothing of slurmctld may be applied. Else Kubernetes schedules its pod as soon as the claim
+    exists.
+    """
 
 
 def needed(controller: Controller) -> str:
-    """The name of the claim; empty where none is named, or slurmctld runs elsewhere."""
+    """Return the name of the claim, "" where none is named, or slurmctld runs elsewhere."""
     persistence = controller.spec.persistence
-    return persistence.existing_claim or "" if persistence.enabled and not controller.spec.external else ""
+    return (
+        persistence.existing_claim or ""
+        if persistence.enabled and not controller.spec.external
+        else ""
+    )
 
 
 def problem(controller: Controller, access_modes: Sequence[str] | None) -> Problem | None:
-    """`access_modes`: those of the claim that is needed; None while it doesn't exist. None: no problem."""
+    """`access_modes`: those of the claim that is needed; None while it doesn't exist. None: no
+    problem.
+    """
     name, ha = needed(controller), controller.spec.ha.enabled
     if not name:
         return None
@@ -36,8 +46,8 @@ def problem(controller: Controller, access_modes: Sequence[str] | None) -> Probl
         return Problem(Ready.REFERENCE_MISSING, message, blocks=ha)
     if ha and "ReadWriteMany" not in access_modes:
         message = (
-            f"{_PLACE} {name!r} has access modes {', '.join(access_modes)}; with "
-            "spec.ha several slurmctld on several Kubernetes nodes share it: name one with ReadWriteMany"
+            f"{_PLACE} {name!r} has access modes {', '.join(access_modes)}; with spec.ha several "
+            "slurmctld on several Kubernetes nodes share it: name one with ReadWriteMany"
         )
         return Problem(Ready.INVALID, message, blocks=True)
     return None

@@ -1,7 +1,8 @@
-"""Conditions of our resources: standard metav1.Condition lists, changed only where something changed.
+"""Conditions of our resources: standard metav1.Condition lists, changed only where something
+changed.
 
-Every kind has a condition `Ready` that sums up: `kubectl get` prints its reason, its message names the step in
-progress and the remedy.
+Every kind has a condition `Ready` that sums up: `kubectl get` prints its reason, its message names
+the step in progress and the remedy.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -39,18 +40,22 @@ def merge(
     now: float,
     unknown: Collection[str] = (),
 ) -> list[dict[str, Any]]:
-    """The new conditions list: `wanted` over `present`, sorted by type.
+    """Return the new conditions list: `wanted` over `present`, sorted by type.
 
-    A condition whose status stays keeps its lastTransitionTime. Those of the types `unknown`, of which nothing new is
-    known, stay as they are, with the generation that they are of. Other types are dropped: the operator owns the whole
-    list of the kinds it reconciles.
+    A condition whose status stays keeps its lastTransitionTime. Those of the types `unknown`, of
+    which nothing new is known, stay as they are, with the generation that they are of. Other types
+    are dropped: the operator owns the whole list of the kinds it reconciles.
     """
     before = {str(condition.get("type")): condition for condition in present}
     found = {condition.type for condition in wanted}
     merged = [dict(it) for kind, it in before.items() if kind in unknown and kind not in found]
     for condition in wanted:
         old = before.get(condition.type)
-        since = old.get("lastTransitionTime") if old is not None and old.get("status") == condition.status else None
+        since = (
+            old.get("lastTransitionTime")
+            if old is not None and old.get("status") == condition.status
+            else None
+        )
         merged.append(
             {
                 "type": condition.type,
@@ -65,23 +70,25 @@ def merge(
 
 
 def find(resource: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """The condition of this type in a custom resource's status; empty if it has none."""
+    """Return the condition of this type in a custom resource's status, empty if it has none."""
     present = (resource.get("status") or {}).get("conditions") or ()
     return next((it for it in present if it.get("type") == kind), {})
 
 
 def is_true(resource: Mapping[str, Any], kind: str) -> bool:
-    """Whether a custom resource has the condition of this type with status True."""
+    """Return whether a custom resource has the condition of this type with status True."""
     return bool(find(resource, kind).get("status") == "True")
 
 
 def timestamp(now: float) -> str:
-    """Seconds since the epoch as Kubernetes writes a time: RFC 3339, UTC, whole seconds."""
+    """Write seconds since the epoch as Kubernetes writes a time: RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds(text: str | None) -> float | None:
-    """A Kubernetes time as seconds since the epoch; None for None, an empty or an unreadable text."""
+    """Return a Kubernetes time as seconds since the epoch, or None for None, an empty or an
+    unreadable text.
+    """
     if not text:
         return None
     try:

@@ -1,6 +1,8 @@
-"""The configuration gate as the operator sees it: what was published, what the slurmctld pods report, the conditions.
+"""The configuration gate as the operator sees it: what was published, what the slurmctld pods
+report, the conditions.
 
-Pure. What a pod reports is the answer of its `reconfigure` sidecar to /status (sidecars/contract/status.py).
+Pure. What a pod reports is the answer of its `reconfigure` sidecar to /status
+(sidecars/contract/status.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +20,9 @@ ACCEPTED = "ConfigurationAccepted"
 RUNNING = "ConfigurationRunning"
 
 NUDGE_AGAIN = 0.7
-"""Seconds after which a pod that hasn't got the files is nudged again; each further wait is twice as long."""
+"""Seconds after which a pod that hasn't got the files is nudged again; each further wait is twice
+as long.
+"""
 NUDGES = 8
 """Nudges per change at most. Without them the kubelet updates the files about once a minute."""
 
@@ -69,7 +73,9 @@ class Published:
     """Changes with the configuration and with the keys."""
 
     live: bool = True
-    """Whether the running slurmctld reads it (`configUpdate: Reconfigure`). If not, the pods are replaced."""
+    """Whether the running slurmctld reads it (`configUpdate: Reconfigure`). If not, the pods are
+    replaced.
+    """
 
 
 _FAILED = {
@@ -83,7 +89,9 @@ _BEFORE_START = (StartGatePhase.CLOSED, StartGatePhase.ASKED)
 
 
 def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
-    """Whether the pod is to be asked: something about it is not known, or not done."""
+    """Return whether the pod is to be asked, because something about it is not known, or not
+    done.
+    """
     if not pod.askable:
         return False
     if known is None or known.life != pod.life or known.report is None:
@@ -103,33 +111,48 @@ def outstanding(published: Published, pod: Pod, known: Known | None) -> bool:
 
 
 WATCH_SECONDS = 10.0
-"""Seconds between two questions to a pod with a start gate about which nothing else is outstanding."""
+"""Seconds between two questions to a pod with a start gate about which nothing else is outstanding.
+"""
 
 
 def watched(pod: Pod, known: Known | None) -> bool:
-    """Whether the pod is to be asked although nothing is outstanding.
+    """Return whether the pod is to be asked although nothing is outstanding.
 
-    Kubernetes does not show when a slurmctld is started again within its container, past the start gate.
+    Kubernetes does not show when a slurmctld is started again within its container, past the start
+    gate.
     """
-    return pod.askable and known is not None and known.report is not None and known.report.start_gate is not None
+    return (
+        pod.askable
+        and known is not None
+        and known.report is not None
+        and known.report.start_gate is not None
+    )
 
 
 def pause(since: float, trouble: bool) -> float:
-    """Seconds until the next question, `since` so many seconds after what is asked about changed."""
+    """Return the seconds until the next question, `since` so many seconds after what is asked about
+    changed.
+    """
     if since < 10 and not trouble:
         return 0.2
     return 1.0 if since < 60 else 10.0 if since < 600 else 30.0
 
 
 def nudge(published: Published, pod: Pod, known: Known | None, since: float) -> str | None:
-    """The annotation to set on the pod so that its kubelet updates the files at once; None to leave it."""
+    """Return the annotation to set on the pod so that its kubelet updates the files at once, or
+    None to leave it.
+    """
     mark, _, count = pod.nudge.partition(".")
     if not pod.askable:
         return None
     if mark != published.mark:
         return published.mark
     times = int(count) if count.isdecimal() else 1
-    behind = known is not None and known.report is not None and known.report.candidate != published.sha256
+    behind = (
+        known is not None
+        and known.report is not None
+        and known.report.candidate != published.sha256
+    )
     if behind and times < NUDGES and since >= NUDGE_AGAIN * 2 ** (times - 1):
         return f"{mark}.{times + 1}"
     return None
@@ -146,9 +169,9 @@ def conditions(
 ) -> list[Condition]:
     """`ConfigurationAccepted` and `ConfigurationRunning`.
 
-    `published`: None if nothing has been published yet. `faults`: why the newest configuration is not published.
-    `origin`: returns the source of a file's line. `warnings`: reported when nothing worse is. `quotes`: what the daemon
-    logged that ended, by the pod that reports it.
+    `published`: None if nothing has been published yet. `faults`: why the newest configuration is
+    not published. `origin`: returns the source of a file's line. `warnings`: reported when nothing
+    worse is. `quotes`: what the daemon logged that ended, by the pod that reports it.
     """
     reports = {pod.name: report_of(pod, known) for pod in pods}
     return [
@@ -158,9 +181,9 @@ def conditions(
 
 
 def is_accepted(sha256: str, pods: Sequence[Pod], known: Mapping[str, Known]) -> bool:
-    """Whether slurmctld has taken the configuration of this digest: a pod runs with it, and none refused it.
-
-    Not while slurmds may still end on it, because slurmctld would read the former one again.
+    """Return whether slurmctld has taken the configuration of this digest: a pod runs with it, and
+    none refused it. It has not while slurmds may still end on it, because slurmctld would read the
+    former one again.
     """
     reports = [report for pod in pods if (report := report_of(pod, known)) is not None]
     refused = {report.rejected.sha256 for report in reports if report.rejected is not None}
@@ -169,9 +192,11 @@ def is_accepted(sha256: str, pods: Sequence[Pod], known: Mapping[str, Known]) ->
 
 
 def ready(rollout: Condition, found: Sequence[Condition]) -> Condition:
-    """The condition `Ready` of a Controller: that of slurmctld's rollout, and why its configuration is refused.
+    """Return the condition `Ready` of a Controller: that of slurmctld's rollout, and why its
+    configuration is refused.
 
-    `found`: see `conditions`. The status is that of the rollout, because slurmctld continues with the former one.
+    `found`: see `conditions`. The status is that of the rollout, because slurmctld continues with
+    the former one.
     """
     refused = next((it for it in found if it.type == ACCEPTED and it.status == "False"), None)
     if refused is None:
@@ -184,7 +209,7 @@ def ready(rollout: Condition, found: Sequence[Condition]) -> Condition:
 
 
 def is_invalid(controller: Mapping[str, Any]) -> bool:
-    """Whether a Controller's newest configuration was not published, for its faults."""
+    """Return whether a Controller's newest configuration was not published, for its faults."""
     return bool(find(controller, ACCEPTED).get("reason") == ConfigurationAccepted.INVALID)
 
 
@@ -199,7 +224,12 @@ def _accepted(
     quotes: Mapping[str, Culprit],
 ) -> Condition:
     if faults:
-        return Condition(ACCEPTED, "False", ConfigurationAccepted.INVALID, f"{_first(faults)}; nothing was changed")
+        return Condition(
+            ACCEPTED,
+            "False",
+            ConfigurationAccepted.INVALID,
+            f"{_first(faults)}; nothing was changed",
+        )
     if published is None:
         return Condition(
             ACCEPTED,
@@ -221,7 +251,9 @@ def _accepted(
                     f"{text} ({pod.name}); the check is repeated",
                 )
             keeps = (
-                "; slurmctld continues with the former configuration" if report is not None and report.running else ""
+                "; slurmctld continues with the former configuration"
+                if report is not None and report.running
+                else ""
             )
             return Condition(ACCEPTED, "False", _FAILED[rejected.stage], f"{text}{keeps}")
     for pod in pods:
@@ -229,10 +261,15 @@ def _accepted(
         if report is None or published.sha256 not in (report.accepted, report.running):
             return Condition(ACCEPTED, "Unknown", *_waiting(published, pod, known, report))
     if not pods:
-        return Condition(ACCEPTED, "Unknown", ConfigurationAccepted.NO_POD, "no slurmctld pod exists yet")
+        return Condition(
+            ACCEPTED, "Unknown", ConfigurationAccepted.NO_POD, "no slurmctld pod exists yet"
+        )
     but = f"; warning: {_first(warnings)}" if warnings else ""
     return Condition(
-        ACCEPTED, "True", ConfigurationAccepted.DRY_RUN_PASSED, f"configuration {short} passed slurmctld's dry run{but}"
+        ACCEPTED,
+        "True",
+        ConfigurationAccepted.DRY_RUN_PASSED,
+        f"configuration {short} passed slurmctld's dry run{but}",
     )
 
 
@@ -250,11 +287,18 @@ def _running(
             reason, text = _waiting(published, pod, known, report)
             return Condition(RUNNING, "Unknown", ConfigurationRunning[reason.name], text)
         if report.running is None:
-            text = f"slurmctld in {pod.name} does not answer; see `kubectl logs {pod.name} -c slurmctld`"
+            text = (
+                f"slurmctld in {pod.name} does not answer; see `kubectl logs {pod.name} -c "
+                "slurmctld`"
+            )
             return Condition(RUNNING, "False", ConfigurationRunning.NOT_RUNNING, text)
         if report.running != wanted or faults:
             text = f"slurmctld in {pod.name} runs configuration {report.running[:12]}"
-            wants = f", not {wanted[:12]}" if report.running != wanted else ", the newest is not published"
+            wants = (
+                f", not {wanted[:12]}"
+                if report.running != wanted
+                else ", the newest is not published"
+            )
             return Condition(
                 RUNNING,
                 "False",
@@ -262,11 +306,18 @@ def _running(
                 f"{text}{wants}; see the condition {ACCEPTED}",
             )
     if not pods:
-        return Condition(RUNNING, "Unknown", ConfigurationRunning.NO_POD, "no slurmctld pod exists yet")
-    restarts = {report.restart for report in reports.values() if report is not None and report.restart}
+        return Condition(
+            RUNNING, "Unknown", ConfigurationRunning.NO_POD, "no slurmctld pod exists yet"
+        )
+    restarts = {
+        report.restart for report in reports.values() if report is not None and report.restart
+    }
     because = f"; slurmctld was restarted for {'; '.join(sorted(restarts))}" if restarts else ""
     return Condition(
-        RUNNING, "True", ConfigurationRunning.RUNNING, f"slurmctld runs configuration {wanted[:12]}{because}"
+        RUNNING,
+        "True",
+        ConfigurationRunning.RUNNING,
+        f"slurmctld runs configuration {wanted[:12]}{because}",
     )
 
 
@@ -276,7 +327,7 @@ def _first(found: Sequence[str]) -> str:
 
 
 def report_of(pod: Pod, known: Mapping[str, Known]) -> Status | None:
-    """The pod's last answer; None without one, and for a pod that can't be asked."""
+    """Return the pod's last answer, or None without one, and for a pod that can't be asked."""
     found = known.get(pod.name)
     return found.report if found is not None and pod.askable else None
 
@@ -288,18 +339,27 @@ def _waiting(
     if not pod.askable:
         return (
             ConfigurationAccepted.POD_NOT_STARTED,
-            f"the sidecar reconfigure of {pod.name} is not running; see `kubectl describe pod {pod.name}`",
+            (
+                f"the sidecar reconfigure of {pod.name} is not running; see `kubectl describe pod "
+                f"{pod.name}`"
+            ),
         )
     if report is None:
         return (
             ConfigurationAccepted.NO_ANSWER,
-            f"reconfigure of {pod.name} does not answer: {found.trouble if found else 'no request sent yet'}",
+            (
+                f"reconfigure of {pod.name} does not answer: "
+                f"{found.trouble if found else 'no request sent yet'}"
+            ),
         )
     if published is not None and report.candidate != published.sha256:
         problem = f" ({report.problem})" if report.problem else ""
         return (
             ConfigurationAccepted.ARRIVING,
-            f"the kubelet has not updated {pod.name} to configuration {published.sha256[:12]} yet{problem}",
+            (
+                f"the kubelet has not updated {pod.name} to configuration {published.sha256[:12]} "
+                f"yet{problem}"
+            ),
         )
     return (
         ConfigurationAccepted.CHECKING,
@@ -307,7 +367,9 @@ def _waiting(
     )
 
 
-def _refusal(rejected: Rejection, pod: Pod, quote: Culprit | None, origin: Callable[[str, int | None], str]) -> str:
+def _refusal(
+    rejected: Rejection, pod: Pod, quote: Culprit | None, origin: Callable[[str, int | None], str]
+) -> str:
     """Place and reason, with what the daemon logged that ended, or where it has."""
     place = _place(rejected.file, rejected.line, origin)
     if not rejected.daemon:

@@ -1,11 +1,12 @@
 """What of a changed StatefulSet or Deployment can be applied, and how its claims grow.
 
-The API server refuses an object as a whole if one field differs that can't be changed. So such a field stays as it is,
-and everything else is applied. A StatefulSet can also be deleted without its pods and claims, and created again: its
-pods keep running, because their template is the same.
+The API server refuses an object as a whole if one field differs that can't be changed. So such a
+field stays as it is, and everything else is applied. A StatefulSet can also be deleted without its
+pods and claims, and created again: its pods keep running, because their template is the same.
 
-A claim grows if its StorageClass allows it (https://kubernetes.io/docs/concepts/storage/persistent-volumes/). Only the
-API server can tell for certain: its refusal is an input.
+A claim grows if its StorageClass allows it
+(https://kubernetes.io/docs/concepts/storage/persistent-volumes/). Only the API server can tell for
+certain: its refusal is an input.
 """
 
 import contextlib
@@ -29,7 +30,9 @@ IMMUTABLE: dict[str, dict[str, Any]] = {
     },
     "Deployment": {"selector": {}},
 }
-"""Fields of `spec` that the API server never changes, and their defaults, of the kinds that can be created again."""
+"""Fields of `spec` that the API server never changes, and their defaults, of the kinds that can be
+created again.
+"""
 
 _PLACES = {"statesave": "spec.persistence"}
 """By claim template: the field of the custom resource that it is rendered from."""
@@ -75,16 +78,23 @@ class Plan:
 
 
 def differences(live: Manifest, wanted: Manifest) -> list[str]:
-    """The fields of `spec` that differ and can't be changed; none of a kind that is never created again."""
+    """Return the fields of `spec` that differ and can't be changed, none of a kind that is never
+    created again.
+    """
     return [
         field
         for field, default in IMMUTABLE.get(wanted["kind"], {}).items()
-        if _comparable(live["spec"].get(field, default)) != _comparable(wanted["spec"].get(field, default))
+        if _comparable(live["spec"].get(field, default))
+        != _comparable(wanted["spec"].get(field, default))
     ]
 
 
-def plan(live: Manifest, wanted: Manifest, claims: Mapping[str, Claim], refused: Mapping[str, str]) -> Plan:
-    """Decide. `claims`: by name, those of the namespace. `refused`: by claim, why the API server doesn't resize it."""
+def plan(
+    live: Manifest, wanted: Manifest, claims: Mapping[str, Claim], refused: Mapping[str, str]
+) -> Plan:
+    """Decide. `claims`: by name, those of the namespace. `refused`: by claim, why the API server
+    doesn't resize it.
+    """
     differing = differences(live, wanted)
     resize: list[Resize] = []
     kept: list[str] = []
@@ -99,8 +109,8 @@ def plan(live: Manifest, wanted: Manifest, claims: Mapping[str, Claim], refused:
     if "selector" in differing:
         kind, name = wanted["kind"], wanted["metadata"]["name"]
         kept.append(
-            f"spec.selector of {kind} {name} can't be changed, and stays: delete the {kind}, and the operator creates "
-            "it again with other pods"
+            f"spec.selector of {kind} {name} can't be changed, and stays: delete the {kind}, and "
+            "the operator creates it again with other pods"
         )
     manifest = copy.deepcopy(wanted) if differing else wanted
     for field in differing:
@@ -111,24 +121,27 @@ def plan(live: Manifest, wanted: Manifest, claims: Mapping[str, Claim], refused:
 
 
 def claim_names(wanted: Manifest) -> list[str]:
-    """The claims of the pods of a StatefulSet."""
+    """Return the claims of the pods of a StatefulSet."""
     return [it for template in _templates(wanted) for it in _claim_names(wanted, template)]
 
 
 def _claim_names(wanted: Manifest, template: str) -> list[str]:
-    pods = (f"{wanted['metadata']['name']}-{ordinal}" for ordinal in range(wanted["spec"].get("replicas", 1)))
+    pods = (
+        f"{wanted['metadata']['name']}-{ordinal}"
+        for ordinal in range(wanted["spec"].get("replicas", 1))
+    )
     return [names.claim(template, pod) for pod in pods]
 
 
 def _templates(workload: Manifest) -> dict[str, Manifest]:
-    """Its claim templates by name."""
+    """Return the workload's claim templates by name."""
     return {it["metadata"]["name"]: it for it in workload["spec"].get("volumeClaimTemplates") or ()}
 
 
 def _sizes(
     before: Manifest | None, after: Manifest, claims: Iterable[Claim], refused: Mapping[str, str]
 ) -> Iterator[Resize | str]:
-    """For each claim of a template that has another size: how it gets this one, or why it doesn't."""
+    """Yield how each claim of a template that has another size gets this one, or why it doesn't."""
     asked, had = (_fields(it).get(_STORAGE) if it is not None else None for it in (after, before))
     wanted, former = _amount(_STORAGE, asked), _amount(_STORAGE, had)
     if not isinstance(wanted, Decimal):
@@ -145,32 +158,37 @@ def _sizes(
             yield f"{change}: a volume can't shrink. Set it to {claim.storage} or more"
         elif not claim.bound:
             yield (
-                f"{change} yet: claim {claim.name} is not bound to a volume, which `kubectl describe pvc {claim.name}` "
-                "explains. The operator continues when it is"
+                f"{change} yet: claim {claim.name} is not bound to a volume, which `kubectl "
+                f"describe pvc {claim.name}` explains. The operator continues when it is"
             )
         elif claim.name in refused:
             yield (
-                f"{change}: the API server refuses it for claim {claim.name}: {refused[claim.name]}. Set it back to "
-                f"{claim.storage}, or change what refuses it, such as allowVolumeExpansion of the StorageClass: the "
-                "operator asks again every 5 minutes"
+                f"{change}: the API server refuses it for claim {claim.name}: "
+                f"{refused[claim.name]}. Set it back to {claim.storage}, or change what refuses "
+                "it, such as allowVolumeExpansion of the StorageClass: the operator asks again "
+                "every 5 minutes"
             )
         else:
             yield Resize(claim.name, claim.storage, str(asked))
 
 
 def _unchangeable(before: Mapping[str, Manifest], after: Mapping[str, Manifest]) -> Iterator[str]:
-    """What differs between claim templates beside the size."""
+    """Yield what differs between claim templates beside the size."""
     for name in sorted(before.keys() ^ after.keys()):
         verb = "added" if name in after else "removed"
-        yield f"claim template {name} can't be {verb} after the StatefulSet was created, so it is not: change it back"
+        yield (
+            f"claim template {name} can't be {verb} after the StatefulSet was created, so it is "
+            "not: change it back"
+        )
     for name in sorted(before.keys() & after.keys()):
         old, new = (_fields(it) for it in (before[name], after[name]))
         for field in sorted(old.keys() | new.keys()):
             one, other = old.get(field), new.get(field)
             if _amount(field, one) != _amount(field, other) and field != _STORAGE:
                 yield (
-                    f"{_place(after[name])}.{field}: {_shown(one)} → {_shown(other)} is not applied: a claim keeps "
-                    f"what it was created with. Set it back to {_shown(one)}"
+                    f"{_place(after[name])}.{field}: {_shown(one)} → {_shown(other)} is not "
+                    "applied: a claim keeps what it was created with. Set it back to "
+                    f"{_shown(one)}"
                 )
 
 
@@ -193,7 +211,7 @@ def _comparable(value: Any) -> Any:
 
 
 def _fields(template: Manifest) -> dict[str, Any]:
-    """The fields of a claim template's spec by their places."""
+    """Return the fields of a claim template's spec by their places."""
     return dict(_flat({"volumeMode": "Filesystem", **(template.get("spec") or {})}, ""))
 
 
@@ -207,7 +225,9 @@ def _flat(value: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _amount(field: str, value: Any) -> Any:
-    """A size as a number, which may be written in several ways; anything else as it is."""
+    """Return a size as a number, which may be written in several ways, and anything else as it
+    is.
+    """
     if field.startswith("resources."):
         with contextlib.suppress(ResourceError):
             return quantity(value, field)

@@ -1,9 +1,11 @@
 """Another slurm.key without a lost job: which keys Slurm's daemons are given, step by step.
 
-    one key ─ Add: both, the old one signs ─ Switch: both, the new one signs ─ Remove: the new one alone
+    one key ─ Add: both, the old one signs ─ Switch: both, the new one signs ─ Remove: the new one
+    alone
 
-Every daemon has the keys of a step before the next is taken, so that at each moment everyone understands everyone. What
-daemons have is a Secret that the operator keeps; the Secrets that a custom resource names are only what is asked for.
+Every daemon has the keys of a step before the next is taken, so that at each moment everyone
+understands everyone. What daemons have is a Secret that the operator keeps; the Secrets that a
+custom resource names are only what is asked for.
 """
 
 from collections.abc import Iterable
@@ -17,18 +19,24 @@ from sidecars.slurm.jwks import Ring
 TYPE = "SlurmKey"
 
 SETTLE_SECONDS = 100.0
-"""Seconds after a step before the next: a kubelet that missed every hint updates its volumes within that."""
+"""Seconds after a step before the next: a kubelet that missed every hint updates its volumes within
+that.
+"""
 
 NUDGE_SECONDS = (0.0, 3.0)
-"""Seconds after a step when pods are annotated. The second time is for a kubelet whose own watch was late."""
+"""Seconds after a step when pods are annotated. The second time is for a kubelet whose own watch
+was late.
+"""
 
 READ_SECONDS = 5.0
 """Seconds that daemons need to read their keys, once slurmctld was asked to have them read."""
 
 ASK_AGAIN_SECONDS, ASK_AGAIN_MOST_SECONDS = 60.0, 600.0
-"""Seconds after a failed request until slurmctld is asked again: doubled each time, up to the second number.
+"""Seconds after a failed request until slurmctld is asked again: doubled each time, up to the
+second number.
 
-It reads its whole configuration for each request, also for one whose answer comes too late for slurmrestd.
+It reads its whole configuration for each request, also for one whose answer comes too late for
+slurmrestd.
 """
 
 CLOSED_SECONDS = 60.0
@@ -65,22 +73,26 @@ class Settling:
     nudge: bool = False
     """Whether to annotate the pods, so that their kubelets update the volumes."""
     ask: bool = False
-    """Whether slurmctld must have all daemons read them: `asked` when it has answered, `failed` when not."""
+    """Whether slurmctld must have all daemons read them: `asked` when it has answered, `failed`
+    when not.
+    """
 
 
 def asked(walk: Walk, now: float) -> Walk:
-    """What is known when slurmctld has answered."""
+    """Return what is known when slurmctld has answered."""
     return replace(walk, asked_at=now, failures=0, failure="", retry_at=0.0)
 
 
 def failed(walk: Walk, failure: str, now: float) -> Walk:
-    """What is known after a failed request to slurmctld. It may have been taken all the same."""
+    """Return what is known after a failed request to slurmctld. It may have been taken all the
+    same.
+    """
     wait = min(ASK_AGAIN_SECONDS * 2.0 ** min(walk.failures, 10), ASK_AGAIN_MOST_SECONDS)
     return replace(walk, failures=walk.failures + 1, failure=failure, retry_at=now + wait)
 
 
 def unanswered(walk: Walk) -> str:
-    """Why daemons can't be relied on to have the keys after a failed request."""
+    """Explain why daemons can't be relied on to have the keys after a failed request."""
     return (
         f"slurmctld could not be asked to have all daemons read them: {walk.failure}; "
         f"it is asked again at {timestamp(walk.retry_at)}"
@@ -88,12 +100,18 @@ def unanswered(walk: Walk) -> str:
 
 
 def settle(
-    walk: Walk | None, present: Ring, since: float, seconds: float, hindrances: Iterable[str], now: float
+    walk: Walk | None,
+    present: Ring,
+    since: float,
+    seconds: float,
+    hindrances: Iterable[str],
+    now: float,
 ) -> Settling | None:
-    """How the present keys settle; None when they have settled for so long that nothing is checked.
+    """Return how the present keys settle, None when they have settled for so long that nothing is
+    checked.
 
-    `since`: when daemons were given them. `seconds`: how long kubelets need. `hindrances`: why daemons can't have them,
-    looked at only when kubelets have had that time.
+    `since`: when daemons were given them. `seconds`: how long kubelets need. `hindrances`: why
+    daemons can't have them, looked at only when kubelets have had that time.
     """
     age = now - since
     if not present.others and age > seconds + CLOSED_SECONDS:
@@ -118,7 +136,9 @@ def settle(
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`ring`: what daemons are to have from now on. `waiting`: a step is under way and must settle first."""
+    """`ring`: what daemons are to have from now on. `waiting`: a step is under way and must settle
+    first.
+    """
 
     ring: Ring
     condition: Condition
@@ -126,21 +146,27 @@ class Decision:
 
 
 def plan(
-    present: Ring | None, first: tuple[str, bytes], following: tuple[str, bytes] | None, unsettled: str
+    present: Ring | None,
+    first: tuple[str, bytes],
+    following: tuple[str, bytes] | None,
+    unsettled: str,
 ) -> Decision:
-    """The next step.
+    """Return the next step.
 
-    `present`: what daemons have; None before the first pass. `first` and `following`: name and key of the Secrets in
-    `slurmKeyRef` and `nextSlurmKeyRef`. `unsettled`: why daemons can't be relied on to have `present` yet, or empty.
+    `present`: what daemons have; None before the first pass. `first` and `following`: name and key
+    of the Secrets in `slurmKeyRef` and `nextSlurmKeyRef`. `unsettled`: why daemons can't be relied
+    on to have `present` yet, or empty.
     """
     name, key = first
     if following is not None and len(following[1]) <= jwks.MOST_ENTROPY_LACKING:
         message = (
-            f"spec.nextSlurmKeyRef: the key in Secret {following[0]!r} has {len(following[1])} bytes, and auth/slurm "
-            f"takes none below {jwks.MOST_ENTROPY_LACKING + 1}; the cluster continues with its key. Use 1024 "
-            "random bytes"
+            f"spec.nextSlurmKeyRef: the key in Secret {following[0]!r} has {len(following[1])} "
+            f"bytes, and auth/slurm takes none below {jwks.MOST_ENTROPY_LACKING + 1}; the cluster "
+            "continues with its key. Use 1024 random bytes"
         )
-        return Decision(present or Ring(key), Condition(TYPE, "False", SlurmKey.KEY_TOO_SHORT, message))
+        return Decision(
+            present or Ring(key), Condition(TYPE, "False", SlurmKey.KEY_TOO_SHORT, message)
+        )
     if present is None:
         if following is None or following[1] == key:
             return _done(Ring(key), name)
@@ -150,14 +176,21 @@ def plan(
         return _without_following(present, first, unsettled)
     other, wanted = following
     if present == Ring(wanted):
-        # The last step needs no more than to be taken; it is done when the daemons have dropped the old key.
-        return Decision(*_removing(present, other, unsettled)) if unsettled else _done(present, other)
+        # The last step needs no more than to be taken; it is done when the daemons have dropped the
+        # old key.
+        return (
+            Decision(*_removing(present, other, unsettled)) if unsettled else _done(present, other)
+        )
     if unsettled:
-        return Decision(present, _progress(_reached(present, wanted), other, unsettled), waiting=True)
+        return Decision(
+            present, _progress(_reached(present, wanted), other, unsettled), waiting=True
+        )
     if present.default == wanted:
         return _step(Ring(wanted), "Remove", other)
     if wanted in present.others:
-        return _step(Ring(wanted, tuple(it for it in present.keys if it != wanted)), "Switch", other)
+        return _step(
+            Ring(wanted, tuple(it for it in present.keys if it != wanted)), "Switch", other
+        )
     if present.others:
         return _step(Ring(present.default), "Back", other)
     return _step(Ring(present.default, (wanted,)), "Add", other)
@@ -173,9 +206,10 @@ def _without_following(present: Ring, first: tuple[str, bytes], unsettled: str) 
     if present.default == key:
         return _done(present, name)
     message = (
-        f"Secret {name!r} (spec.slurmKeyRef) contains another key than the cluster uses. Daemons with different keys "
-        "can't communicate, so they keep theirs. Put the new key into a Secret of its own and name "
-        "it in spec.nextSlurmKeyRef: the operator then changes it step by step. Or put the former key back"
+        f"Secret {name!r} (spec.slurmKeyRef) contains another key than the cluster uses. Daemons "
+        "with different keys can't communicate, so they keep theirs. Put the new key into a "
+        "Secret of its own and name it in spec.nextSlurmKeyRef: the operator then changes it "
+        "step by step. Or put the former key back"
     )
     return Decision(present, Condition(TYPE, "False", SlurmKey.SWAPPED, message))
 
@@ -209,7 +243,9 @@ _REASONS = {
 def _progress(step: str, name: str, unsettled: str) -> Condition:
     reason = _REASONS[step]
     waits = f"; {unsettled}" if unsettled else ""
-    return Condition(TYPE, "False", reason, f"the key of Secret {name!r} is introduced, {_STEPS[step]}{waits}")
+    return Condition(
+        TYPE, "False", reason, f"the key of Secret {name!r} is introduced, {_STEPS[step]}{waits}"
+    )
 
 
 def _step(ring: Ring, step: str, name: str) -> Decision:

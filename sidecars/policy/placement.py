@@ -1,30 +1,24 @@
-"""Which Kubernetes nodes a pod fits on, as the scheduler and the DaemonSet controller decide it. Pure.
+"""Which Kubernetes nodes a pod fits on, as the scheduler and the DaemonSet controller decide it.
+Pure.
 
-https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/ and …/scheduling-eviction/taint-and-toleration/.
+https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/ and
+…/scheduling-eviction/taint-and-toleration/.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sidecars.objects import Node, Taint
+from sidecars.workloads import names
 from sidecars.workloads.nodeset.naming import LABEL_LIMIT, is_hostname
 
 Json = dict[str, Any]
 
-_UNSCHEDULABLE = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
-
-@dataclass(frozen=True, slots=True)
-class KubeNode:
-    """What scheduling depends on of a Kubernetes node."""
-
-    name: str
-    labels: Mapping[str, str]
-    taints: Sequence[tuple[str, str, str]] = ()
-    """Key, value and effect of each."""
-    unschedulable: bool = False
-    hostname: str = ""
-    """The name in Slurm of a worker on it, if an annotation sets one; else ""."""
+_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a pod template requires of its node. A change of a node matters if it changes `place`."""
+    """What a pod template requires of its node. A change of a node matters if it changes
+    `place`.
+    """
 
     node_selector: Mapping[str, str]
     terms: Sequence[Json] | None
@@ -54,7 +50,7 @@ class Rules:
 
     @classmethod
     def of(cls, pod_spec: Json) -> "Rules":
-        """The rules in a PodSpec, as the API server gets it."""
+        """Return the rules in a PodSpec, as the API server gets it."""
         affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
         required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
         return cls(
@@ -64,60 +60,96 @@ class Rules:
             host_network=bool(pod_spec.get("hostNetwork")),
         )
 
-    def place(self, node: KubeNode) -> Place:
-        """Whether a pod belongs on the node, and what it would be called in Slurm."""
+    def place(self, node: Node) -> Place:
+        """Return whether a pod belongs on the node, and what it would be called in Slurm."""
         fits = self.fits(node)
-        taints = [*node.taints, *((_UNSCHEDULABLE,) if node.unschedulable else ())]
-        untolerated = {taint[2] for taint in taints if not tolerated(taint, self.tolerations)}
-        host = node.name if self.host_network else node.hostname or node.name.partition(".")[0]
+        name, spec = node.metadata.name, node.spec
+        taints = [*spec.taints, *((_UNSCHEDULABLE,) if spec.unschedulable else ())]
+        untolerated = {taint.effect for taint in taints if not tolerated(taint, self.tolerations)}
+        hostname = node.metadata.annotations.get(names.HOSTNAME_OVERRIDE) or _short_name(name)
+        host = name if self.host_network else hostname
         return Place(
-            kube_node=node.name,
+            kube_node=name,
             slurm_node=host,
             should_run=fits and untolerated.isdisjoint({"NoSchedule", "NoExecute"}),
             may_stay=fits and "NoExecute" not in untolerated,
-            problem="" if self.host_network else _hostname_problem(node.name, host),
+            problem="" if self.host_network else _hostname_problem(name, host),
         )
 
-    def fits(self, node: KubeNode) -> bool:
-        """Whether the node has what nodeSelector and the required node affinity ask for; taints aside."""
-        if any(node.labels.get(key) != value for key, value in self.node_selector.items()):
+    def fits(self, node: Node) -> bool:
+        """Return whether the node has what nodeSelector and the required node affinity ask for,
+        taints aside.
+        """
+        if any(node.metadata.labels.get(key) != value for key, value in self.node_selector.items()):
             return False
         return self.terms is None or any(_term_matches(term, node) for term in self.terms)
 
 
-def tolerated(taint: tuple[str, str, str], tolerations: Iterable[Json]) -> bool:
-    """Whether any of the tolerations tolerates the taint."""
-    key, value, effect = taint
+def tolerated(taint: Taint, tolerations: Iterable[Json]) -> bool:
+    """Return whether any of the tolerations tolerates the taint."""
     for toleration in tolerations:
-        if toleration.get("effect") not in (None, "", effect):
+        if toleration.get("effect") not in (None, "", taint.effect):
             continue
-        if toleration.get("key") not in (None, "", key):
+        if toleration.get("key") not in (None, "", taint.key):
             continue
-        if toleration.get("operator") == "Exists":
+        operator, wanted = toleration.get("operator") or "Equal", toleration.get("value") or ""
+        if operator == "Exists":
             return True
-        if toleration.get("key") and (toleration.get("value") or "") == value:
+        if operator == "Equal" and toleration.get("key") and wanted == taint.value:
+            return True
+        if operator in {"Gt", "Lt"} and _compares(taint.value, operator, wanted):
             return True
     return False
 
 
-def with_distinct_names(places: Iterable[Place], settled: Mapping[str, str]) -> dict[str, Place]:
-    """The places by Kubernetes node; of those that want the same name in Slurm only one is without a problem.
+def _compares(taint: str, operator: str, toleration: str) -> bool:
+    """Return whether the value of a taint is greater (`Gt`) or less (`Lt`) than that of a
+    toleration. Only whole numbers in their shortest form are compared.
+    """
+    if not (_WHOLE.fullmatch(taint) and _WHOLE.fullmatch(toleration)):
+        return False
+    here, there = int(taint), int(toleration)
+    if not all(-(2**63) <= number < 2**63 for number in (here, there)):
+        return False
+    return here > there if operator == "Gt" else here < there
 
-    It is the one that has the name now (`settled`: Kubernetes node by Slurm node), else the first by name.
+
+def with_distinct_names(places: Iterable[Place], settled: Mapping[str, str]) -> dict[str, Place]:
+    """Return the places by Kubernetes node. Of those that want the same name in Slurm only one is
+    without a problem. It is the one that has the name now (`settled`: Kubernetes node by Slurm
+    node), else the first by name.
     """
     found: dict[str, Place] = {}
     owner: dict[str, str] = {}
-    wanted = sorted(places, key=lambda place: (settled.get(place.slurm_node) != place.kube_node, place.kube_node))
+    wanted = sorted(
+        places,
+        key=lambda place: (settled.get(place.slurm_node) != place.kube_node, place.kube_node),
+    )
     for place in wanted:
-        other = owner.setdefault(place.slurm_node, place.kube_node) if place.should_run or place.may_stay else None
+        other = (
+            owner.setdefault(place.slurm_node, place.kube_node)
+            if place.should_run or place.may_stay
+            else None
+        )
         if other is not None and other != place.kube_node and not place.problem:
             message = (
-                f"Kubernetes nodes {other} and {place.kube_node} would both be Slurm node {place.slurm_node}: give one "
-                "of them the annotation nodeset.slinky.slurm.net/hostname-override"
+                f"Kubernetes nodes {other} and {place.kube_node} would both be Slurm node "
+                f"{place.slurm_node}: give one of them the annotation "
+                "nodeset.slinky.slurm.net/hostname-override"
             )
-            place = Place(place.kube_node, place.slurm_node, place.should_run, place.may_stay, message)  # noqa: PLW2901
+            place = Place(  # noqa: PLW2901
+                place.kube_node, place.slurm_node, place.should_run, place.may_stay, message
+            )
         found[place.kube_node] = place
     return found
+
+
+def _short_name(kube_node: str) -> str:
+    """Return the first label of a Kubernetes node's name, or all of them if the first one is a
+    number: of nodes that are named by their addresses, it is the same.
+    """
+    first = kube_node.partition(".")[0]
+    return kube_node.replace(".", "-") if first.isdecimal() else first
 
 
 def _hostname_problem(kube_node: str, host: str) -> str:
@@ -125,17 +157,21 @@ def _hostname_problem(kube_node: str, host: str) -> str:
         return ""
     return (
         f"Kubernetes node {kube_node}: {host[:80]!r} can't be a hostname: set its annotation "
-        f"nodeset.slinky.slurm.net/hostname-override to lower-case letters, digits and '-', at most {LABEL_LIMIT}"
+        "nodeset.slinky.slurm.net/hostname-override to lower-case letters, digits and '-', at "
+        f"most {LABEL_LIMIT}"
     )
 
 
-def _term_matches(term: Json, node: KubeNode) -> bool:
-    """A term without any requirement matches nothing (NodeSelectorTerm)."""
+def _term_matches(term: Json, node: Node) -> bool:
+    """Return whether the node matches the term. One without any requirement matches none."""
+    metadata = node.metadata
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    return all(_matches(item, node.labels.get(item.get("key", ""))) for item in expressions) and all(
-        item.get("key") == "metadata.name" and _matches(item, node.name) for item in fields
+    return all(
+        _matches(item, metadata.labels.get(item.get("key", ""))) for item in expressions
+    ) and all(
+        item.get("key") == "metadata.name" and _matches(item, metadata.name) for item in fields
     )
 
 

@@ -1,8 +1,9 @@
-"""Where the workers of a Kubernetes node are in the topologies of a Controller, from the node's labels. Pure.
+"""Where the workers of a Kubernetes node are in the topologies of a Controller, from the node's
+labels. Pure.
 
-A line such as `fabric:fabric:zone-a:rack-1,nvlink:domain-7` is the value of slurmd's Topology item. It names each
-switch from the root down: slurmctld creates those that it doesn't have, and finds them again after a restart. With the
-last switch alone it would find nothing, and end.
+A line such as `fabric:fabric:zone-a:rack-1,nvlink:domain-7` is the value of slurmd's Topology item.
+It names each switch from the root down: slurmctld creates those that it doesn't have, and finds
+them again after a restart. With the last switch alone it would find nothing, and end.
 """
 
 from collections import Counter
@@ -35,7 +36,9 @@ class Line:
 
 
 def positions(topologies: Sequence[Topology], nodes: Iterable[Labels]) -> Positions:
-    """Where the switches are. Where labels contradict each other, most Kubernetes nodes decide, then the names."""
+    """Find where the switches are. Where labels contradict each other, most Kubernetes nodes
+    decide, then the names.
+    """
     votes: dict[tuple[str, str], Counter[_Position]] = {}
     for labels in nodes:
         for topology in topologies:
@@ -45,7 +48,7 @@ def positions(topologies: Sequence[Topology], nodes: Iterable[Labels]) -> Positi
 
 
 def blocks(topologies: Sequence[Topology], nodes: Iterable[Labels]) -> dict[str, set[str]]:
-    """The blocks of each block topology that the labels name."""
+    """Return the blocks of each block topology that the labels name."""
     found: dict[str, set[str]] = {it.name: set() for it in topologies if it.block is not None}
     for labels in nodes:
         for topology in topologies:
@@ -55,8 +58,10 @@ def blocks(topologies: Sequence[Topology], nodes: Iterable[Labels]) -> dict[str,
     return found
 
 
-def line(topologies: Sequence[Topology], labels: Labels, where: Positions, known: files.Blocks) -> Line:
-    """The line of the workers of a Kubernetes node with these labels.
+def line(
+    topologies: Sequence[Topology], labels: Labels, where: Positions, known: files.Blocks
+) -> Line:
+    """Return the line of the workers of a Kubernetes node with these labels.
 
     `known`: the switches and blocks in the topology.yaml of the running slurmctld, by topology.
     """
@@ -69,7 +74,9 @@ def line(topologies: Sequence[Topology], labels: Labels, where: Positions, known
             waits = True
         elif topology.tree is not None:
             switches = _switches(topology, labels)
-            problem = _missing(topology.tree, labels) or _contradiction(topology, topology.tree, switches, where)
+            problem = _missing(topology.tree, labels) or _contradiction(
+                topology, topology.tree, switches, where
+            )
             if problem:
                 problems.append(f"topology {topology.name}: {problem}")
             path = switches if switches and not problem else [files.elsewhere(topology)]
@@ -83,7 +90,9 @@ def line(topologies: Sequence[Topology], labels: Labels, where: Positions, known
 
 
 def annotated(annotation: str, stamped: str | None) -> Line:
-    """The line of an annotation. Where that would end slurmctld, the pod keeps what it has, if that is usable."""
+    """Return the line of an annotation. Where that would end slurmctld, the pod keeps what it has,
+    if that is usable.
+    """
     problem = topology_problem(annotation)
     if not problem:
         return Line(annotation)
@@ -92,9 +101,11 @@ def annotated(annotation: str, stamped: str | None) -> Line:
 
 
 def lost(nodes: Mapping[str, str], config: Mapping[str, str]) -> list[str]:
-    """Why slurmctld would end with these files of /etc/slurm, from the lines of its nodes by name.
+    """Return why slurmctld would end with these files of /etc/slurm, from the lines of its nodes by
+    name.
 
-    A topology.conf, which counts without a topology.yaml, and what can't be read are left to slurmctld.
+    A topology.conf, which counts without a topology.yaml, and what can't be read are left to
+    slurmctld.
     """
     text = config.get(files.FILE)
     if text is None and files.FORMER_FILE in config:
@@ -112,20 +123,27 @@ def lost(nodes: Mapping[str, str], config: Mapping[str, str]) -> list[str]:
     remedy = f"keep it in {files.FILE} until no Slurm node has it, as `scontrol show node` shows"
     return [
         f"{place!r} isn't in {files.FILE}, but Slurm node {on[0]}"
-        f"{f' (and {len(on) - 1} more)' if len(on) > 1 else ''} has this topology: slurmctld would end; {remedy}"
+        f"{f' (and {len(on) - 1} more)' if len(on) > 1 else ''} has this topology: slurmctld "
+        f"would end; {remedy}"
         for place, on in found.items()
     ]
 
 
 def _switches(topology: Topology, labels: Labels) -> list[str]:
-    """From the top to the one of the node itself; [] unless the node has all labels."""
+    """Return the switches from the top to the one of the node itself, [] unless the node has all
+    labels.
+    """
     tree = topology.tree
     if tree is None:
         return []
     values = [_name(labels.get(label, "")) for label in tree.labels]
     if not all(values):
         return []
-    return [".".join(values[: place + 1]) for place in range(len(values))] if tree.join_names else values
+    return (
+        [".".join(values[: place + 1]) for place in range(len(values))]
+        if tree.join_names
+        else values
+    )
 
 
 def _steps(topology: Topology, switches: Sequence[str]) -> Iterable[tuple[_Position, str]]:
@@ -134,23 +152,34 @@ def _steps(topology: Topology, switches: Sequence[str]) -> Iterable[tuple[_Posit
 
 
 def _missing(tree: Tree, labels: Labels) -> str:
-    """A node without any of the labels is just elsewhere; one with some of them has a fault."""
+    """Describe the missing labels. A node without any of the labels is just elsewhere, and one with
+    some of them has a fault.
+    """
     missing = [label for label in tree.labels if not labels.get(label)]
     if not missing or len(missing) == len(tree.labels):
         return ""
-    return f"the label {missing[0]} is missing; set it, or remove the others ({', '.join(tree.labels)})"
+    return (
+        f"the label {missing[0]} is missing; set it, or remove the others "
+        f"({', '.join(tree.labels)})"
+    )
 
 
-def _contradiction(topology: Topology, tree: Tree, switches: Sequence[str], where: Positions) -> str:
+def _contradiction(
+    topology: Topology, tree: Tree, switches: Sequence[str], where: Positions
+) -> str:
     for ours, label in zip(_steps(topology, switches), tree.labels, strict=False):
         (position, switch) = ours
         if switch in {files.root(topology), files.elsewhere(topology)}:
-            return f"the label {label} can't have the value {switch}, which is a switch of its own; rename the topology"
+            return (
+                f"the label {label} can't have the value {switch}, which is a switch of its own; "
+                "rename the topology"
+            )
         most = where.get((topology.name, switch), position)
         if most != position:
             return (
-                f"the label {label} puts switch {switch} below {position[1]}, but most Kubernetes nodes have "
-                f"it below {most[1]}; correct the labels, or set joinNames if the names aren't unique"
+                f"the label {label} puts switch {switch} below {position[1]}, but most Kubernetes "
+                f"nodes have it below {most[1]}; correct the labels, or set joinNames if the "
+                "names aren't unique"
             )
     return ""
 
@@ -160,5 +189,7 @@ def _block(topology: Topology, labels: Labels) -> str:
 
 
 def _name(value: str) -> str:
-    """Slurm reads digits at the end of a name as a number, which must fit into 64 bits."""
+    """Return a name that Slurm can read: it reads digits at the end of a name as a number, which
+    must fit into 64 bits.
+    """
     return f"{value}_" if number_too_long(value) else value

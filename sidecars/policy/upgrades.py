@@ -1,8 +1,9 @@
-"""Another version of Slurm, in the order that Slurm asks for: slurmdbd, slurmctld, slurmrestd and login nodes, workers.
+"""Another version of Slurm, in the order that Slurm asks for: slurmdbd, slurmctld, slurmrestd and
+login nodes, workers.
 
 Each daemon may be older than the one before it in this list, and never newer
-(https://slurm.schedmd.com/upgrades.html). slurmctld and slurmdbd can't go back: an older one doesn't read what a newer
-one has stored.
+(https://slurm.schedmd.com/upgrades.html). slurmctld and slurmdbd can't go back: an older one
+doesn't read what a newer one has stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,8 @@ from sidecars.slurm.versions import Version
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A workload as it is: the image of its daemon, whether all of its pods run it and are ready, and the newest
-    version that ever did, None where the images' tags don't tell.
+    """A workload as it is: the image of its daemon, whether all of its pods run it and are ready,
+    and the newest version that ever did, None where the images' tags don't tell.
     """
 
     image: str
@@ -57,14 +58,15 @@ class Block:
 
 
 def ran(live: Live) -> Version | None:
-    """The newest version that is known to have run, now that this is seen."""
+    """Return the newest version that is known to have run, now that this is seen."""
     now = versions.of_image(live.image) if live.ready else None
     return max((it for it in (now, live.ran) if it is not None), default=None)
 
 
 def rolled_out(status: Mapping[str, Any], generation: int, wanted: int) -> bool:
-    """Whether a StatefulSet or Deployment of `wanted` pods, with this status, has completed its rollout:
-    each pod is created from it and ready. Also true while no controller has observed it: it has no pods yet.
+    """Return whether a StatefulSet or Deployment of `wanted` pods, with this status, has completed
+    its rollout: each pod is created from it and ready. Also true while no controller has observed
+    it: it has no pods yet.
     """
     if not status.get("observedGeneration"):
         return True
@@ -73,16 +75,18 @@ def rolled_out(status: Mapping[str, Any], generation: int, wanted: int) -> bool:
         status["observedGeneration"] >= generation
         and updated >= wanted
         and status.get("readyReplicas", 0) >= wanted
-        # A Deployment creates a new pod beside an old one, which counts as ready and is deleted when the new one is.
+        # A Deployment creates a new pod beside an old one, which counts as ready and is deleted
+        # when the new one is.
         and status.get("replicas", 0) <= updated
     )
 
 
 def block(daemon: str, live: Live | None, wanted: str, before: Before) -> Block | None:
-    """Why `daemon` keeps its image, or is not created, instead of getting `wanted`; None if it may get that.
+    """Return why `daemon` keeps its image, or is not created, instead of getting `wanted`, None if
+    it may get that.
 
-    A daemon that doesn't exist, or isn't ready, has nothing to lose; but it must not be newer than the daemon before
-    it. Versions that no tag shows block nothing.
+    A daemon that doesn't exist, or isn't ready, has nothing to lose, but it must not be newer than
+    the daemon before it. Versions that no tag shows block nothing.
     """
     if live is not None and live.image == wanted:
         return None
@@ -90,26 +94,38 @@ def block(daemon: str, live: Live | None, wanted: str, before: Before) -> Block 
     newer = asked is not None and leads is not None and asked > leads
     keeps = f"keeps image {live.image}" if live is not None else "is not created"
     if newer and before.moves:
-        return Block(Ready.WAITING_FOR_UPGRADE, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
+        return Block(
+            Ready.WAITING_FOR_UPGRADE,
+            f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}",
+        )
     if newer and asked is not None and leads is not None:
         message = (
-            f"{daemon} {versions.text(asked)} (image {wanted}) is newer than {before.daemon} {versions.text(leads)} "
-            f"(image {before.image}), which doesn't understand it, so {daemon} {keeps}: give {before.daemon} an image "
-            f"of {versions.text(asked)} or newer first, or set one of {versions.text(leads)} or older for {daemon}"
+            f"{daemon} {versions.text(asked)} (image {wanted}) is newer than {before.daemon} "
+            f"{versions.text(leads)} (image {before.image}), which doesn't understand it, so "
+            f"{daemon} {keeps}: give {before.daemon} an image of {versions.text(asked)} or newer "
+            f"first, or set one of {versions.text(leads)} or older for {daemon}"
         )
         return Block(Ready.NEWER_THAN_LEADER, message)
     if live is None:
         return None
     newest = ran(live)
-    if newest is not None and asked is not None and asked < newest and daemon in {"slurmctld", "slurmdbd"}:
+    if (
+        newest is not None
+        and asked is not None
+        and asked < newest
+        and daemon in {"slurmctld", "slurmdbd"}
+    ):
         message = (
-            f"{daemon} {versions.text(asked)} (image {wanted}) can't read what {daemon} {versions.text(newest)} has "
-            f"stored, so image {live.image} is kept: set an image of {versions.text(newest)} or newer, or restore "
-            "a backup of its state"
+            f"{daemon} {versions.text(asked)} (image {wanted}) can't read what {daemon} "
+            f"{versions.text(newest)} has stored, so image {live.image} is kept: set an image of "
+            f"{versions.text(newest)} or newer, or restore a backup of its state"
         )
         return Block(Ready.OLDER_THAN_STATE, message)
     if before.waits and live.ready:
-        return Block(Ready.WAITING_FOR_UPGRADE, f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}")
+        return Block(
+            Ready.WAITING_FOR_UPGRADE,
+            f"{daemon} {keeps}, and gets {wanted} as soon as {before.waits}",
+        )
     return None
 
 
@@ -130,14 +146,16 @@ class Daemon:
     wanted: str
 
     def is_done(self, images: Mapping["Daemon", str | None]) -> bool:
-        """Whether it has its image already."""
+        """Return whether it has its image already."""
         return not self.wanted or images[self] == self.wanted
 
 
 def plan(daemons: Sequence[Daemon]) -> tuple[list[list[Daemon]], list[Block]]:
-    """The steps in which all daemons of one Slurm cluster get their images, and why some keep theirs.
+    """Return the steps in which all daemons of one Slurm cluster get their images, and why some
+    keep theirs.
 
-    Each step begins when the daemons of the one before are up to date and ready. External daemons are left out.
+    Each step begins when the daemons of the one before are up to date and ready. External daemons
+    are left out.
     """
     images = {it: it.image for it in daemons}
     steps: list[list[Daemon]] = []
@@ -166,8 +184,12 @@ def _before(of: Daemon, daemons: Sequence[Daemon], images: Mapping[Daemon, str |
     earlier = [
         it
         for it in daemons
-        if RANKS[it.name] < RANKS[of.name] and not it.is_done(images) and (leader is not None or it.name != "slurmdbd")
+        if RANKS[it.name] < RANKS[of.name]
+        and not it.is_done(images)
+        and (leader is not None or it.name != "slurmdbd")
     ]
-    waits = next((f"{it.resource} is up to date and ready with image {it.wanted}" for it in earlier), "")
+    waits = next(
+        (f"{it.resource} is up to date and ready with image {it.wanted}" for it in earlier), ""
+    )
     moves = any(RANKS[it.name] <= RANKS["slurmctld"] for it in earlier)
     return Before(waits, leads if leader else "", (images[leader] or "") if leader else "", moves)

@@ -31,7 +31,9 @@ class Reconfigure:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Let slurmctld save its state and end; the kubelet starts it again in the same pod, and jobs go on."""
+    """Let slurmctld save its state and end; the kubelet starts it again in the same pod, and jobs
+    go on.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ Action = Check | Install | Reconfigure | Restart | Probe | Keep | Look | Refuse 
 # Answers.
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The dry run came up. `restart`: settings that a running slurmctld can't take, with their values; may be empty.
+    """The dry run came up. `restart`: settings that a running slurmctld can't take, with their
+    values; may be empty.
 
     `slurmds`: those that ran after it.
     """
@@ -115,9 +118,11 @@ class Alive:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What is known of slurmds. `in_service`: their records as Slurm has them now, of those that may get jobs.
+    """What is known of slurmds. `in_service`: their records as Slurm has them now, of those that
+    may get jobs.
 
-    `listening`: by name, whether slurmd answers. False: nothing listens at its port. It lacks those without an answer.
+    `listening`: by name, whether slurmd answers. False: nothing listens at its port. It lacks those
+    without an answer.
     """
 
     in_service: tuple[Slurmd, ...]

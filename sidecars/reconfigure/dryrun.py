@@ -1,11 +1,12 @@
 """What a dry run reads. Pure.
 
-The dry run is slurmctld itself, of the same image, on the candidate. It must neither touch the running slurmctld nor
-anything that this talks to, so the prepared files differ from the candidate in who it is and where it writes: host,
-port, state, pid and log files of its own, no accounting (a primary registers with slurmdbd) or job completion storage,
-nor what only slurmdbd knows (QOS of partitions, TRES to track), no programs of a primary, no standbys, and another
-slurmd port, so that its pings reach nobody.
-Line numbers stay those of the candidate. https://slurm.schedmd.com/slurm.conf.html
+The dry run is slurmctld itself, of the same image, on the candidate. It must neither touch the
+running slurmctld nor anything that this talks to, so the prepared files differ from the candidate
+in who it is and where it writes: host, port, state, pid and log files of its own, no accounting (a
+primary registers with slurmdbd) or job completion storage, nor what only slurmdbd knows (QOS of
+partitions, TRES to track), no programs of a primary, no standbys, and another slurmd port, so that
+its pings reach nobody. Line numbers stay those of the candidate.
+https://slurm.schedmd.com/slurm.conf.html
 """
 
 import re
@@ -53,7 +54,9 @@ _REPLACED = frozenset(
     }
 )
 _JOB_COMPLETIONS = frozenset({"elasticsearch", "filetxt", "kafka", "mysql", "script"})
-"""Plugins of JobCompType that write to a place, or run a program, that only slurmctld's container may have."""
+"""Plugins of JobCompType that write to a place, or run a program, that only slurmctld's container
+may have.
+"""
 _RECORDS = frozenset({"nodename", "nodeset", "partitionname", "downnodes", "frontendname"})
 """Keys that begin a record: the other keys of their line are the record's."""
 
@@ -69,10 +72,14 @@ class Place:
 
 
 def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
-    """The files of the dry run, the same names as the candidate's."""
+    """Return the files of the dry run, the same names as the candidate's."""
     prepared = dict(files)
-    dropped = {"qos"} if (setting(files, "AccountingStorageType") or "").endswith("slurmdbd") else set()
-    completions = (setting(files, "JobCompType") or "").lower().rpartition("/")[2] in _JOB_COMPLETIONS
+    dropped = (
+        {"qos"} if (setting(files, "AccountingStorageType") or "").endswith("slurmdbd") else set()
+    )
+    completions = (setting(files, "JobCompType") or "").lower().rpartition("/")[
+        2
+    ] in _JOB_COMPLETIONS
     replaced = _REPLACED | ({"jobcomptype"} if completions else frozenset())
     for name in _main_files(files):
         text = files[name].decode(errors="surrogateescape")
@@ -88,10 +95,16 @@ def prepare(files: Mapping[str, bytes], place: Place) -> dict[str, bytes]:
         *(["JobCompType=jobcomp/none"] if completions else []),
         "SlurmctldDebug=info",
         # The running slurmctld knows dynamic nodes from their registration: no file names them.
-        *(f"NodeName={name} NodeAddr=127.0.0.1 State=UNKNOWN" for name in place.nodes if name not in declared),
+        *(
+            f"NodeName={name} NodeAddr=127.0.0.1 State=UNKNOWN"
+            for name in place.nodes
+            if name not in declared
+        ),
     ]
     main = prepared[SLURM_CONF]
-    prepared[SLURM_CONF] = main + (b"" if main.endswith(b"\n") else b"\n") + "\n".join([*lines, ""]).encode()
+    prepared[SLURM_CONF] = (
+        main + (b"" if main.endswith(b"\n") else b"\n") + "\n".join([*lines, ""]).encode()
+    )
     return prepared
 
 
@@ -104,35 +117,51 @@ class Host:
 
 
 def hosts(files: Mapping[str, bytes]) -> list[Host]:
-    """Those of slurm.conf, in order: the first is the primary (https://slurm.schedmd.com/slurm.conf.html)."""
+    """Return the hosts of slurm.conf, in order: the first is the primary
+    (https://slurm.schedmd.com/slurm.conf.html).
+    """
     found = _parsed(files[SLURM_CONF])
     values = [line.pairs[0].value for line in found.all("SlurmctldHost")] if found else []
-    return [Host(name, address.rstrip(")") or name) for name, _, address in (it.partition("(") for it in values)]
+    return [
+        Host(name, address.rstrip(")") or name)
+        for name, _, address in (it.partition("(") for it in values)
+    ]
 
 
 def client_conf(files: Mapping[str, bytes], host: str, port: int) -> bytes:
-    """A slurm.conf for scontrol that reaches the slurmctld of this pod, and no other, at its own address."""
+    """Return a slurm.conf for scontrol that reaches the slurmctld of this pod, and no other, at its
+    own address.
+    """
     found = _parsed(files[SLURM_CONF])
     kept = {key: found.get(key) for key in _CLIENT_KEYS} if found else {}
     lines = [f"{key}={value}" for key, value in kept.items() if value]
-    lines += [f"SlurmctldHost={host}(127.0.0.1)", f"SlurmctldPort={port}", f"MessageTimeout={CLIENT_SECONDS}", ""]
+    lines += [
+        f"SlurmctldHost={host}(127.0.0.1)",
+        f"SlurmctldPort={port}",
+        f"MessageTimeout={CLIENT_SECONDS}",
+        "",
+    ]
     return "\n".join(lines).encode()
 
 
 def setting(files: Mapping[str, bytes], key: str) -> str | None:
-    """The last value of a key in slurm.conf; None when absent or slurm.conf can't be parsed."""
+    """Return the last value of a key in slurm.conf, or None when absent or slurm.conf can't be
+    parsed.
+    """
     found = _parsed(files[SLURM_CONF])
     return found.get(key) if found else None
 
 
-def changed(before: Mapping[str, bytes], after: Mapping[str, bytes], keys: Iterable[str]) -> list[str]:
-    """Those of `keys` whose value differs between two sets, as `Key (old → new)`."""
+def changed(
+    before: Mapping[str, bytes], after: Mapping[str, bytes], keys: Iterable[str]
+) -> list[str]:
+    """Return those of `keys` whose value differs between two sets, as `Key (old → new)`."""
     pairs = ((key, setting(before, key), setting(after, key)) for key in keys)
     return [f"{key} ({old or 'unset'} → {new or 'unset'})" for key, old, new in pairs if old != new]
 
 
 def dynamic_nodes(listing: str) -> tuple[str, ...]:
-    """Names of the dynamic nodes in the output of `scontrol -o show nodes`."""
+    """Return the names of the dynamic nodes in the output of `scontrol -o show nodes`."""
     found = []
     for line in listing.splitlines():
         name = re.match(r"NodeName=(\S+)", line)
@@ -163,7 +192,7 @@ def _main_files(files: Mapping[str, bytes]) -> Iterator[str]:
 
 
 def _declared(files: Mapping[str, bytes]) -> set[str]:
-    """The names after NodeName=, as they are written."""
+    """Return the names after NodeName=, as they are written."""
     found: set[str] = set()
     for name in _main_files(files):
         parsed = _parsed(files[name])
@@ -173,7 +202,9 @@ def _declared(files: Mapping[str, bytes]) -> set[str]:
 
 
 def _neutral(text: str, replaced: AbstractSet[str], dropped: AbstractSet[str]) -> str:
-    """The text without the settings `replaced`, and `dropped` of records, each line where it was."""
+    """Return the text without the settings `replaced`, and `dropped` of records, each line where it
+    was.
+    """
     try:
         lines = conf.parse(text).lines
     except conf.ConfError:
@@ -187,5 +218,8 @@ def _neutral_line(line: conf.Line, replaced: AbstractSet[str], dropped: Abstract
     kept = [pair for pair in line.pairs if pair.key.lower() not in without]
     if len(kept) == len(line.pairs):
         return line.text
-    rest = " ".join(f'{pair.key}="{pair.value}"' if " " in pair.value else f"{pair.key}={pair.value}" for pair in kept)
+    rest = " ".join(
+        f'{pair.key}="{pair.value}"' if " " in pair.value else f"{pair.key}={pair.value}"
+        for pair in kept
+    )
     return rest + "\n" * line.text.count("\n")

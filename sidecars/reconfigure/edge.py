@@ -1,8 +1,8 @@
 """The edge of `reconfigure`: files, the container `check`, slurmctld's port. Decides nothing.
 
-slurmctld and scontrol are run by the container `check`, which has slurmctld's image: a shell loop that reads a request
-per line from a FIFO in a folder that both share, and writes `ID.out` and then `ID.rc` there. That folder is its
-/etc/slurm, so that absolute paths in the candidate are valid.
+slurmctld and scontrol are run by the container `check`, which has slurmctld's image: a shell loop
+that reads a request per line from a FIFO in a folder that both share, and writes `ID.out` and then
+`ID.rc` there. That folder is its /etc/slurm, so that absolute paths in the candidate are valid.
 """
 
 import contextlib
@@ -40,7 +40,9 @@ from sidecars.reconfigure.fileset import FileSet, Id, IncompleteError
 from sidecars.slurm import diagnosis, health, keys
 
 DATA = "..data"
-"""The link that the kubelet swaps in a projected volume, and this sidecar in the folder of slurmctld."""
+"""The link that the kubelet swaps in a projected volume, and this sidecar in the folder of
+slurmctld.
+"""
 GATE = ".gate"
 CLIENT_CONF = "client.conf"
 GOOD = "good"
@@ -56,8 +58,9 @@ _POLL = 0.01
 class Places:
     """Folders and addresses.
 
-    `candidate`, `keys`: projected volumes. `live`: what slurmctld has as /etc/slurm. `good`: beside the state.
-    `check`: shared with the container `check`. `state`: StateSaveLocation. `host`: this pod's hostname.
+    `candidate`, `keys`: projected volumes. `live`: what slurmctld has as /etc/slurm. `good`: beside
+    the state. `check`: shared with the container `check`. `state`: StateSaveLocation. `host`: this
+    pod's hostname.
     """
 
     candidate: Path
@@ -72,7 +75,9 @@ class Places:
 
 @dataclass(slots=True)
 class Edge:
-    """Observes and acts for the state machine. Sets are kept by their Id while the state machine may ask for them."""
+    """Observes and acts for the state machine. Sets are kept by their Id while the state machine
+    may ask for them.
+    """
 
     places: Places
     sets: dict[Id, FileSet] = field(default_factory=dict)
@@ -80,18 +85,22 @@ class Edge:
     """Why no candidate exists; empty if one does."""
     _asked: int = 0
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
-    """The state machine asks, and the server's threads do when the primary wants this standby to end."""
+    """The state machine asks, and the server's threads do when the primary wants this standby to
+    end.
+    """
 
     # -- seeing
 
     def version(self) -> tuple[str, ...]:
-        """Changes with the files of the kubelet, and with what another slurmctld stores. Cheap: links are read."""
+        """Return a version that changes with the files of the kubelet, and with what another
+        slurmctld stores. Cheap: links are read.
+        """
         places = self.places
         links = (places.candidate / DATA, places.keys / DATA, places.good / GOOD)
         return *map(_link, links), refusals.version(places.good)
 
     def refused(self) -> refusals.Refusal | None:
-        """What slurmds ended of."""
+        """Read the configuration of which slurmds have ended."""
         return refusals.read(self.places.good)
 
     def candidate(self) -> Id | None:
@@ -106,19 +115,25 @@ class Edge:
         return found.id
 
     def keys(self) -> dict[str, bytes]:
-        """The key files as they are mounted now."""
-        return {name: content for name, content in _read(self.places.keys).items() if name in manifest.KEY_FILES}
+        """Return the key files as they are mounted now."""
+        return {
+            name: content
+            for name, content in _read(self.places.keys).items()
+            if name in manifest.KEY_FILES
+        }
 
     def good(self) -> Id | None:
-        """The last good set with the keys of now; None if none is kept, or it is damaged."""
+        """Return the last good set with the keys of now, or None if none is kept, or it is
+        damaged.
+        """
         return self._stored(self.places.good / GOOD)
 
     def present(self) -> Id | None:
-        """The set in the folder of slurmctld; None if it is new."""
+        """Return the set in the folder of slurmctld, or None if it is new."""
         return self._stored(self.places.live / DATA)
 
     def interrupted(self) -> bool:
-        """Whether slurmctld's folder got its set after the last good one was stored.
+        """Return whether slurmctld's folder got its set after the last good one was stored.
 
         If not, this set had run here before another slurmctld of the same state stored its own.
         """
@@ -131,7 +146,9 @@ class Edge:
     def _stored(self, folder: Path) -> Id | None:
         try:
             files = _read(folder)
-            keys = {name: files[name] for name in manifest.KEY_FILES if name in files} or self.keys()
+            keys = {
+                name: files[name] for name in manifest.KEY_FILES if name in files
+            } or self.keys()
             found = fileset.assemble(files, keys)
         except (IncompleteError, OSError):
             return None
@@ -145,7 +162,8 @@ class Edge:
     # -- acting
 
     def perform(self, action: Action, installed: Id | None) -> Answer | None:
-        """Perform an action; None for one that has no answer. `installed` is what slurmctld had before it.
+        """Perform an action; None for one that has no answer. `installed` is what slurmctld had
+        before it.
 
         Raises OSError when slurmctld's folder or the volume of the state can't be written.
         """
@@ -173,7 +191,9 @@ class Edge:
         return None
 
     def install(self, new: FileSet) -> None:
-        """Let slurmctld find this set: one rename, as the kubelet does it, so that it never reads half of two."""
+        """Let slurmctld find this set: one rename, as the kubelet does it, so that it never reads
+        half of two.
+        """
         live = self.places.live
         former = _link(live / DATA)
         folder = live / f"..{new.id.config[:16]}-{new.id.keys[:8]}-{time.time_ns():x}"
@@ -197,37 +217,50 @@ class Edge:
         _relink(good / GOOD, folder.name)
         for left in good.iterdir():
             # Another slurmctld of the same state may be writing its own.
-            if left.name not in {GOOD, folder.name, refusals.FILE} and left.stat().st_mtime < time.time() - 60:
+            if (
+                left.name not in {GOOD, folder.name, refusals.FILE}
+                and left.stat().st_mtime < time.time() - 60
+            ):
                 _remove(left)
 
     def probe(self) -> Answer:
-        """Whether slurmctld answers at its port; NoAnswer while it is busy."""
+        """Ask whether slurmctld answers at its port. Return NoAnswer while it is busy."""
         try:
             return Alive(health.alive("127.0.0.1", self.places.port, PROBE_SECONDS))
         except OSError as error:
             return NoAnswer(f"{health.LIVEZ}: {error}")
 
     def hosts(self) -> list[dryrun.Host]:
-        """Every slurmctld of the configuration that lies there. Raises OSError without one."""
+        """Return every slurmctld of the configuration that lies there. Raises OSError without
+        one.
+        """
         files = _read(self.places.live)
         if manifest.SLURM_CONF not in files:
             raise FileNotFoundError(f"{self.places.live}: no {manifest.SLURM_CONF} yet")
         return dryrun.hosts(files)
 
     def has_accounting(self) -> bool:
-        """Whether the slurmctld of the configuration that lies there uses slurmdbd. Raises OSError."""
+        """Return whether the slurmctld of the configuration that lies there uses slurmdbd. Raises
+        OSError.
+        """
         files = _read(self.places.live)
-        type_ = dryrun.setting(files, "AccountingStorageType") if manifest.SLURM_CONF in files else None
+        type_ = (
+            dryrun.setting(files, "AccountingStorageType") if manifest.SLURM_CONF in files else None
+        )
         return type_ is not None and type_.lower().endswith("slurmdbd")
 
     def end_if_leading(self) -> str:
-        """Have slurmctld save its state and end if it is the primary; why it doesn't, empty if it does or isn't."""
+        """Have slurmctld save its state and end if it is the primary; why it doesn't, empty if it
+        does or isn't.
+        """
         if not self._one_at_a_time.acquire(blocking=False):
             return "its sidecar is busy with a configuration"
         try:
             if not health.leads("127.0.0.1", self.places.port, PROBE_SECONDS):
                 return ""
-            code, output = self._asked_alone("scontrol shutdown slurmctld", CALL_SECONDS, _read(self.places.live))
+            code, output = self._asked_alone(
+                "scontrol shutdown slurmctld", CALL_SECONDS, _read(self.places.live)
+            )
         except OSError as error:
             return str(error)
         finally:
@@ -237,7 +270,10 @@ class Edge:
     def _check(self, new: FileSet, live: FileSet | None) -> Answer:
         location = dryrun.setting(new.files, "StateSaveLocation")
         if location and Path(location) != self.places.state:
-            reason = f"StateSaveLocation={location}: the state of this cluster is at {self.places.state}; leave it out"
+            reason = (
+                f"StateSaveLocation={location}: the state of this cluster is at "
+                f"{self.places.state}; leave it out"
+            )
             return Refused(diagnosis.Culprit(reason, manifest.SLURM_CONF))
         listing = ""
         if live is not None and self.probe() == Alive(True):
@@ -251,7 +287,10 @@ class Edge:
         shutil.rmtree(state, ignore_errors=True)
         _write(state, _read_some(self.places.state, dryrun.CLUSTER_FILE))
         place = dryrun.Place(
-            host=self.places.host, port=_free_port(), state=f"{paths.SLURM_CONF_FOLDER}/{GATE}/state", nodes=nodes
+            host=self.places.host,
+            port=_free_port(),
+            state=f"{paths.SLURM_CONF_FOLDER}/{GATE}/state",
+            nodes=nodes,
         )
         prepared = dryrun.prepare(new.files, place)
         _write(check, {**prepared, **new.keys})
@@ -285,20 +324,29 @@ class Edge:
             return NoAnswer(output.strip()[-300:] or f"scontrol {words}: exit status {code}")
         if any(text in output for text in _STANDBY):
             return Taken()
-        return Refused(diagnosis.diagnose(output, found.files if found else {manifest.SLURM_CONF: b""}))
+        return Refused(
+            diagnosis.diagnose(output, found.files if found else {manifest.SLURM_CONF: b""})
+        )
 
-    def _ask(self, request: str, seconds: float, files: Mapping[str, bytes] | None = None) -> tuple[int | None, str]:
-        """Exit status and output of a request to the container `check`; None and what is wrong without an answer.
+    def _ask(
+        self, request: str, seconds: float, files: Mapping[str, bytes] | None = None
+    ) -> tuple[int | None, str]:
+        """Exit status and output of a request to the container `check`; None and what is wrong
+        without an answer.
 
         `files`: the configuration of the slurmctld of this pod, for scontrol.
         """
         with self._one_at_a_time:
             return self._asked_alone(request, seconds, files)
 
-    def _asked_alone(self, request: str, seconds: float, files: Mapping[str, bytes] | None) -> tuple[int | None, str]:
+    def _asked_alone(
+        self, request: str, seconds: float, files: Mapping[str, bytes] | None
+    ) -> tuple[int | None, str]:
         gate = self.places.check / GATE
         if files is not None:
-            _write(gate, {CLIENT_CONF: dryrun.client_conf(files, self.places.host, self.places.port)})
+            _write(
+                gate, {CLIENT_CONF: dryrun.client_conf(files, self.places.host, self.places.port)}
+            )
         self._asked += 1
         name = f"{os.getpid()}-{self._asked}"
         deadline = time.monotonic() + seconds
@@ -319,9 +367,16 @@ class Edge:
 
 
 _CUT_SHORT = 124
-"""From this exit status on, scontrol ran out of time or was killed (timeout(1)): slurmctld may take the request yet."""
+"""From this exit status on, scontrol ran out of time or was killed (timeout(1)): slurmctld may take
+the request yet.
+"""
 _SHOW_NODES = "scontrol -o show nodes"
-_UNREACHED = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were")
+_UNREACHED = (
+    "Unable to contact slurm controller",
+    "Connection refused",
+    "Socket timed out",
+    "Zero Bytes were",
+)
 _PORT_TAKEN = "binding slurm stream socket: Address already in use"
 _STANDBY = ("standby", "Slurm backup controller")
 
@@ -351,7 +406,9 @@ def _link(path: Path) -> str:
 
 
 def _read(folder: Path) -> dict[str, bytes]:
-    """The files of a folder, through one look at its `..data` if it has one. Raises OSError."""
+    """Return the files of a folder, through one look at its `..data` if it has one. Raises
+    OSError.
+    """
     data = _link(folder / DATA)
     folder = folder / data if data else folder
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}

@@ -23,7 +23,9 @@ class Id(NamedTuple):
 
 
 class IncompleteError(ValueError):
-    """The files are not those that their manifest lists. The message names the first that differs."""
+    """The files are not those that their manifest lists. The message names the first that
+    differs.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,10 @@ class FileSet:
 
 
 def assemble(found: Mapping[str, bytes], keys: Mapping[str, bytes]) -> FileSet:
-    """The set that the manifest among `found` lists. Other files are left out.
+    """Return the set that the manifest among `found` lists. Other files are left out.
 
-    Raises IncompleteError while the manifest or a file is missing or a file has other contents than listed, and for a
-    file that is no manifest.
+    Raises IncompleteError while the manifest or a file is missing or a file has other contents than
+    listed, and for a file that is no manifest.
     """
     if manifest.FILE not in found:
         raise IncompleteError(f"{manifest.FILE} is not there yet")
@@ -69,13 +71,13 @@ def assemble(found: Mapping[str, bytes], keys: Mapping[str, bytes]) -> FileSet:
 
 
 def manifest_of(files: FileSet) -> bytes:
-    """The manifest to store beside the files of a set."""
+    """Return the manifest to store beside the files of a set."""
     digests = {name: manifest.digest(content) for name, content in files.files.items()}
     return manifest.encode(Manifest(files.id.config, digests)).encode()
 
 
 def keys_digest(keys: Mapping[str, bytes]) -> str:
-    """One digest of all keys, which differs when one of them does."""
+    """Return one digest of all keys, which differs when one of them does."""
     whole = hashlib.sha256()
     for name in sorted(keys):
         whole.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(keys[name]).digest())

@@ -1,7 +1,8 @@
 """Role `reconfigure`: runs the state machine until the pod ends.
 
-While nothing changes it reads two links four times a second. That costs under 0.1 % of a core, less than a watch that
-must be set up again after each of the kubelet's swaps. With standbys it also serves the start gate, in two threads.
+While nothing changes it reads two links four times a second. That costs under 0.1 % of a core, less
+than a watch that must be set up again after each of the kubelet's swaps. With standbys it also
+serves the start gate, in two threads.
 """
 
 import os
@@ -37,7 +38,7 @@ class System(Protocol):
     """The clock, the signals, the log and the HTTP server of the process."""
 
     def now(self) -> float:
-        """Seconds on a monotonic clock."""
+        """Return the seconds of a monotonic clock."""
         ...
 
     def wait(self, seconds: float) -> bool:
@@ -54,14 +55,17 @@ class System(Protocol):
 
 
 def run(settings: Settings, edge: Edge, system: System) -> None:
-    """Step the state machine until SIGTERM. Raises OSError when the pod's folders can't be written."""
+    """Step the state machine until SIGTERM. Raises OSError when the pod's folders can't be
+    written.
+    """
     state, answer = State(since=system.now()), None
     version: tuple[str, ...] | None = None
     candidate: Id | None = None
     published: State | None = None
     read_at = 0.0
-    # Whether the last step left everything as it was. Only then can it wait until something changes: what
-    # came while another configuration was being brought in has not been looked at yet.
+    # Whether the last step left everything as it was. Only then can it wait until something
+    # changes: what came while another configuration was being brought in has not been looked at
+    # yet.
     still = False
     good, refused = edge.good(), edge.refused()
     present, interrupted = edge.present(), edge.interrupted()
@@ -96,12 +100,21 @@ def run(settings: Settings, edge: Edge, system: System) -> None:
         edge.forget(
             {
                 it
-                for it in (candidate, good, state.installed, state.running, state.former, state.trying)
+                for it in (
+                    candidate,
+                    good,
+                    state.installed,
+                    state.running,
+                    state.former,
+                    state.trying,
+                )
                 if it is not None
             }
         )
         if answer is None and state.phase is before_step.phase:
-            pause = LOOK if state.phase in (Phase.BEGIN, Phase.SETTLED) else state.wake - system.now()
+            pause = (
+                LOOK if state.phase in (Phase.BEGIN, Phase.SETTLED) else state.wake - system.now()
+            )
             if system.wait(min(LOOK, max(pause, 0.01))):
                 return
 
@@ -114,7 +127,7 @@ class RealSystem:
         self._ahead = time.time() - time.monotonic()
 
     def now(self) -> float:
-        """Seconds on a monotonic clock."""
+        """Return the seconds of a monotonic clock."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> bool:
@@ -127,29 +140,37 @@ class RealSystem:
 
     def publish(self, state: State, candidate: Id | None, problem: str) -> None:
         """Have /status report this."""
-        self._server.publish(status.status_of(state, candidate, problem, lambda at: at + self._ahead))
+        self._server.publish(
+            status.status_of(state, candidate, problem, lambda at: at + self._ahead)
+        )
 
 
 class Peers:
-    """The other pods of slurmctld, as handover.Peers. Their sidecars listen at the port of this one."""
+    """The other pods of slurmctld, as handover.Peers. Their sidecars listen at the port of this
+    one.
+    """
 
     def __init__(self, edge: Edge, port: int, system: RealSystem) -> None:
         self._edge, self._port = edge, port
         self.now, self.log_line, self.pause = system.now, system.log_line, time.sleep
 
     def standbys(self) -> Sequence[Host]:
-        """Those behind this one; none for a slurmctld that isn't the first of SlurmctldHost. Raises OSError."""
+        """Return the standbys behind this slurmctld, none if it isn't the first of SlurmctldHost.
+        Raises OSError.
+        """
         return handover.behind(self._edge.hosts(), self._edge.places.host)
 
     def leads(self, standby: Host) -> bool | None:
-        """Whether it is the primary; None without an answer."""
+        """Return whether it is the primary, or None without an answer."""
         try:
             return health.leads(standby.address, self._edge.places.port, 1.0)
         except OSError:
             return None
 
     def ask_to_end(self, standby: Host) -> str:
-        """Have its pod end its slurmctld if that leads. Returns why that failed, empty if it didn't."""
+        """Have its pod end its slurmctld if that leads. Returns why that failed, empty if it
+        didn't.
+        """
         try:
             key = (self._edge.places.keys / manifest.JWT_KEY).read_bytes()
         except OSError as error:
@@ -158,7 +179,9 @@ class Peers:
 
 
 def end_with_container(work: Callable[[], object], end: Callable[[int], object] = os._exit) -> None:
-    """Do work that never ends. Should it fail, the container ends too: without the gate slurmctld waits in vain."""
+    """Do work that never ends. Should it fail, the container ends too: without the gate slurmctld
+    waits in vain.
+    """
     try:
         work()
     finally:
@@ -167,7 +190,9 @@ def end_with_container(work: Callable[[], object], end: Callable[[int], object] 
 
 
 def answers_at(port: int) -> bool | None:
-    """Whether slurmctld answers at its port; False if nothing listens, None if that is not known."""
+    """Return whether slurmctld answers at its port, or False if nothing listens, None if that is
+    not known.
+    """
     try:
         return health.answers("127.0.0.1", port, 1.0)
     except OSError:
@@ -175,7 +200,10 @@ def answers_at(port: int) -> bool | None:
 
 
 def open_start_gate(
-    folder: Path, slurmctld_port: int, peers: handover.Peers, publish: Callable[[startgate.State], None]
+    folder: Path,
+    slurmctld_port: int,
+    peers: handover.Peers,
+    publish: Callable[[startgate.State], None],
 ) -> None:
     """Serve the start gate in `folder`, in threads of their own."""
     gate = startgate.Server(folder, peers, publish)
@@ -193,10 +221,14 @@ def look_after_first_start(
 
 
 def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.environ) -> int:
-    """Returns 0 when the pod ends, 2 for a wrong configuration: arguments, as it takes none, or environment."""
+    """Run the role. Return 0 when the pod ends, 2 for a wrong configuration: arguments, as it takes
+    none, or environment.
+    """
     try:
         if arguments:
-            raise ValueError(f"unexpected argument {arguments[0]!r}; it is configured by its environment")
+            raise ValueError(
+                f"unexpected argument {arguments[0]!r}; it is configured by its environment"
+            )
         settings, edge, host, port = configure(environment)
     except ValueError as fault:
         print(f"reconfigure: {fault}", file=sys.stderr)
@@ -204,7 +236,9 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     # Before the server's threads begin, which inherit it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     key = edge.places.keys / manifest.JWT_KEY
-    server = status.Server(host, port, edge.places.host, key.read_bytes, time.time, edge.end_if_leading)
+    server = status.Server(
+        host, port, edge.places.host, key.read_bytes, time.time, edge.end_if_leading
+    )
     system = RealSystem(server)
     # slurmctld starts only when `run` has brought it a configuration.
     first_start = FirstStart(edge.places.state, system.log_line)
@@ -212,13 +246,17 @@ def main(arguments: Sequence[str] = (), *, environment: Mapping[str, str] = os.e
     looks = (first_start, edge, system.now, time.sleep)
     threading.Thread(target=look_after_first_start, args=looks, daemon=True).start()
     if folder := environment.get(variables.START_GATE):
-        open_start_gate(Path(folder), edge.places.port, Peers(edge, port, system), server.publish_start_gate)
+        open_start_gate(
+            Path(folder), edge.places.port, Peers(edge, port, system), server.publish_start_gate
+        )
     run(settings, edge, system)
     return 0
 
 
 def configure(environment: Mapping[str, str]) -> tuple[Settings, Edge, str, int]:
-    """Settings, edge, and where to serve, from what the pod template sets. Raises ValueError."""
+    """Return settings, edge, and where to serve, from what the pod template sets. Raises
+    ValueError.
+    """
     update = environment.get(variables.CONFIG_UPDATE) or "Reconfigure"
     if update not in {"Reconfigure", "Recreate"}:
         raise ValueError(f"CONFIG_UPDATE is {update!r}: it must be Reconfigure or Recreate")

@@ -1,4 +1,6 @@
-"""The configuration that slurmds ended of, in a file beside the last good one: no other slurmctld may try it again."""
+"""The configuration that slurmds ended of, in a file beside the last good one: no other slurmctld
+may try it again.
+"""
 
 import json
 import os
@@ -46,11 +48,13 @@ def write(folder: Path, refusal: Refusal) -> None:
 
 
 def read(folder: Path) -> Refusal | None:
-    """The one that is stored; None without one, or if it is damaged."""
+    """Return the one that is stored, or None without one, or if it is damaged."""
     try:
         content = json.loads((folder / FILE).read_text())
         culprit = Culprit(content["reason"], content["file"], content["line"])
-        return Refusal(content["sha256"], culprit, tuple(content["nodes"]), content["at"] - _ahead())
+        return Refusal(
+            content["sha256"], culprit, tuple(content["nodes"]), content["at"] - _ahead()
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -61,7 +65,7 @@ def forget(folder: Path) -> None:
 
 
 def version(folder: Path) -> str:
-    """Changes with what is stored. Cheap."""
+    """Return a version that changes with what is stored. Cheap."""
     try:
         return str((folder / FILE).stat().st_mtime_ns)
     except OSError:
@@ -69,5 +73,7 @@ def version(folder: Path) -> str:
 
 
 def _ahead() -> float:
-    """Seconds by which the wall clock, which all hosts share, is ahead of this host's monotonic one."""
+    """Return the seconds by which the wall clock, which all hosts share, is ahead of this host's
+    monotonic one.
+    """
     return time.time() - time.monotonic()

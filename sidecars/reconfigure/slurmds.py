@@ -1,4 +1,6 @@
-"""The slurmds of a cluster: which are in service, and at whose port nothing listens. Standard library only."""
+"""The slurmds of a cluster: which are in service, and at whose port nothing listens. Standard
+library only.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -16,14 +18,27 @@ SECONDS = 1.0
 
 _THREADS = 50
 _OUT_OF_SERVICE = frozenset(
-    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "FUTURE", "REBOOT", "UNKNOWN", "EXTERNAL"}
+    {
+        "DOWN",
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "FAIL",
+        "FAILING",
+        "FUTURE",
+        "REBOOT",
+        "UNKNOWN",
+        "EXTERNAL",
+    }
 )
 _POWER = "POWER"
 
 
 @dataclass(frozen=True, slots=True)
 class Slurmd:
-    """One slurmd. `started`: when it started, in Slurm's words; it changes when slurmd has taken a configuration."""
+    """One slurmd. `started`: when it started, in Slurm's words; it changes when slurmd has taken a
+    configuration.
+    """
 
     name: str
     address: str
@@ -32,9 +47,11 @@ class Slurmd:
 
 
 def in_service(listing: str, files: Mapping[str, bytes]) -> tuple[Slurmd, ...]:
-    """The slurmds of the nodes in the output of `scontrol -o show nodes` that may get jobs, in its order.
+    """Return the slurmds of the nodes in the output of `scontrol -o show nodes` that may get jobs,
+    in its order.
 
-    `files`: those that slurmctld runs with. The node of a pod that is deleted is drained before its slurmd ends.
+    `files`: those that slurmctld runs with. The node of a pod that is deleted is drained before its
+    slurmd ends.
     """
     common = dryrun.setting(files, "SlurmdPort") or ""
     port = int(common) if common.isdecimal() else ports.SLURMD
@@ -42,7 +59,12 @@ def in_service(listing: str, files: Mapping[str, bytes]) -> tuple[Slurmd, ...]:
     for line in listing.splitlines():
         name, state = _value(line, "NodeName"), _value(line, "State")
         words = set(re.findall(r"[A-Z_]+", state))
-        if not name or not state or words & _OUT_OF_SERVICE or any(it.startswith(_POWER) for it in words):
+        if (
+            not name
+            or not state
+            or words & _OUT_OF_SERVICE
+            or any(it.startswith(_POWER) for it in words)
+        ):
             continue
         own = _value(line, "Port")
         found.append(
@@ -57,21 +79,22 @@ def in_service(listing: str, files: Mapping[str, bytes]) -> tuple[Slurmd, ...]:
 
 
 def running(listing: str, files: Mapping[str, bytes]) -> tuple[Slurmd, ...]:
-    """Those of `in_service` that answer, MOST of them."""
+    """Return the slurmds of `in_service` that answer, MOST of them."""
     some = spread(in_service(listing, files))
     answers = listening(some)
     return tuple(it for it in some if answers.get(it.name))
 
 
 def spread(slurmds: tuple[Slurmd, ...], most: int = MOST) -> tuple[Slurmd, ...]:
-    """At most so many, from all parts of the list."""
+    """Return at most so many slurmds, from all parts of the list."""
     if len(slurmds) <= most:
         return slurmds
     return tuple(slurmds[number * len(slurmds) // most] for number in range(most))
 
 
 def listening(slurmds: Iterable[Slurmd]) -> Mapping[str, bool]:
-    """By name, whether slurmd answers; False if nothing listens at its port. One whose answer is missing is left out.
+    """Return by name whether slurmd answers, False if nothing listens at its port. One whose answer
+    is missing is left out.
 
     A slurmd that takes a configuration executes itself again, and its port stays open.
     """
@@ -85,7 +108,11 @@ def listening(slurmds: Iterable[Slurmd]) -> Mapping[str, bool]:
     asked = tuple(slurmds)
     with ThreadPoolExecutor(_THREADS) as executor:
         answers = executor.map(ask, asked)
-        return {slurmd.name: answer for slurmd, answer in zip(asked, answers, strict=True) if answer is not None}
+        return {
+            slurmd.name: answer
+            for slurmd, answer in zip(asked, answers, strict=True)
+            if answer is not None
+        }
 
 
 def _value(line: str, key: str) -> str:

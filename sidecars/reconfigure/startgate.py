@@ -1,8 +1,9 @@
 """The start gate of a slurmctld pod with standbys: slurmctld starts only after it has asked here.
 
-`ASK` is a FIFO in a volume that this sidecar shares with the container slurmctld. The container's command reads a line
-from it (charts/slurm-operator/workloads/slurmctld-ha.yaml), and blocks until no standby leads. A command that starts
-slurmctld without asking can't be prevented from here. It is detected, and /status reports it. Standard library only.
+`ASK` is a FIFO in a volume that this sidecar shares with the container slurmctld. The container's
+command reads a line from it (charts/slurm-operator/workloads/slurmctld-ha.yaml), and blocks until
+no standby leads. A command that starts slurmctld without asking can't be prevented from here. It is
+detected, and /status reports it. Standard library only.
 """
 
 import dataclasses
@@ -20,7 +21,8 @@ from sidecars.reconfigure.handover import PAUSE, Peers, lead_alone
 
 ASK = "ask"
 PASSED = "passed"
-"""A file beside the FIFO while the slurmctld that runs has passed, for a sidecar that is restarted."""
+"""A file beside the FIFO while the slurmctld that runs has passed, for a sidecar that is restarted.
+"""
 
 LOOK = 0.5
 """Seconds between two looks at slurmctld."""
@@ -36,7 +38,8 @@ class State:
     """As in `sidecars.contract.status.StartGate`."""
 
     problem: str = ""
-    """ASKED: why it can't pass yet. PASSED: why a standby may still lead. Empty without a problem."""
+    """ASKED: why it can't pass yet. PASSED: why a standby may still lead. Empty without a problem.
+    """
 
     answered: bool = False
     """PASSED: whether slurmctld has answered since."""
@@ -46,7 +49,9 @@ class State:
 
 
 def looked(state: State, answers: bool | None, now: float) -> State:
-    """The state after a look at slurmctld's port. `answers`: False if nothing listens, None if that is not known."""
+    """Return the state after a look at slurmctld's port. `answers`: False if nothing listens, None
+    if that is not known.
+    """
     if answers is None or state.phase is StartGatePhase.ASKED:
         return state
     if answers:
@@ -59,7 +64,9 @@ def looked(state: State, answers: bool | None, now: float) -> State:
 
 
 class Server:
-    """Serves the gate of one pod: `serve` and `watch` each in a thread of their own. `publish` gets every change."""
+    """Serves the gate of one pod: `serve` and `watch` each in a thread of their own. `publish` gets
+    every change.
+    """
 
     def __init__(self, folder: Path, peers: Peers, publish: Callable[[State], None]) -> None:
         self._folder, self._peers, self._publish = folder, peers, publish
@@ -93,7 +100,9 @@ class Server:
             self._become(State())
 
     def _led(self) -> str | None:
-        """Why a standby may lead when slurmctld starts, empty if none does; None while slurmctld can't start yet."""
+        """Return why a standby may lead when slurmctld starts, "" if none does. Return None while
+        slurmctld can't start yet.
+        """
         try:
             return lead_alone(self._peers)
         except OSError as error:
@@ -110,7 +119,7 @@ class Server:
             self._peers.pause(LOOK)
 
     def look(self, answers: Callable[[], bool | None]) -> None:
-        """One look at slurmctld's port."""
+        """Look once at slurmctld's port."""
         before = self._state
         answer = answers()
         with self._lock:
@@ -131,12 +140,14 @@ class Server:
         else:
             (self._folder / PASSED).unlink(missing_ok=True)
         if new.phase is StartGatePhase.NOT_ASKED:
-            self._peers.log_line("slurmctld runs without having asked the start gate: see the condition StartGated")
+            self._peers.log_line(
+                "slurmctld runs without having asked the start gate: see the condition StartGated"
+            )
         self._publish(new)
 
 
 def _closed(written: FileIO, *, wait: bool) -> bool:
-    """Whether nobody has the other end of the FIFO open. `wait`: return only then."""
+    """Return whether nobody has the other end of the FIFO open. `wait`: return only then."""
     poll = select.poll()
     poll.register(written, 0)
     return bool(poll.poll(None if wait else 0))

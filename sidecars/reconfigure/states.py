@@ -1,4 +1,6 @@
-"""The state of the state machine of `reconfigure`, and what it sees. Times are seconds of a monotonic clock."""
+"""The state of the state machine of `reconfigure`, and what it sees. Times are seconds of a
+monotonic clock.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -31,7 +33,9 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A set that was kept out. `final`: it stays so until it changes; otherwise it is tried again."""
+    """A set that was kept out. `final`: it stays so until it changes; otherwise it is tried
+    again.
+    """
 
     id: Id
     stage: Stage
@@ -46,8 +50,9 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`installed`: what slurmctld finds when it reads its files; `running`: what it is known to have read; `trying`:
-    what is being checked or brought in; `former`: what it ran before that; `accepted`: the last that passed the check.
+    """`installed`: what slurmctld finds when it reads its files; `running`: what it is known to
+    have read; `trying`: what is being checked or brought in; `former`: what it ran before that;
+    `accepted`: the last that passed the check.
     """
 
     phase: Phase = Phase.BEGIN
@@ -68,7 +73,9 @@ class State:
     calm: float | None = None
     """Since when slurmctld answers."""
     unanswered: str = ""
-    """Why slurmctld's answer to a reconfigure or restart is missing, until it is known whether slurmctld listens."""
+    """Why slurmctld's answer to a reconfigure or restart is missing, until it is known whether
+    slurmctld listens.
+    """
     gone: bool = False
     """Whether slurmctld was seen to be gone since it was asked to restart."""
     delay: float = RETRY
@@ -77,14 +84,17 @@ class State:
     silent: Mapping[str, float] = field(default_factory=dict)
     """Names of those at whose port nothing listens, and since when."""
     restoring: bool = False
-    """Whether the set that is brought in is the former one, because slurmds ended of the one after it."""
+    """Whether the set that is brought in is the former one, because slurmds ended of the one after
+    it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`candidate`: the whole set that lies there, None while none does. `good`: the last good one, with the keys of
-    now. `present`: what the folder of slurmctld contained when this process began, None for a new pod. `interrupted`:
-    whether that was put there after the last good one was stored. `refused`: what slurmds ended of.
+    """`candidate`: the whole set that lies there, None while none does. `good`: the last good one,
+    with the keys of now. `present`: what the folder of slurmctld contained when this process began,
+    None for a new pod. `interrupted`: whether that was put there after the last good one was
+    stored. `refused`: what slurmds ended of.
     """
 
     candidate: Id | None
@@ -97,12 +107,21 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`live`: bring a changed configuration into the running slurmctld; otherwise it waits for the next pod."""
+    """`live`: bring a changed configuration into the running slurmctld; otherwise it waits for the
+    next pod.
+    """
 
     live: bool = True
 
 
 def to(state: State, phase: Phase, now: float, **changes: Any) -> State:
-    """The state at the begin of a phase, with these changes."""
-    fresh: dict[str, Any] = {"phase": phase, "since": now, "wake": now, "calm": None, "unanswered": "", "gone": False}
+    """Return the state at the begin of a phase, with these changes."""
+    fresh: dict[str, Any] = {
+        "phase": phase,
+        "since": now,
+        "wake": now,
+        "calm": None,
+        "unanswered": "",
+        "gone": False,
+    }
     return dataclasses.replace(state, **(fresh | changes))

@@ -1,7 +1,8 @@
-"""The HTTP server of `reconfigure`, and the request of one sidecar to another: see `sidecars.contract.status`.
+"""The HTTP server of `reconfigure`, and the request of one sidecar to another: see
+`sidecars.contract.status`.
 
-`POST /yield` has a slurmctld that took over save its state and end. The answer to /status has no content of a file
-but the word or line that slurmctld refused.
+`POST /yield` has a slurmctld that took over save its state and end. The answer to /status has no
+content of a file but the word or line that slurmctld refused.
 """
 
 import contextlib
@@ -35,8 +36,10 @@ CONNECTIONS = 16
 """How many requests are served at once, each by a thread."""
 
 
-def status_of(state: State, candidate: Id | None, problem: str, wall: Callable[[float], float]) -> Status:
-    """What /status serves. `wall` converts the state's times to seconds since the epoch."""
+def status_of(
+    state: State, candidate: Id | None, problem: str, wall: Callable[[float], float]
+) -> Status:
+    """Return what /status serves. `wall` converts the state's times to seconds since the epoch."""
     running = state.running if state.running == state.installed else None
     return Status(
         candidate=candidate.config if candidate else None,
@@ -67,7 +70,9 @@ def _rejection(rejected: Rejected, wall: Callable[[float], float]) -> Rejection:
 
 
 def ask_to_yield(host: str, port: int, pod: str, key: bytes, now: float) -> str:
-    """Ask the sidecar of another pod, at `host`, to end its slurmctld if that leads; why it doesn't, else empty."""
+    """Ask the sidecar of another pod, at `host`, to end its slurmctld if that leads; why it
+    doesn't, else empty.
+    """
     connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     try:
         signed = authorization(Request("POST", YIELD_PATH, pod), key, now)
@@ -84,15 +89,23 @@ def ask_to_yield(host: str, port: int, pod: str, key: bytes, now: float) -> str:
 
 
 class _BoundedServer(http.server.ThreadingHTTPServer):
-    """At most CONNECTIONS threads. One more connection ends the oldest, so that idle connections keep nobody out."""
+    """At most CONNECTIONS threads. One more connection ends the oldest, so that idle connections
+    keep nobody out.
+    """
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[http.server.BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self, address: tuple[str, int], handler: type[http.server.BaseHTTPRequestHandler]
+    ) -> None:
         self._free = threading.Semaphore(CONNECTIONS)
         self._lock = threading.Lock()
         self._open: dict[socket.socket, None] = {}
-        """By age. A connection that was ended from here is missing, though its thread may still run."""
+        """By age. A connection that was ended from here is missing, though its thread may still
+        run.
+        """
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -106,7 +119,7 @@ class _BoundedServer(http.server.ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The connection's thread."""
+        """Serve a connection in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -119,7 +132,7 @@ class _BoundedServer(http.server.ThreadingHTTPServer):
             super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that ends its connection fills no log."""
+        """Log nothing of a client that ends its connection."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -131,9 +144,11 @@ class _BoundedServer(http.server.ThreadingHTTPServer):
 
 
 class Server:
-    """Serves the last `publish`ed state, in threads of its own. `pod` is the name of its pod, `key` gives jwt.key.
+    """Serves the last `publish`ed state, in threads of its own. `pod` is the name of its pod, `key`
+    gives jwt.key.
 
-    `end` has slurmctld end if it leads. It returns why slurmctld does not end; "" if it ends or does not lead.
+    `end` has slurmctld end if it leads. It returns why slurmctld does not end; "" if it ends or
+    does not lead.
     """
 
     def __init__(
@@ -169,8 +184,9 @@ class Server:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """A kubelet's probes fill no log."""
+                """Log nothing of a kubelet's probes."""
 
+        self._host = host
         self._server = _BoundedServer((host, port), Handler)
         self._closed = False
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -200,7 +216,9 @@ class Server:
         if not self._is_signed("GET", path, authorization):
             return HTTPStatus.UNAUTHORIZED, b""
         status = self._status
-        document = encode(replace(status, start_gate=self._start_gate)) if status is not None else {}
+        document = (
+            encode(replace(status, start_gate=self._start_gate)) if status is not None else {}
+        )
         return HTTPStatus.OK, json.dumps(document).encode()
 
     def perform(self, path: str, authorization: str) -> tuple[HTTPStatus, bytes]:
@@ -211,7 +229,9 @@ class Server:
             return HTTPStatus.UNAUTHORIZED, b""
         # slurmctld that ends while it takes a configuration would seem to die of it.
         why_not = self._end() if self._settled else "a configuration is being applied"
-        return (HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK), json.dumps({"whyNot": why_not}).encode()
+        return (HTTPStatus.SERVICE_UNAVAILABLE if why_not else HTTPStatus.OK), json.dumps(
+            {"whyNot": why_not}
+        ).encode()
 
     def _is_signed(self, method: str, path: str, header: str) -> bool:
         try:
@@ -222,7 +242,7 @@ class Server:
     def close(self) -> None:
         """End it; for a server on loopback."""
         self._closed = True
-        with socket.create_connection(("127.0.0.1", self.port)):
+        with socket.create_connection((self._host, self.port)):
             self._thread.join()
         self._server.server_close()
 

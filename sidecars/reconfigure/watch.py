@@ -1,8 +1,9 @@
 """Whether slurmds that ran end on a configuration. Pure. Times are seconds of a monotonic clock.
 
-A slurmd that takes a configuration executes itself again and registers with slurmctld, while its port stays open. One
-that ends of it is started again in its pod, and ends again, before it opens its port. Unknown is no evidence: not a
-slurmd that doesn't answer, nor one whose node isn't in service, because its pod may be about to be deleted.
+A slurmd that takes a configuration executes itself again and registers with slurmctld, while its
+port stays open. One that ends of it is started again in its pod, and ends again, before it opens
+its port. Unknown is no evidence: not a slurmd that doesn't answer, nor one whose node isn't in
+service, because its pod may be about to be deleted.
 """
 
 from collections.abc import Mapping
@@ -15,11 +16,15 @@ from sidecars.reconfigure.states import Rejected, Seen
 from sidecars.slurm.diagnosis import Culprit
 
 WATCH = 30.0
-"""Seconds for which slurmds are watched after slurmctld took a configuration, unless all have registered before."""
+"""Seconds for which slurmds are watched after slurmctld took a configuration, unless all have
+registered before.
+"""
 LOOK = 1.0
 """Seconds between two looks."""
 ENDED = 5.0
-"""Seconds for which nothing listens at a slurmd's port until it counts as ended: it was started again meanwhile."""
+"""Seconds for which nothing listens at a slurmd's port until it counts as ended: it was started
+again meanwhile.
+"""
 SLURMD = "slurmd"
 _NAMED = 5
 """Nodes that a message names."""
@@ -28,7 +33,9 @@ _NAMED = 5
 def looked(
     slurmds: tuple[Slurmd, ...], silent: Mapping[str, float], seen: Looked, now: float
 ) -> tuple[tuple[Slurmd, ...], dict[str, float]]:
-    """The slurmds that must be watched on, and since when nothing listens at the ports of which."""
+    """Return the slurmds that must be watched on, and since when nothing listens at the ports of
+    which.
+    """
     records = {it.name: it for it in seen.in_service}
     left: list[Slurmd] = []
     quiet: dict[str, float] = {}
@@ -46,19 +53,24 @@ def looked(
 
 
 def ended(silent: Mapping[str, float], now: float) -> tuple[str, ...]:
-    """The nodes whose slurmd has ended of the configuration; () while none is known to."""
+    """Return the nodes whose slurmd has ended of the configuration, () while none is known to."""
     return tuple(silent) if any(now - since >= ENDED for since in silent.values()) else ()
 
 
 def culprit(nodes: tuple[str, ...], of: int) -> Culprit:
-    """What to report of slurmds that ended. `of`: how many were watched."""
+    """Return what to report of slurmds that ended. `of` is the number of those that were
+    watched.
+    """
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     some = "1 worker" if len(nodes) == 1 else f"{len(nodes)} workers"
-    return Culprit(f"slurmd ended on {some} of {of} when it read the configuration: {', '.join(nodes[:_NAMED])}{more}")
+    return Culprit(
+        f"slurmd ended on {some} of {of} when it read the configuration: "
+        f"{', '.join(nodes[:_NAMED])}{more}"
+    )
 
 
 def is_refused(which: Id | None, seen: Seen) -> bool:
-    """Whether slurmds ended of this one, and another can replace it."""
+    """Return whether slurmds ended of this one, and another can replace it."""
     refused, good = seen.refused, seen.good
     if refused is None or which is None or good is None:
         return False
@@ -66,8 +78,10 @@ def is_refused(which: Id | None, seen: Seen) -> bool:
 
 
 def rejection(seen: Seen) -> Rejected | None:
-    """Why the candidate `is_refused`."""
+    """Return why the candidate `is_refused`."""
     candidate, refused = seen.candidate, seen.refused
     if candidate is None or refused is None:
         return None
-    return Rejected(candidate, Stage.SLURMD, refused.culprit, refused.since, daemon=SLURMD, nodes=refused.nodes)
+    return Rejected(
+        candidate, Stage.SLURMD, refused.culprit, refused.since, daemon=SLURMD, nodes=refused.nodes
+    )

@@ -1,22 +1,26 @@
 """The CPUs that the kubelet's static CPU manager has given to a worker: pure functions.
 
-In a pod of the class Guaranteed, it gives a container that requests whole CPUs some of its own. slurmd and its jobs are
-in the pod's cgroup, which has all CPUs of the host, so nothing but Slurm keeps the jobs on those CPUs. slurmd counts
-all CPUs of the host; the others must be in CpuSpecList.
+In a pod of the class Guaranteed, it gives a container that requests whole CPUs some of its own.
+slurmd and its jobs are in the pod's cgroup, which has all CPUs of the host, so nothing but Slurm
+keeps the jobs on those CPUs. slurmd counts all CPUs of the host; the others must be in CpuSpecList.
 
-`register` requests as much as slurmd, and the kubelet gives the CPUs of an init container to the main container. So it
-sees slurmd's.
+`register` requests as much as slurmd, and the kubelet gives the CPUs of an init container to the
+main container. So it sees slurmd's.
 """
 
 from collections.abc import Collection, Sequence
 from decimal import Decimal
 
 
-def own_cores(limit: Decimal, allowed: Collection[int], cores: Sequence[Collection[int]]) -> list[int]:
-    """Indices of the cores whose CPUs are the container's own; [] if it has none of its own.
+def own_cores(
+    limit: Decimal, allowed: Collection[int], cores: Sequence[Collection[int]]
+) -> list[int]:
+    """Return the indices of the cores whose CPUs are the container's own, [] if it has none of its
+    own.
 
-    `allowed`: the CPUs that the container may use. `cores`: the CPUs of each core of the host. Of a core that the
-    container shares, Slurm could use neither half: such cores count only without a whole one.
+    `allowed`: the CPUs that the container may use. `cores`: the CPUs of each core of the host. Of a
+    core that the container shares, Slurm could use neither half: such cores count only without a
+    whole one.
     """
     host = {cpu for core in cores for cpu in core}
     mine = host.intersection(allowed)
@@ -27,8 +31,15 @@ def own_cores(limit: Decimal, allowed: Collection[int], cores: Sequence[Collecti
 
 
 def others(own: Collection[int], cores: int, threads: int) -> str:
-    """The value of CpuSpecList: Slurm's numbers of the CPUs of all other cores, as ranges."""
-    free = [core * threads + thread for core in range(cores) if core not in own for thread in range(threads)]
+    """Return the value of CpuSpecList: Slurm's numbers of the CPUs of all other cores, as
+    ranges.
+    """
+    free = [
+        core * threads + thread
+        for core in range(cores)
+        if core not in own
+        for thread in range(threads)
+    ]
     ranges: list[list[int]] = []
     for cpu in free:
         if ranges and ranges[-1][1] == cpu - 1:

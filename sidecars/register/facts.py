@@ -1,4 +1,6 @@
-"""The edge of `register`: reads /sys, the memory size and the environment into Facts. Decides nothing."""
+"""The edge of `register`: reads /sys, the memory size and the environment into Facts. Decides
+nothing.
+"""
 
 import os
 import struct
@@ -18,7 +20,9 @@ _MIB = 2**20
 
 
 def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | None = None) -> Facts:
-    """The facts that the pod template puts into the environment, with the host's and GPUs'. Raises BadFact."""
+    """Return the facts that the pod template puts into the environment, with the host's and GPUs'.
+    Raises BadFact.
+    """
     declared = Limits(
         _number(environment, variables.CPUS),
         _mebibytes(environment, variables.MEMORY_MIB),
@@ -46,7 +50,8 @@ def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | No
 
 
 def read_gpus(environment: Mapping[str, str], vendor: Callable[[str], Vendor]) -> Verdict | None:
-    """The verdict on the GPUs that the vendor in REGISTER_GPUS finds; None where it names none.
+    """Return the verdict on the GPUs that the vendor in REGISTER_GPUS finds, or None where it names
+    none.
 
     Raises BadFact, and GpuMismatchError where the pod is not to register.
     """
@@ -57,7 +62,7 @@ def read_gpus(environment: Mapping[str, str], vendor: Callable[[str], Vendor]) -
 
 
 def vendor(name: str) -> Vendor:
-    """The vendor of this name, with its software only now loaded. Raises BadFact."""
+    """Return the vendor of this name, with its software only now loaded. Raises BadFact."""
     if name == "nvidia":
         from sidecars.register.nvidia import Nvidia
 
@@ -75,14 +80,17 @@ def _wanted(environment: Mapping[str, str]) -> Wanted:
     name = environment.get(variables.GPUS_TYPE, "")
     try:
         return Wanted(
-            int(expected) if expected else None, gres.checked_type(name) if name else "", on_mismatch == "Refuse"
+            int(expected) if expected else None,
+            gres.checked_type(name) if name else "",
+            on_mismatch == "Refuse",
         )
     except gres.GresError as error:
         raise BadFact(f"REGISTER_GPUS_TYPE: {error}") from error
 
 
 def read_host(cpu_folder: Path = CPU_FOLDER) -> Host:
-    """Cores, threads per core and memory of the whole host, as slurmd counts them, and this process's CPUs.
+    """Cores, threads per core and memory of the whole host, as slurmd counts them, and this
+    process's CPUs.
 
     Where /sys has no CPU topology, each CPU counts as a core. Raises BadFact, OSError.
     """
@@ -97,11 +105,15 @@ def read_host(cpu_folder: Path = CPU_FOLDER) -> Host:
     memory = int(pages * (os.sysconf("SC_PAGE_SIZE") / _MIB))
     threads = max(1, len(online) // len(siblings))
     order = tuple(tuple(siblings[place]) for place in sorted(siblings))
-    return Host(len(siblings), threads, memory, len(online), order, frozenset(os.sched_getaffinity(0)))
+    return Host(
+        len(siblings), threads, memory, len(online), order, frozenset(os.sched_getaffinity(0))
+    )
 
 
 def _place(folder: Path, cpu: int) -> tuple[int, ...]:
-    """The first CPUs of the package, NUMA node, die and cache that have this CPU, and of its core: hwloc's order."""
+    """Return the first CPUs of the package, NUMA node, die and cache that have this CPU, and of its
+    core: hwloc's order.
+    """
     of_package, of_die = folder / "topology/package_cpus_list", folder / "topology/die_cpus_list"
     of_node = next(folder.glob("node[0-9]*/cpulist"), folder)
     of_core = folder / "topology/thread_siblings_list"
@@ -110,7 +122,7 @@ def _place(folder: Path, cpu: int) -> tuple[int, ...]:
 
 
 def _first_cpu(file: Path, unknown: int) -> int:
-    """The first CPU of a list in /sys; `unknown` without such a file."""
+    """Return the first CPU of a list in /sys, or `unknown` without such a file."""
     try:
         return min(_cpus(file.read_text()), default=unknown)
     except OSError:
@@ -118,7 +130,7 @@ def _first_cpu(file: Path, unknown: int) -> int:
 
 
 def _cpus(text: str) -> list[int]:
-    """The numbers of a kernel CPU list such as `0-3,8`."""
+    """Return the numbers of a kernel CPU list such as `0-3,8`."""
     numbers: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")

@@ -1,9 +1,10 @@
 """The limits of a worker pod: those of its NodeSet, and those that its containers have been given.
 
-A LimitRange of the namespace gives a default limit to each container that has none. The NodeSet doesn't show it, but it
-counts: the kubelet sums up the limits of the containers, and this sum limits the cgroup of the pod, in which the jobs
-run. Where a container has no limit, the pod has none, and the downward API reports nothing for a sidecar, but what the
-Kubernetes node can allocate for slurmd. So slurmd's value is a limit only if the sidecars have limits, too.
+A LimitRange of the namespace gives a default limit to each container that has none. The NodeSet
+doesn't show it, but it counts: the kubelet sums up the limits of the containers, and this sum
+limits the cgroup of the pod, in which the jobs run. Where a container has no limit, the pod has
+none, and the downward API reports nothing for a sidecar, but what the Kubernetes node can allocate
+for slurmd. So slurmd's value is a limit only if the sidecars have limits, too.
 """
 
 from collections.abc import Iterable
@@ -38,7 +39,9 @@ class Given:
 
 
 def effective(declared: Limits, slurmd: Given, sidecars: Iterable[Given]) -> Limits:
-    """The smaller one of each declared limit, and the one that the containers have been given."""
+    """Return the smaller one of each declared limit, and the one that the containers have been
+    given.
+    """
     beside = tuple(sidecars)
     cpus, memory, pod_memory = declared.cpus, declared.memory, declared.pod_memory
     if beside and all(it.cpus for it in beside):
@@ -50,5 +53,5 @@ def effective(declared: Limits, slurmd: Given, sidecars: Iterable[Given]) -> Lim
 
 
 def _smaller(first: N, second: N) -> N:
-    """The smaller limit, where 0 is none."""
+    """Return the smaller limit, where 0 is none."""
     return min(first or second, second or first)

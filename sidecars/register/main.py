@@ -1,10 +1,12 @@
-"""Role `register`, an init container: writes shape for `node`, conf, extra and instance-id for slurmd, then ends.
+"""Role `register`, an init container: writes shape for `node`, conf, extra and instance-id for
+slurmd, then ends.
 
 It also creates the folders of which slurmd mounts a subPath, so that no job can enter them.
 
-Before that it waits, for a bounded time, for `node` to have settled what an earlier pod of this name left in Slurm: a
-record that exists keeps its old registration. It never fails for the lack of that answer. A pod that is not to register
-logs the reason, which is also its termination message. The kubelet restarts it with growing pauses.
+Before that it waits, for a bounded time, for `node` to have settled what an earlier pod of this
+name left in Slurm: a record that exists keeps its old registration. It never fails for the lack of
+that answer. A pod that is not to register logs the reason, which is also its termination message.
+The kubelet restarts it with growing pauses.
 """
 
 import os
@@ -34,12 +36,15 @@ def main(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Returns 0, or 1 if the pod must not register: because of a value that slurmd can't read, or its GPUs.
-
-    2 for arguments, as it takes none. `vendor` finds the GPUs where the environment asks for them.
+    """Run the role. Return 0, or 1 if the pod must not register, because of a value that slurmd
+    can't read, or its GPUs. Return 2 for arguments, as it takes none. `vendor` finds the GPUs where
+    the environment asks for them.
     """
     if arguments:
-        print(f"register: unexpected argument {arguments[0]!r}; it is configured by its environment", file=sys.stderr)
+        print(
+            f"register: unexpected argument {arguments[0]!r}; it is configured by its environment",
+            file=sys.stderr,
+        )
         return 2
     folder = podfiles.folder(environment)
     try:
@@ -49,7 +54,8 @@ def main(
         podfiles.create_private(folder / podfiles.LOG)
         if (folder / podfiles.JOBS).parent.is_dir():
             podfiles.create_private(folder / podfiles.JOBS)
-        # Before slurmd's configuration is deleted: `node` must not take the shape of an earlier start for this one's.
+        # Before slurmd's configuration is deleted: `node` must not take the shape of an earlier
+        # start for this one's.
         podfiles.write(folder / podfiles.SHAPE, shape.encode(found.shape))
         for name in (podfiles.CONF, podfiles.STOP):
             (folder / name).unlink(missing_ok=True)
@@ -64,7 +70,9 @@ def main(
     return 0
 
 
-def _wait_for_record(folder: Path, clock: Callable[[], float], sleep: Callable[[float], None]) -> str:
+def _wait_for_record(
+    folder: Path, clock: Callable[[], float], sleep: Callable[[float], None]
+) -> str:
     """Wait for what `node` reports about the record of this name. Returns a line for the log."""
     path = folder / podfiles.RECORD
     deadline = clock() + RECORD_WAIT

@@ -1,14 +1,16 @@
-"""NVIDIA's GPUs as this container sees them: by NVML, else by /proc/driver/nvidia, else by `nvidia-smi -L`.
+"""NVIDIA's GPUs as this container sees them: by NVML, else by /proc/driver/nvidia, else by
+`nvidia-smi -L`.
 
 | source | reports | doesn't report |
 |---|---|---|
-| NVML (libnvidia-ml.so.1 through nvidia-ml-py) | product, uuid, MIG devices with their memory, device node | |
-| /proc/driver/nvidia/gpus/*/information | product, uuid, device node | MIG devices; which are this container's |
+| NVML (nvidia-ml-py) | product, uuid, MIG devices with their memory, device node | |
+| /proc/driver/nvidia/gpus/*/information | product, uuid, device node | MIG devices, owners |
 | nvidia-smi -L | product, uuid, MIG profiles | device node |
 
-The first one that reports a device is used. Each runs in a separate process, which is abandoned if the driver doesn't
-answer in time: a process that hangs in a driver can't be killed, and this one must continue and report it.
-Formats: https://docs.nvidia.com/deploy/nvml-api, https://docs.nvidia.com/datacenter/tesla/mig-user-guide.
+The first one that reports a device is used. Each runs in a separate process, which is abandoned if
+the driver doesn't answer in time: a process that hangs in a driver can't be killed, and this one
+must continue and report it. Formats: https://docs.nvidia.com/deploy/nvml-api,
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide.
 """
 
 import contextlib
@@ -27,7 +29,8 @@ from typing import Any, cast
 from sidecars.register.gpus import Device, Found, allocated, names_mig_devices
 
 DRIVER_SECONDS = 60.0
-"""Time limit of all sources together: without persistence mode a driver starts its GPUs one by one."""
+"""Time limit of all sources together: without persistence mode a driver starts its GPUs one by one.
+"""
 
 PROC = Path("/proc/driver/nvidia")
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -78,7 +81,7 @@ class Nvidia:
         self._seconds = seconds
 
     def find(self) -> Found:
-        """The devices of this container. Raises nothing: a failure is a complaint."""
+        """Return the devices of this container. Raises nothing: a failure is a complaint."""
         complaints: list[str] = []
         deadline = time.monotonic() + self._seconds
         for source in self._sources:
@@ -98,7 +101,7 @@ class Nvidia:
 
 
 def default_sources(visible: str) -> tuple[Source, ...]:
-    """The sources of a real host, in their order. `visible` is NVIDIA_VISIBLE_DEVICES."""
+    """Return the sources of a real host, in their order. `visible` is NVIDIA_VISIBLE_DEVICES."""
     return (
         Source("NVML", lambda: read_nvml(_pynvml())),
         Source("/proc", lambda: read_proc(PROC, names_mig_devices(visible))),
@@ -107,7 +110,9 @@ def default_sources(visible: str) -> tuple[Source, ...]:
 
 
 def _pynvml() -> Any:
-    """The module, where it is of any use: to import it takes as long as all else that `register` does."""
+    """Import pynvml where it is of any use: to import it takes as long as all else that `register`
+    does.
+    """
     import ctypes
 
     try:
@@ -128,7 +133,7 @@ def _visible(environment: Mapping[str, str]) -> str:
 
 
 def read_nvml(nvml: Any) -> Reading:
-    """What NVML reports; `nvml` is the module pynvml. Raises UnreadableError."""
+    """Read the devices that NVML reports. `nvml` is the module pynvml. Raises UnreadableError."""
     start = time.monotonic()
     try:
         nvml.nvmlInit()
@@ -163,13 +168,17 @@ def _nvml_devices(nvml: Any, index: int) -> list[Device]:
             continue  # places without a device, and those of other containers
         attributes = nvml.nvmlDeviceGetAttributes(part)
         # As Slurm's AutoDetect=nvml counts: the memory of 1g.5gb is 4864 MiB.
-        profile = f"{attributes.gpuInstanceSliceCount}g.{int(attributes.memorySizeMB / 1024 + 0.5)}gb"
+        profile = (
+            f"{attributes.gpuInstanceSliceCount}g.{int(attributes.memorySizeMB / 1024 + 0.5)}gb"
+        )
         devices.append(Device(product, _text(nvml.nvmlDeviceGetUUID(part)), profile))
     return devices
 
 
 def read_proc(folder: Path, mig: bool = False) -> Reading:
-    """What the kernel module reports. Raises UnreadableError, for MIG devices too, and OSError."""
+    """Read the devices that the kernel module reports. Raises UnreadableError, for MIG devices too,
+    and OSError.
+    """
     devices: list[Device] = []
     complaints: list[str] = []
     try:
@@ -182,19 +191,26 @@ def read_proc(folder: Path, mig: bool = False) -> Reading:
         raise UnreadableError("it doesn't show the profiles of MIG devices")
     for place in places:
         text = (place / "information").read_bytes()[:_MOST_OUTPUT].decode(errors="replace")
-        facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+        facts = {
+            key.strip(): value.strip()
+            for key, _, value in (line.partition(":") for line in text.splitlines())
+        }
         product, minor = facts.get("Model", ""), facts.get("Device Minor", "")
         if facts.get("GPU Excluded", "No") != "No":
             complaints.append(f"GPU {place.name} is excluded by the driver")
         elif not product or product == "Unknown" or not (minor.isascii() and minor.isdecimal()):
-            complaints.append(f"GPU {place.name} has no Model or Device Minor: the driver couldn't start it")
+            complaints.append(
+                f"GPU {place.name} has no Model or Device Minor: the driver couldn't start it"
+            )
         else:
-            devices.append(Device(product, facts.get("GPU UUID", ""), file=f"/dev/nvidia{int(minor)}"))
+            devices.append(
+                Device(product, facts.get("GPU UUID", ""), file=f"/dev/nvidia{int(minor)}")
+            )
     return Reading(tuple(devices), tuple(complaints))
 
 
 def read_smi(command: Sequence[str] = ("nvidia-smi", "-L")) -> Reading:
-    """What nvidia-smi reports. Raises UnreadableError and OSError."""
+    """Read the devices that nvidia-smi reports. Raises UnreadableError and OSError."""
     import subprocess
 
     start = time.monotonic()
@@ -212,7 +228,9 @@ def read_smi(command: Sequence[str] = ("nvidia-smi", "-L")) -> Reading:
 
 
 def parse_smi(text: str) -> Reading:
-    """The devices that `nvidia-smi -L` lists; a GPU with MIG devices stands for those alone."""
+    """Parse the devices that `nvidia-smi -L` lists. A GPU with MIG devices stands for those
+    alone.
+    """
     devices: list[Device] = []
     complaints: list[str] = []
     whole: Device | None = None
@@ -231,7 +249,9 @@ def parse_smi(text: str) -> Reading:
 
 
 def apart(read: Callable[[], Reading], seconds: float) -> Reading:
-    """The reading, done in a separate process within this time in seconds. Raises UnreadableError and OSError."""
+    """Return the reading, done in a separate process within this time in seconds. Raises
+    UnreadableError and OSError.
+    """
     if seconds <= 0:
         raise UnreadableError("not asked: no time is left")
     reading_end, writing_end = os.pipe()
@@ -259,22 +279,36 @@ def apart(read: Callable[[], Reading], seconds: float) -> Reading:
     if "fault" in answered:
         raise UnreadableError(answered["fault"])
     return Reading(
-        tuple(Device(*device) for device in answered["devices"]), tuple(answered["complaints"]), answered["seconds"]
+        tuple(Device(*device) for device in answered["devices"]),
+        tuple(answered["complaints"]),
+        answered["seconds"],
     )
 
 
 def _answer(read: Callable[[], Reading], end: int) -> None:
-    """The child's life: read, write one JSON text, end; whatever a broken library does, no exit handler runs."""
+    """Live the child's life: read, write one JSON text, end. Whatever a broken library does, no
+    exit handler runs.
+    """
     status = 1
     try:
         try:
             found = read()
             answered: dict[str, Any] = {
-                "devices": [(device.product, device.uuid, device.mig, device.file) for device in found.devices],
+                "devices": [
+                    (device.product, device.uuid, device.mig, device.file)
+                    for device in found.devices
+                ],
                 "complaints": found.complaints,
                 "seconds": found.seconds,
             }
-        except (UnreadableError, OSError, ImportError, AttributeError, TypeError, ValueError) as fault:
+        except (
+            UnreadableError,
+            OSError,
+            ImportError,
+            AttributeError,
+            TypeError,
+            ValueError,
+        ) as fault:
             answered = {"fault": str(fault) or type(fault).__name__}
         with os.fdopen(end, "wb") as pipe:
             pipe.write(json.dumps(answered).encode())
@@ -284,7 +318,9 @@ def _answer(read: Callable[[], Reading], end: int) -> None:
 
 
 def _receive(end: int, deadline: float) -> bytes | None:
-    """All that the other side writes until it ends; None when the deadline comes first."""
+    """Return all that the other side writes until it ends, or None when the deadline comes
+    first.
+    """
     answer = b""
     while (left := deadline - time.monotonic()) > 0:
         ready, _, _ = select.select([end], [], [], left)
@@ -297,4 +333,6 @@ def _receive(end: int, deadline: float) -> bytes | None:
 
 
 def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(cast("object", value))
+    return (
+        value.decode(errors="replace") if isinstance(value, bytes) else str(cast("object", value))
+    )

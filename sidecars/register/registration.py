@@ -1,16 +1,22 @@
-"""How a worker pod registers in Slurm: a pure function from facts to slurmd's --conf, --extra and --instance-id.
+"""How a worker pod registers in Slurm: a pure function from facts to slurmd's --conf, --extra and
+--instance-id.
 
-It reads nothing and writes nothing. slurmd finds the host's hardware itself and puts it before the items of --conf; so
-what a limited pod may not use is registered as specialized cores and memory (CoreSpecCount, MemSpecLimit), as SchedMD's
-slurmd image does. How slurmd 26.05 uses the items of --conf (https://slurm.schedmd.com/slurmd.html):
+It reads nothing and writes nothing. slurmd finds the host's hardware itself and puts it before the
+items of --conf; so what a limited pod may not use is registered as specialized cores and memory
+(CoreSpecCount, MemSpecLimit), as SchedMD's slurmd image does. How slurmd 26.05 uses the items of
+--conf (https://slurm.schedmd.com/slurmd.html):
 
-- They are keys of slurm.conf's NodeName line, in any letter case; the last of a repeated key wins. An unknown key, and
-  a value with a space that isn't within double quotes, ends slurmd with `failed to create dynamic node`.
+- They are keys of slurm.conf's NodeName line, in any letter case; the last of a repeated key wins.
+  An unknown key, and a value with a space that isn't within double quotes, ends slurmd with `failed
+  to create dynamic node`.
 - State=DRAIN and Reason= create a record that accepts no job from the start.
-- A CoreSpecCount of all cores is cut to leave one; a MemSpecLimit above RealMemory is ignored without a word.
-- slurmctld takes a dynamic node's address from the connection that registers it, whatever the value of NodeAddr.
-- --conf, --extra and --instance-id count at the creation of the record only. While a record of the same name exists, a
-  new slurmd keeps its old ones, and its drain and reason too; only the address and a DOWN state are renewed.
+- A CoreSpecCount of all cores is cut to leave one; a MemSpecLimit above RealMemory is ignored
+  without a word.
+- slurmctld takes a dynamic node's address from the connection that registers it, whatever the value
+  of NodeAddr.
+- --conf, --extra and --instance-id count at the creation of the record only. While a record of the
+  same name exists, a new slurmd keeps its old ones, and its drain and reason too; only the address
+  and a DOWN state are renewed.
 """
 
 import math
@@ -50,7 +56,9 @@ _OWN_STATE = frozenset({"state", "reason"})
 
 
 class BadFact(ValueError):
-    """Slurm can't be given a fact about this pod. The message has its source, its value and the remedy."""
+    """Slurm can't be given a fact about this pod. The message has its source, its value and the
+    remedy.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,7 @@ class Registration:
 
 
 def registration(facts: Facts) -> Registration:
-    """What slurmd starts with. Items of the NodeSet win over ours. Raises BadFact."""
+    """Compose what slurmd starts with. Items of the NodeSet win over ours. Raises BadFact."""
     nodeset = nodeconf.parse(facts.conf)
     if nodeset.problems:
         raise BadFact(f"NODESET_CONF, from the NodeSet's extraConf: {nodeset.problems[0]}")
@@ -152,21 +160,30 @@ def registration(facts: Facts) -> Registration:
     ours: list[Item] = []
     notes: list[str] = []
 
-    ours.append(Item("NodeAddr", _plain(facts.pod_ip, "POD_IP", "it comes from the pod's status.podIP")))
+    ours.append(
+        Item("NodeAddr", _plain(facts.pod_ip, "POD_IP", "it comes from the pod's status.podIP"))
+    )
     ours += _specialized_cpus(facts, named, notes)
     memory = _specialized_memory(facts, named, notes)
     if memory:
         ours.append(Item("MemSpecLimit", str(memory)))
 
     if facts.default_limits:
-        notes.append("the limits are those that the pod has been given, as by a LimitRange of its namespace")
+        notes.append(
+            "the limits are those that the pod has been given, as by a LimitRange of its namespace"
+        )
 
     if facts.topology:
         place = "SLINKY_TOPOLOGY"
         if problem := nodeconf.topology_problem(facts.topology):
             raise BadFact(f"{place}, from the annotation topology.slinky.slurm.net/spec: {problem}")
         ours.append(
-            Item("Topology", _plain(facts.topology, place, "correct the annotation topology.slinky.slurm.net/spec"))
+            Item(
+                "Topology",
+                _plain(
+                    facts.topology, place, "correct the annotation topology.slinky.slurm.net/spec"
+                ),
+            )
         )
 
     if facts.gpus is not None:
@@ -185,14 +202,18 @@ def registration(facts: Facts) -> Registration:
     return Registration(
         conf=conf,
         extra=_extra(facts),
-        instance_id=_plain(facts.kube_node, "KUBE_NODE_NAME", "it comes from the pod's spec.nodeName"),
+        instance_id=_plain(
+            facts.kube_node, "KUBE_NODE_NAME", "it comes from the pod's spec.nodeName"
+        ),
         shape=_shape(facts, nodeset),
         summary=f"--conf {conf} --instance-id {facts.kube_node} ({'; '.join(notes)})",
     )
 
 
 def _shape(facts: Facts, nodeset: NodeConf) -> Shape:
-    """slurmd finds CPUs, memory and GPUs itself; where the NodeSet sets them, they don't change from start to start."""
+    """Return the shape to register. slurmd finds CPUs, memory and GPUs itself. Where the NodeSet
+    sets them, they don't change from start to start.
+    """
     own_gres = nodeset.get("Gres")
     return Shape(
         cpus=(facts.host.cpus or None) if _TOPOLOGY.isdisjoint(nodeset.keys) else None,
@@ -211,7 +232,9 @@ def _plain(value: str, place: str, remedy: str) -> str:
 
 
 def _quotable(reason: str) -> str:
-    """A reason as the value of an item, without the characters that would end it or mean something to a shell."""
+    """Return a reason as the value of an item, without the characters that would end it or mean
+    something to a shell.
+    """
     return "".join(character for character in reason if character not in "\"'\\$`#")
 
 
@@ -223,25 +246,36 @@ def _specialized_cpus(facts: Facts, named: Iterable[str], notes: list[str]) -> l
     if not _OWN_CPUS.isdisjoint(named):
         notes.append("CPUs: from the NodeSet")
         return []
-    own = cpuset.own_cores(facts.cpus, facts.host.allowed, facts.host.order) if facts.exclusive_cpus else []
+    own = (
+        cpuset.own_cores(facts.cpus, facts.host.allowed, facts.host.order)
+        if facts.exclusive_cpus
+        else []
+    )
     if own:
-        notes.append(f"CPUs: {len(own)} of {host}, those that the kubelet's CPU manager has given to the container")
+        notes.append(
+            f"CPUs: {len(own)} of {host}, those that the kubelet's CPU manager has given to the "
+            "container"
+        )
         found = cpuset.others(own, len(facts.host.order), facts.host.threads_per_core)
         return [Item("CpuSpecList", found)] if found else []
-    # A core with some of its threads within the limit is the pod's: rounding the other way could leave it none.
+    # A core with some of its threads within the limit is the pod's: rounding the other way could
+    # leave it none.
     wanted = math.ceil(facts.cpus / facts.host.threads_per_core)
     if wanted > facts.host.cores:
         notes.append(f"CPUs: the limit of {facts.cpus} is beyond the host's {host}")
         return []
     notes.append(f"CPUs: {wanted} of {host} for the limit of {facts.cpus}")
-    return [Item("CoreSpecCount", str(facts.host.cores - wanted))] if wanted < facts.host.cores else []
+    return (
+        [Item("CoreSpecCount", str(facts.host.cores - wanted))] if wanted < facts.host.cores else []
+    )
 
 
 def _specialized_memory(facts: Facts, named: Iterable[str], notes: list[str]) -> int:
-    """What jobs may not use, so that the kernel never has to choose between a job and the pod's own containers.
+    """Return the memory that jobs may not use, so that the kernel never has to choose between a job
+    and the pod's own containers.
 
-    Jobs are in the pod's cgroup beside the containers. The limit of slurmd's container binds no job, that of the pod
-    does.
+    Jobs are in the pod's cgroup beside the containers. The limit of slurmd's container binds no
+    job, that of the pod does.
     """
     if not _OWN_MEMORY.isdisjoint(named):
         notes.append("memory: from the NodeSet")
@@ -256,4 +290,6 @@ def _specialized_memory(facts: Facts, named: Iterable[str], notes: list[str]) ->
 def _extra(facts: Facts) -> str:
     if not facts.pod_uid:
         raise BadFact("POD_UID is empty: it comes from the pod's metadata.uid")
-    return extra.encode(extra.PodFacts(facts.pod_uid, facts.pod_name, facts.namespace, facts.nodeset_uid))
+    return extra.encode(
+        extra.PodFacts(facts.pod_uid, facts.pod_name, facts.namespace, facts.nodeset_uid)
+    )

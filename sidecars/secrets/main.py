@@ -1,20 +1,22 @@
-"""The role `secrets`: generates the keys, passwords and tokens of a namespace whose cluster has no operator.
+"""The role `secrets`: generates the keys, passwords and tokens of a namespace whose cluster has no
+operator.
 
-It runs once per installation, and every few minutes where tokens are renewed. What exists is never changed, except for
-slurmdbd.conf and for tokens that are about to expire.
+It runs once per installation, and every few minutes where tokens are renewed. What exists is never
+changed, except for slurmdbd.conf and for tokens that are about to expire.
 """
 
 import asyncio
 import base64
 import json
 import logging
-import sys
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sidecars import generated
+from sidecars.commandline import Parser
 from sidecars.kube import (
     SECRETS,
     STATEFUL_SETS,
@@ -27,6 +29,7 @@ from sidecars.kube import (
     load_credentials,
 )
 from sidecars.policy import token as policy
+from sidecars.program import log_to_stderr
 from sidecars.slurm.tokens import sign
 from sidecars.workloads import accounting as slurmdbd
 from sidecars.workloads import controller as slurmctld
@@ -48,7 +51,9 @@ from sidecars.workloads.resources import (
 log = logging.getLogger(__name__)
 
 RENEWED_BEFORE_SECONDS = 330.0
-"""A token that would be renewed within this time is renewed now: the next run is 300 s away, and may start late."""
+"""A token that would be renewed within this time is renewed now: the next run is 300 s away, and
+may start late.
+"""
 
 
 class SecretError(RuntimeError):
@@ -56,18 +61,23 @@ class SecretError(RuntimeError):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Generate what the custom resources in the file ask for; 0 if all of it exists now, 1 if not, 2 for usage."""
-    if len(arguments) != 1:
-        print("usage: slurm-sidecars secrets FILE", file=sys.stderr)
-        return 2
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s")
+    """Generate what the custom resources in the file ask for; 0 if all of it exists now, 1 if not,
+    2 for usage.
+    """
+    parser = Parser(
+        prog="slurm-sidecars secrets",
+        description="Generate the Secrets that custom resources ask for, without an operator.",
+    )
+    parser.add_argument("file", type=Path, help="the custom resources, a JSON list")
+    given = parser.parse_args(arguments)
+    log_to_stderr()
 
     async def run(resources: Sequence[Manifest]) -> None:
         async with Client.connect(load_credentials()) as client:
             await generate(client, resources, time.time())
 
     try:
-        asyncio.run(run(json.loads(Path(arguments[0]).read_text())))
+        asyncio.run(run(json.loads(given.file.read_text())))
     except (
         KubeError,
         CredentialsError,
@@ -94,7 +104,14 @@ async def generate(client: Client, manifests: Sequence[Manifest], now: float) ->
         if not controller.spec.external:
             user = names.controller(controller.name)
             for selector in (slurmctld.slurm_key(controller), slurmctld.jwt_key(controller)):
-                await _fill(client, controller.namespace, selector, generated.KEY_CHARACTERS, user, immutable=True)
+                await _fill(
+                    client,
+                    controller.namespace,
+                    selector,
+                    generated.KEY_CHARACTERS,
+                    user,
+                    immutable=True,
+                )
     for accounting in accountings:
         if not accounting.spec.external:
             await _slurmdbd_conf(client, accounting)
@@ -106,7 +123,13 @@ async def generate(client: Client, manifests: Sequence[Manifest], now: float) ->
 
 
 async def _fill(
-    client: Client, namespace: str, selector: KeySelector, characters: int, used_by: str, *, immutable: bool
+    client: Client,
+    namespace: str,
+    selector: KeySelector,
+    characters: int,
+    used_by: str,
+    *,
+    immutable: bool,
 ) -> None:
     """Fill a Secret that asks for it. `used_by`: the StatefulSet that has the value."""
     secret = await _needed(client, namespace, selector.name)
@@ -120,9 +143,9 @@ async def _fill(
         live = {}
     if _had_value(secret, selector.key, live):
         raise SecretError(
-            f"Secret {selector.name!r} has lost {selector.key!r}, which the cluster uses. Restore the Secret from a "
-            f"backup: none is generated, because the daemons have the former one. If {used_by} has never run, delete "
-            "the release and install it again"
+            f"Secret {selector.name!r} has lost {selector.key!r}, which the cluster uses. Restore "
+            "the Secret from a backup: none is generated, because the daemons have the former "
+            f"one. If {used_by} has never run, delete the release and install it again"
         )
     text = base64.b64encode(generated.text(characters).encode()).decode()
     patch = {
@@ -139,7 +162,8 @@ async def _fill(
 
 
 def _had_value(secret: Manifest, key: str, user: Manifest) -> bool:
-    """Whether daemons may have a former value, although they may not be ready now. `user`: {} if it doesn't exist.
+    """Return whether daemons may have a former value, although they may not be ready now. `user`:
+    {} if it doesn't exist.
 
     An installation creates the Secret before the StatefulSet: a newer one replaces another.
     """
@@ -150,14 +174,20 @@ def _had_value(secret: Manifest, key: str, user: Manifest) -> bool:
 
 
 async def _slurmdbd_conf(client: Client, accounting: Accounting) -> None:
-    """The Secret with slurmdbd.conf, which contains the password."""
+    """Create the Secret with slurmdbd.conf, which contains the password."""
     selector, namespace = slurmdbd.storage_of(accounting).password_key_ref, accounting.namespace
     used_by = names.accounting(accounting.name)
-    await _fill(client, namespace, selector, generated.PASSWORD_CHARACTERS, used_by, immutable=False)
+    await _fill(
+        client, namespace, selector, generated.PASSWORD_CHARACTERS, used_by, immutable=False
+    )
     password = _value(await _needed(client, namespace, selector.name), selector.key)
     # The key only salts a hash in the StatefulSet.
     secrets = slurmdbd.Secrets(password=password, slurm_key=b"salt")
-    site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="")
+    site = Site(
+        workloads=structure.load(structure.folder(None)),
+        sidecars_image="",
+        ipv6=":" in os.environ.get("POD_IP", ""),
+    )
     facts = Facts(site=site, secrets=UnreadObjects(), config_maps=UnreadObjects())
     await _put(client, find(slurmdbd.objects(accounting, facts, secrets), "Secret"))
 
@@ -166,7 +196,10 @@ async def _host_keys(client: Client, loginset: LoginSet) -> None:
     try:
         await client.get(SECRETS, loginset.namespace, names.ssh_host_keys(loginset.name))
     except NotFound:
-        await _put(client, login.host_keys_secret(loginset, await generated.host_keys(login.HOST_KEY_TYPES)))
+        await _put(
+            client,
+            login.host_keys_secret(loginset, await generated.host_keys(login.HOST_KEY_TYPES)),
+        )
 
 
 async def _token(client: Client, token: Token, now: float) -> None:
@@ -184,11 +217,17 @@ async def _token(client: Client, token: Token, now: float) -> None:
         data = live.get("data") or {}
         value = _value(live, render.secret_key(token))
         present = policy.PresentSecret(
-            value.decode(errors="replace") if value else None, frozenset(data), immutable=bool(live.get("immutable"))
+            value.decode(errors="replace") if value else None,
+            frozenset(data),
+            immutable=bool(live.get("immutable")),
         )
-    decision = policy.plan(token, present, key, now + (RENEWED_BEFORE_SECONDS if token.spec.refresh else 0))
+    decision = policy.plan(
+        token, present, key, now + (RENEWED_BEFORE_SECONDS if token.spec.refresh else 0)
+    )
     if decision.replace:
-        raise SecretError(f"Secret {render.secret_name(token)!r} can't be changed: delete it to get another token")
+        raise SecretError(
+            f"Secret {render.secret_name(token)!r} can't be changed: delete it to get another token"
+        )
     if decision.sign:
         await _put(client, render.secret(token, sign(key, username, render.lifetime(token), now)))
 
@@ -210,7 +249,9 @@ async def _put(client: Client, manifest: Manifest) -> None:
     except AlreadyExists:
         live = await client.get(SECRETS, metadata["namespace"], metadata["name"])
         if live.get("data") != wanted["data"]:
-            await client.merge_patch(SECRETS, metadata["namespace"], metadata["name"], {"data": wanted["data"]})
+            await client.merge_patch(
+                SECRETS, metadata["namespace"], metadata["name"], {"data": wanted["data"]}
+            )
             log.info("changed Secret %s/%s", metadata["namespace"], metadata["name"])
 
 

@@ -1,7 +1,8 @@
-"""A simulated Slurm: slurmrestd's contract without Slurm, with faults on demand. For tests and for trying things out.
+"""A simulated Slurm: slurmrestd's contract without Slurm, with faults on demand. For tests and for
+trying things out.
 
-`SlurmModel` is the cluster; `ModelCarrier` lets a Poller talk to it within the process, `serve` puts it behind a port.
-`slurm-sidecars simulate` runs it as a process of its own.
+`SlurmModel` is the cluster; `ModelCarrier` lets a Poller talk to it within the process, `serve`
+puts it behind a port. `slurm-sidecars simulate` runs it as a process of its own.
 """
 
 from sidecars.simulate.carriers import ModelCarrier, serve

@@ -53,13 +53,13 @@ class Accounting:
         """Account and user of jobs that are pending or running."""
 
     def add_cluster(self, name: str) -> None:
-        """A cluster registers, and gets its account root."""
+        """Register a cluster, which gets its account root."""
         self.clusters.add(name)
         self.associations.append(SimAssociation("root", name, qos=["normal"]))
         self.associations.append(SimAssociation("root", name, "root", is_default=True))
 
     def answer(self, call: Call, *, trusted: bool) -> Reply:
-        """The reply to a call below `slurmdb/`; `trusted`: the token's user may write."""
+        """Answer a call below `slurmdb/`. `trusted`: the token's user may write."""
         if not self.up:
             return refusal(502, NO_SLURMDBD)
         kind, _, name = call.path.removeprefix("slurmdb/").partition("/")
@@ -93,12 +93,30 @@ class Accounting:
                 accounts = [a for a in self.accounts.values() if name in ("", a.name)]
                 return ok({"accounts": [_account(account) for account in accounts]})
             case "users" | "user":
-                users = [(user, level) for user, level in sorted(self.users.items()) if name in ("", user)]
-                return ok({"users": [{"name": user, "administrator_level": [level]} for user, level in users]})
+                users = [
+                    (user, level)
+                    for user, level in sorted(self.users.items())
+                    if name in ("", user)
+                ]
+                return ok(
+                    {
+                        "users": [
+                            {"name": user, "administrator_level": [level]} for user, level in users
+                        ]
+                    }
+                )
             case "qos":
-                return ok({"qos": [_qos(qos) for qos in self.qos.values() if name in ("", qos.name)]})
+                return ok(
+                    {"qos": [_qos(qos) for qos in self.qos.values() if name in ("", qos.name)]}
+                )
             case "associations" | "association":
-                return ok({"associations": [self._shown(a) for a in self.associations if _meets(a, query)]})
+                return ok(
+                    {
+                        "associations": [
+                            self._shown(a) for a in self.associations if _meets(a, query)
+                        ]
+                    }
+                )
             case "tres":
                 return ok({"TRES": [_tres(each) for each in TRES]})
         return NO_ENDPOINT
@@ -177,10 +195,12 @@ class Accounting:
         return found.parent if found is not None else ""
 
     def _above(self, association: SimAssociation) -> SimAssociation | None:
-        return self._find(association.account if association.user else association.parent, association.cluster)
+        return self._find(
+            association.account if association.user else association.parent, association.cluster
+        )
 
     def _line(self, association: SimAssociation) -> Iterator[SimAssociation]:
-        """The association and all that it inherits from, the nearest first."""
+        """Yield the association and all that it inherits from, the nearest first."""
         found: SimAssociation | None = association
         while found is not None:
             yield found
@@ -190,13 +210,18 @@ class Accounting:
         return next((it.qos for it in self._line(association) if it.qos is not None), [])
 
     def _shown(self, association: SimAssociation) -> Json:
-        limits, tres = dict(association.limits), {name: dict(it) for name, it in association.tres.items()}
+        limits, tres = (
+            dict(association.limits),
+            {name: dict(it) for name, it in association.tres.items()},
+        )
         for above in list(self._line(association))[1:]:
             limits = {name: it for name, it in above.limits.items() if name in INHERITED} | limits
             for name, counts in above.tres.items():
                 if name in INHERITED:
                     tres[name] = counts | tres.get(name, {})
-        default = next((it.default_qos for it in self._line(association) if it.default_qos is not None), "")
+        default = next(
+            (it.default_qos for it in self._line(association) if it.default_qos is not None), ""
+        )
         shown: Json = {
             "account": association.account,
             "cluster": association.cluster,
@@ -221,14 +246,22 @@ class Accounting:
         added = []
         for name in condition.get("accounts", ()):
             if name not in self.accounts:
-                self.accounts[name] = SimAccount(name, texts.get("description", ""), texts.get("organization", ""))
+                self.accounts[name] = SimAccount(
+                    name, texts.get("description", ""), texts.get("organization", "")
+                )
                 added.append(name)
             for cluster in clusters:
                 if not self._has(name, cluster):
                     shares = association.get("fairshare", 1)
-                    self.associations.append(SimAssociation(name, cluster, parent=parent, shares=shares))
+                    self.associations.append(
+                        SimAssociation(name, cluster, parent=parent, shares=shares)
+                    )
                     added.append(name)
-        return ok({"added_accounts": f" Adding Account(s)\n  {' '.join(added)}\n"}) if added else UNCHANGED
+        return (
+            ok({"added_accounts": f" Adding Account(s)\n  {' '.join(added)}\n"})
+            if added
+            else UNCHANGED
+        )
 
     def _add_users(self, body: Json) -> Reply:
         condition = body.get("association_condition", {})
@@ -239,17 +272,27 @@ class Accounting:
                 for cluster in condition.get("clusters", ()):
                     if not self._has(account, cluster) or self._has(account, cluster, user):
                         continue
-                    first = not any(a.user == user and a.cluster == cluster for a in self.associations)
-                    self.associations.append(SimAssociation(account, cluster, user, is_default=first, shares=shares))
+                    first = not any(
+                        a.user == user and a.cluster == cluster for a in self.associations
+                    )
+                    self.associations.append(
+                        SimAssociation(account, cluster, user, is_default=first, shares=shares)
+                    )
                     added.append(user)
                     self.users.setdefault(user, "None")
-        return ok({"added_users": f" Adding User(s)\n  {' '.join(added)}\n"}) if added else UNCHANGED
+        return (
+            ok({"added_users": f" Adding User(s)\n  {' '.join(added)}\n"}) if added else UNCHANGED
+        )
 
     def _delete(self, kind: str, name: str, query: dict[str, str]) -> Reply:
         if kind == "association":
             gone = [a for a in self.associations if _meets(a, query) and a.user]
             for it in gone:
-                if it.is_default and sum((a.user, a.cluster) == (it.user, it.cluster) for a in self.associations) > 1:
+                if (
+                    it.is_default
+                    and sum((a.user, a.cluster) == (it.user, it.cluster) for a in self.associations)
+                    > 1
+                ):
                     return refusal(422, DEFAULT_ACCOUNT)
         elif kind == "user":
             gone = [a for a in self.associations if a.user == name]
@@ -259,14 +302,26 @@ class Accounting:
             gone = []
         if any((a.account, a.user) in self.with_jobs for a in gone):
             return refusal(422, JOBS_ACTIVE)
-        known: dict[str, dict[str, Any]] = {"account": self.accounts, "user": self.users, "qos": self.qos}
-        if (kind == "association" and not gone) or (kind in known and known[kind].pop(name, None) is None):
+        known: dict[str, dict[str, Any]] = {
+            "account": self.accounts,
+            "user": self.users,
+            "qos": self.qos,
+        }
+        if (kind == "association" and not gone) or (
+            kind in known and known[kind].pop(name, None) is None
+        ):
             return UNCHANGED
         self.associations = [a for a in self.associations if not any(a is other for other in gone)]
         if kind == "qos":
             self._forget_qos(name)
-        key = {"account": "removed_accounts", "user": "removed_users", "qos": "removed_qos"}.get(kind)
-        return ok({key: [name]} if key else {"removed_associations": [f"{a.account} {a.user}" for a in gone]})
+        key = {"account": "removed_accounts", "user": "removed_users", "qos": "removed_qos"}.get(
+            kind
+        )
+        return ok(
+            {key: [name]}
+            if key
+            else {"removed_associations": [f"{a.account} {a.user}" for a in gone]}
+        )
 
     def _forget_qos(self, name: str) -> None:
         for association in self.associations:
@@ -278,18 +333,28 @@ class Accounting:
     def _has(self, account: str, cluster: str, user: str = "") -> bool:
         return self._find(account, cluster, user) is not None
 
-    def _find(self, account: str, cluster: str, user: str = "", partition: str = "") -> SimAssociation | None:
-        return next((a for a in self.associations if a.key == (account, cluster, user, partition)), None)
+    def _find(
+        self, account: str, cluster: str, user: str = "", partition: str = ""
+    ) -> SimAssociation | None:
+        return next(
+            (a for a in self.associations if a.key == (account, cluster, user, partition)), None
+        )
 
 
 def _meets(association: SimAssociation, query: dict[str, str]) -> bool:
     return all(
-        getattr(association, key) in query[key].split(",") for key in ("account", "cluster", "user") if query.get(key)
+        getattr(association, key) in query[key].split(",")
+        for key in ("account", "cluster", "user")
+        if query.get(key)
     )
 
 
 def _account(account: SimAccount) -> Json:
-    return {"name": account.name, "description": account.description, "organization": account.organization}
+    return {
+        "name": account.name,
+        "description": account.description,
+        "organization": account.organization,
+    }
 
 
 def _qos(qos: SimQos) -> Json:
@@ -316,9 +381,13 @@ def _with_limits(
     tres: Mapping[str, Mapping[str, int]],
     tres_places: Mapping[str, str],
 ) -> Json:
-    values: dict[str, object] = {place: limit(limits.get(name)) for name, place in limit_places.items()}
+    values: dict[str, object] = {
+        place: limit(limits.get(name)) for name, place in limit_places.items()
+    }
     for name, place in tres_places.items():
-        values[place] = [{**_tres(each), "count": count} for each, count in tres.get(name, {}).items()]
+        values[place] = [
+            {**_tres(each), "count": count} for each, count in tres.get(name, {}).items()
+        ]
     for place, value in values.items():
         *path, last = place.split(".")
         holder = shown
@@ -347,13 +416,17 @@ def _take_limits(limits: dict[str, int], body: Json, places: Mapping[str, str]) 
 
 
 def _counts(body: Json, places: Mapping[str, str]) -> Iterator[tuple[str, dict[str, int] | None]]:
-    """For each limit, the counts that the body gives for TRES that Slurm counts; None if it doesn't name the limit."""
+    """Yield the counts that the body gives for TRES that Slurm counts, for each limit. None stands
+    for a limit that it doesn't name.
+    """
     for name, place in places.items():
         listed = _at(body, place)
         if listed is None:
             yield name, None
             continue
-        counts = {"/".join(filter(None, (it["type"], it.get("name")))): it["count"] for it in listed}
+        counts = {
+            "/".join(filter(None, (it["type"], it.get("name")))): it["count"] for it in listed
+        }
         yield name, {each: count for each, count in counts.items() if each in TRES}
 
 

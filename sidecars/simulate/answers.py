@@ -6,13 +6,49 @@ from dataclasses import replace
 import msgspec
 
 from sidecars.contract import ports
-from sidecars.simulate.records import Json, Reply, SimJob, SimLicense, SimNode, SimPartition, SimReservation
+from sidecars.simulate.records import (
+    Json,
+    Reply,
+    SimJob,
+    SimLicense,
+    SimNode,
+    SimPartition,
+    SimReservation,
+)
 from sidecars.slurm.hostlists import compress
 
-BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = 2016, 2018, 2180, 2010, 1007, 1800
-UNKNOWN_JOB, JOB_ENDED, BAD_RESERVATION, BAD_TIME, NO_SLURMDBD, DENIED = 2017, 2021, 2053, 2054, 7000, 2002
-BAD_PARENT, BAD_QOS, BAD_CLUSTER, BAD_FLAG, BAD_DATA, BAD_QUERY, STARTED = 2046, 2066, 7104, 9207, 9216, 9000, 2104
-JOBS_ACTIVE, DEFAULT_ACCOUNT, BAD_DEFAULT_QOS, BAD_PARTITION, BAD_USER = 7001, 7009, 7011, 2000, 6010
+BUSY, UNKNOWN_NODE, BAD_TRANSITION, NO_RIGHT, BAD_AUTH, NO_SLURMCTLD = (
+    2016,
+    2018,
+    2180,
+    2010,
+    1007,
+    1800,
+)
+UNKNOWN_JOB, JOB_ENDED, BAD_RESERVATION, BAD_TIME, NO_SLURMDBD, DENIED = (
+    2017,
+    2021,
+    2053,
+    2054,
+    7000,
+    2002,
+)
+BAD_PARENT, BAD_QOS, BAD_CLUSTER, BAD_FLAG, BAD_DATA, BAD_QUERY, STARTED = (
+    2046,
+    2066,
+    7104,
+    9207,
+    9216,
+    9000,
+    2104,
+)
+JOBS_ACTIVE, DEFAULT_ACCOUNT, BAD_DEFAULT_QOS, BAD_PARTITION, BAD_USER = (
+    7001,
+    7009,
+    7011,
+    2000,
+    6010,
+)
 NOT_PENDING = 2073
 TEXT = {
     BUSY: "Requested nodes are busy",
@@ -32,7 +68,10 @@ TEXT = {
     BAD_CLUSTER: "Invalid cluster name",
     JOBS_ACTIVE: "Job(s) active, cancel job(s) before remove",
     DEFAULT_ACCOUNT: "You can not remove the default account of a user",
-    BAD_DEFAULT_QOS: ("This request would make it so some associations would not have access to their default qos."),
+    BAD_DEFAULT_QOS: (
+        "This request would make it so some associations would not have access to their default "
+        "qos."
+    ),
     BAD_FLAG: "Data parser unable to parse invalid flag",
     BAD_DATA: "Request to parse invalid data",
     BAD_QUERY: "Query empty or not RFC7320 compliant",
@@ -48,6 +87,14 @@ TEXT = {
 REPORTS_CHANGES = (26, 5, 3)
 """The first release whose slurmrestd reports that a node has changed when no partition has."""
 
+RELEASE = (26, 5, 5)
+"""Of the answers that this module composes."""
+
+REFUSES_WITH_422 = (26, 5)
+"""The first release whose slurmrestd answers a refusal of slurmctld with status 422."""
+
+_SHOWN = b'"26.05.5"'
+
 META = {"slurm": {"release": "26.05.5"}}
 UNCHANGED = Reply(304)
 NO_ENDPOINT = Reply(404, b"Unable to find requested URL endpoint.", "text/plain")
@@ -59,21 +106,36 @@ def ok(content: Json) -> Reply:
     return Reply(200, msgspec.json.encode({"meta": META, **content, "errors": [], "warnings": []}))
 
 
+def of_release(reply: Reply, release: tuple[int, ...]) -> Reply:
+    """Return the answer as that release of Slurm gives it."""
+    if release == RELEASE or not reply.body:
+        return reply
+    shown = "{:02}.{:02}.{}".format(*release)
+    reply = replace(reply, body=reply.body.replace(_SHOWN, f'"{shown}"'.encode()))
+    if reply.status != 422 or release >= REFUSES_WITH_422:
+        return reply
+    errors = msgspec.json.decode(reply.body)["errors"]
+    of_slurmctld = any(2000 <= error["error_number"] < 3000 for error in errors)
+    return replace(reply, status=500) if of_slurmctld else reply
+
+
 def listing(key: str, items: Iterable[Json], last_update: float) -> Reply:
     """HTTP 200 with a list and the server's time of it."""
     return ok({key: list(items), "last_update": number(int(last_update))})
 
 
 def without_every_second_node(reply: Reply) -> Reply:
-    """The same list of nodes, incomplete."""
+    """Return the same list of nodes, incomplete."""
     if not reply.body:
         return reply
     content = msgspec.json.decode(reply.body)
-    return replace(reply, body=msgspec.json.encode({**content, "nodes": content.get("nodes", [])[::2]}))
+    return replace(
+        reply, body=msgspec.json.encode({**content, "nodes": content.get("nodes", [])[::2]})
+    )
 
 
 def refusal(status: int, *numbers: int) -> Reply:
-    """An answer with these error numbers."""
+    """Return an answer with these error numbers."""
     errors = [
         {
             "error_number": number,
@@ -87,7 +149,7 @@ def refusal(status: int, *numbers: int) -> Reply:
 
 
 def statistics(jobs: Iterable[SimJob], now: float) -> Json:
-    """What GET diag/ counts."""
+    """Return what GET diag/ counts."""
     states = [job.states for job in jobs]
     return {
         "req_time": number(int(now)),
@@ -106,25 +168,42 @@ _UNSET: Json = {"set": False, "infinite": False, "number": 0}
 
 
 def number(value: int) -> Json:
-    """A number as Slurm's schema has most of them."""
+    """Return a number as Slurm's schema has most of them."""
     return {"set": True, "infinite": False, "number": value}
 
 
 def limit(value: int | None) -> Json:
-    """A limit; None for no limit."""
+    """Return a limit, or None for no limit."""
     return {"set": False, "infinite": True, "number": 0} if value is None else number(value)
 
 
 def ping(status: str) -> Reply:
-    """The answer for one slurmctld, which responds for the status "No error"."""
+    """Return the answer for one slurmctld, which responds for the status "No error"."""
     good = status == TEXT[0]
     return ok(
-        {"pings": [{"hostname": "slurmctld", "responding": good, "latency": 500, "primary": True, "status": status}]}
+        {
+            "pings": [
+                {
+                    "hostname": "slurmctld",
+                    "responding": good,
+                    "latency": 500,
+                    "primary": True,
+                    "status": status,
+                }
+            ]
+        }
     )
 
 
-def node(node: SimNode, states: Iterable[str], *, alloc_cpus: int, reservation: str, partitions: list[str]) -> Json:
-    """A node as GET nodes/ shows it."""
+def node(
+    node: SimNode,
+    states: Iterable[str],
+    *,
+    alloc_cpus: int,
+    reservation: str,
+    partitions: list[str],
+) -> Json:
+    """Return a node as GET nodes/ shows it."""
     return {
         "name": node.name,
         "hostname": node.name,
@@ -155,14 +234,16 @@ def node(node: SimNode, states: Iterable[str], *, alloc_cpus: int, reservation: 
         "alloc_memory": 0,
         "boot_time": number(node.slurmd_start_time - 60),
         "slurmd_start_time": number(node.slurmd_start_time),
-        "last_busy": number(node.slurmd_start_time),
+        "last_busy": number(int(node.busy_until or node.slurmd_start_time)),
         "free_mem": {"set": False, "infinite": False, "number": 0},
         "version": "26.05.5",
     }
 
 
 def jobs(jobs: Iterable[SimJob], version: str, now: float) -> Reply:
-    """The answer of GET jobs/ in a version of the API. Only v0.0.44 reports which jobs are exclusive."""
+    """Return the answer of GET jobs/ in a version of the API. Only v0.0.44 reports which jobs are
+    exclusive.
+    """
     shared = {True: ["none"] if version == "v0.0.44" else [], False: []}
     meta = {**META, "plugin": {"data_parser": f"data_parser/{version}"}}
     records = [{**job(it), "shared": shared[it.exclusive]} for it in jobs]
@@ -170,7 +251,7 @@ def jobs(jobs: Iterable[SimJob], version: str, now: float) -> Reply:
 
 
 def job(job: SimJob) -> Json:
-    """A job as GET jobs/ shows it."""
+    """Return a job as GET jobs/ shows it."""
     end = job.start_time + 60 * job.time_limit if job.time_limit else 0
     return (
         (_pending(job) if "PENDING" in job.states else {})
@@ -187,6 +268,8 @@ def job(job: SimJob) -> Json:
             "nodes": compress(job.nodes),
             "scheduled_nodes": compress(job.planned),
             "required_nodes": compress(job.required),
+            "excluded_nodes": compress(job.excluded),
+            "licenses": job.licenses,
             "submit_time": number(job.submit_time),
             "start_time": number(job.start_time),
             "end_time": number(end),
@@ -198,7 +281,7 @@ def job(job: SimJob) -> Json:
 
 
 def _external(job: SimJob) -> Json:
-    """What is read of an external job or a guard alone. Its nodes remain after its end."""
+    """Return what is read of an external job or a guard alone. Its nodes remain after its end."""
     nodes = [
         {
             "index": index,
@@ -212,16 +295,21 @@ def _external(job: SimJob) -> Json:
         "flags": [] if job.guard else ["EXTERNAL_JOB"],
         "standard_output": job.output,
         "priority": number(0 if job.blocked else 100),
-        "state_reason": job.block_reason if job.blocked else "Resources" if "PENDING" in job.states else "None",
+        "state_reason": job.block_reason
+        if job.blocked
+        else "Resources"
+        if "PENDING" in job.states
+        else "None",
         "cpus_per_task": number(job.cpus),
         "tasks": number(job.tasks),
         "memory_per_cpu": _UNSET if job.tasks == 1 else number(-(-job.memory // job.cpus)),
         "memory_per_node": number(job.memory) if job.tasks == 1 else _UNSET,
         "tres_per_node" if job.tasks == 1 else "tres_per_task": job.tres,
-        "excluded_nodes": compress(job.excluded),
         "het_job_id": number(job.het_id),
         "het_job_offset": number(job.het_offset),
-        "job_resources": {"nodes": {"allocation": nodes, "whole": job.exclusive, "select_type": ["ONE_ROW"]}}
+        "job_resources": {
+            "nodes": {"allocation": nodes, "whole": job.exclusive, "select_type": ["ONE_ROW"]}
+        }
         if nodes
         else None,
         "gres_detail": [job.gres.get(name, "") for name in job.allocation] if job.gres else [],
@@ -229,7 +317,7 @@ def _external(job: SimJob) -> Json:
 
 
 def _pending(job: SimJob) -> Json:
-    """What a pending job requests, and why it waits."""
+    """Return what a pending job requests, and why it waits."""
     return {
         "tres_req_str": f"cpu={job.cpus},node={job.node_count}",
         "max_nodes": number(job.node_count),
@@ -242,7 +330,7 @@ def _pending(job: SimJob) -> Json:
 
 
 def partition(partition: SimPartition, nodes: Iterable[str]) -> Json:
-    """A partition as GET partitions/ shows it, with the names of its nodes."""
+    """Return a partition as GET partitions/ shows it, with the names of its nodes."""
     names = list(nodes)
     return {
         "name": partition.name,
@@ -253,12 +341,18 @@ def partition(partition: SimPartition, nodes: Iterable[str]) -> Json:
 
 
 def license_(it: SimLicense) -> Json:
-    """A license as GET licenses/ shows it."""
-    return {"LicenseName": it.name, "Total": it.total, "Used": it.used, "Free": it.total - it.used, "Reserved": 0}
+    """Return a license as GET licenses/ shows it."""
+    return {
+        "LicenseName": it.name,
+        "Total": it.total,
+        "Used": it.used,
+        "Free": it.total - it.used,
+        "Reserved": 0,
+    }
 
 
 def reservation(reservation: SimReservation) -> Json:
-    """A reservation as GET reservations/ shows it."""
+    """Return a reservation as GET reservations/ shows it."""
     return {
         "name": reservation.name,
         "node_list": reservation.nodes,

@@ -1,4 +1,5 @@
-"""A simulated slurmctld's cluster: its records, and what happens to them. Pure but for the clock that it gets.
+"""A simulated slurmctld's cluster: its records, and what happens to them. Pure but for the clock
+that it gets.
 
 It behaves as observed with Slurm 26.05. It schedules nothing: the caller starts and ends jobs.
 """
@@ -18,7 +19,7 @@ from sidecars.simulate.records import (
     SimReservation,
 )
 from sidecars.slurm.hostlists import expand
-from sidecars.slurm.states import JOB_ENDED
+from sidecars.slurm.job_states import has_ended
 
 UNAVAILABLE = frozenset({"DRAIN", "FAIL"})
 """Flags of a node on which no job starts. Setting one of them ends the other."""
@@ -26,7 +27,9 @@ UNAVAILABLE = frozenset({"DRAIN", "FAIL"})
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What uses the nodes at one moment, by node, collected once for a whole list. Unused nodes are absent."""
+    """What uses the nodes at one moment, by node, collected once for a whole list. Unused nodes are
+    absent.
+    """
 
     cpus: Mapping[str, int]
     completing: AbstractSet[str]
@@ -47,7 +50,9 @@ class Cluster:
         self.select_type_parameters = ("CR_CORE_MEMORY",)
         """When slurmctld last started or was reconfigured."""
         self.return_to_service = 2
-        """ReturnToService of slurm.conf: which DOWN nodes are up again when slurmd registers or answers a ping."""
+        """ReturnToService of slurm.conf: which DOWN nodes are up again when slurmd registers or
+        answers a ping.
+        """
         self._reservations: dict[str, SimReservation] = {}
         self._changed_at: dict[str, float] = {}
         self._last_node_update = clock()
@@ -69,13 +74,14 @@ class Cluster:
         real_memory: int = 16_000,
         rebooted: bool = False,
     ) -> SimNode:
-        """slurmd -Z starts. It creates a record, or returns the old one to service with drain, reason and comment.
-
-        `rebooted`: its host has booted since slurmctld last heard of the node.
+        """Start slurmd -Z. It creates a record, or returns the old one to service with drain,
+        reason and comment. `rebooted`: its host has booted since slurmctld last heard of the node.
         """
         node = self.nodes.get(name)
         if node is None:
-            node = self.nodes[name] = SimNode(name, features=list(features), active_features=list(features))
+            node = self.nodes[name] = SimNode(
+                name, features=list(features), active_features=list(features)
+            )
             node.topology = topology
         if node.base == "DOWN" and not (rebooted and self.return_to_service < 2):
             self._return(node)
@@ -84,13 +90,18 @@ class Cluster:
                 self._set_reason(node, UNEXPECTEDLY_REBOOTED)
             self._down(node)
         node.silent_until = 0.0
-        node.extra, node.instance_id, node.address, node.gres = extra, instance_id, address or name, gres
+        node.extra, node.instance_id, node.address, node.gres = (
+            extra,
+            instance_id,
+            address or name,
+            gres,
+        )
         node.cpus, node.real_memory, node.slurmd_start_time = cpus, real_memory, int(self.clock())
         self._touch(name)
         return node
 
     def node_responds(self, name: str) -> None:
-        """slurmd answers a ping (slurmctld/node_mgr.c, _node_did_resp)."""
+        """Have slurmd answer a ping (slurmctld/node_mgr.c, _node_did_resp)."""
         node = self.nodes[name]
         node.silent_until = 0.0
         if node.base == "DOWN":
@@ -98,12 +109,14 @@ class Cluster:
         self._touch(name)
 
     def node_silence(self, name: str) -> None:
-        """slurmd doesn't respond, but SlurmdTimeout has not passed yet; `node_register` ends it."""
+        """Have slurmd stop responding, before SlurmdTimeout has passed. `node_register` ends it."""
         self.nodes[name].silent_until = math.inf
         self._touch(name)
 
     def node_vanish(self, name: str) -> None:
-        """slurmd has not responded for SlurmdTimeout: the node is DOWN, and its jobs are lost."""
+        """Have SlurmdTimeout pass without a response of slurmd: the node is DOWN, and its jobs are
+        lost.
+        """
         node = self.nodes[name]
         node.silent_until = math.inf
         self._down(node)
@@ -111,7 +124,7 @@ class Cluster:
             self._set_reason(node, NOT_RESPONDING)
 
     def node_lose(self, *names: str) -> None:
-        """slurmctld loses the records without a request to delete them."""
+        """Have slurmctld lose the records without a request to delete them."""
         for name in names:
             del self.nodes[name]
             self._touch(name)
@@ -129,7 +142,8 @@ class Cluster:
         requeue: bool = True,
         required: Iterable[str] = (),
     ) -> int:
-        """A job starts on these nodes (a hostlist or names). Returns its id. Raises KeyError for an unknown node.
+        """Return a job starts on these nodes (a hostlist or names). Returns its id. Raises KeyError
+        for an unknown node.
 
         `required`: those that it names (`--nodelist`).
         """
@@ -138,8 +152,14 @@ class Cluster:
             if node not in self.nodes:
                 raise KeyError(node)
         now = int(self.clock())
-        job = SimJob(self._next_job, names, {"RUNNING"}, cpus, now, time_limit, name, partition, user, now)
-        job.kill_on_node_fail, job.requeue, job.required = kill_on_node_fail, requeue, list(required)
+        job = SimJob(
+            self._next_job, names, {"RUNNING"}, cpus, now, time_limit, name, partition, user, now
+        )
+        job.kill_on_node_fail, job.requeue, job.required = (
+            kill_on_node_fail,
+            requeue,
+            list(required),
+        )
         return self._add_job(job)
 
     def job_submit(
@@ -152,17 +172,23 @@ class Cluster:
         exclusive: bool = False,
         nodes: int = 1,
         required: Iterable[str] = (),
+        excluded: Iterable[str] = (),
     ) -> int:
-        """A job is submitted and stays pending. It requests a number of `nodes`, with equal parts of its CPUs.
+        """Submit a job, which stays pending. It requests a number of `nodes`, with equal
+        parts of its CPUs.
 
-        `required`: those that it names (`--nodelist`). Returns its id. Raises KeyError for an unknown node.
+        `required`: those that it names (`--nodelist`). `excluded`: those that it is not to get
+        (`--exclude`). Returns its id. Raises KeyError for an unknown node.
         """
-        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock()))
-        job.exclusive, job.node_count, job.required = exclusive, nodes, list(required)
+        job = SimJob(
+            self._next_job, [], {"PENDING"}, cpus, 0, None, name, partition, user, int(self.clock())
+        )
+        job.exclusive, job.node_count = exclusive, nodes
+        job.required, job.excluded = list(required), list(excluded)
         return self._add_job(job)
 
     def _add_job(self, job: SimJob) -> int:
-        for name in job.required:
+        for name in (*job.required, *job.excluded):
             if name not in self.nodes:
                 raise KeyError(name)
         self._next_job += 1
@@ -171,23 +197,25 @@ class Cluster:
         return job.job_id
 
     def job_suspend(self, job_id: int) -> None:
-        """A running job is suspended; its nodes look idle."""
+        """Suspend a running job, whose nodes look idle then."""
         self.jobs[job_id].states = {"SUSPENDED"}
         self._touch_job(self.jobs[job_id])
 
     def job_resume(self, job_id: int) -> None:
-        """A suspended job continues."""
+        """Continue a suspended job."""
         self.jobs[job_id].states = {"RUNNING"}
         self._touch_job(self.jobs[job_id])
 
     def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
-        """The job ends. With `completing` its nodes are busy until this is called again without."""
+        """End the job. With `completing` its nodes are busy until this is called again without."""
         job = self.jobs[job_id]
         job.states = {state, "COMPLETING"} if completing else {state}
         self._touch_job(job)
 
-    def reserve(self, name: str, nodes: str, *, start: int, minutes: int, flags: Iterable[str] | None = None) -> None:
-        """A reservation is created, for maintenance unless `flags` differ."""
+    def reserve(
+        self, name: str, nodes: str, *, start: int, minutes: int, flags: Iterable[str] | None = None
+    ) -> None:
+        """Create a reservation, for maintenance unless `flags` differ."""
         reservation = SimReservation(name, nodes, start, start + 60 * minutes)
         if flags is not None:
             reservation = dataclasses.replace(reservation, flags=(*flags, "SPEC_NODES"))
@@ -195,16 +223,20 @@ class Cluster:
         self._last_reservation_update = self.clock()
 
     def unreserve(self, name: str) -> None:
-        """A reservation is deleted, if it exists."""
+        """Delete a reservation, if it exists."""
         self._reservations.pop(name, None)
         self._last_reservation_update = self.clock()
 
     @property
     def reservations(self) -> dict[str, SimReservation]:
-        """The current reservations by name. One that is over is deleted, or moved to its next time if it recurs."""
+        """The current reservations by name. One that is over is deleted, or moved to its next time
+        if it recurs.
+        """
         now = self.clock()
         later = {name: reservation.later(now) for name, reservation in self._reservations.items()}
-        settled = {name: reservation for name, reservation in later.items() if reservation is not None}
+        settled = {
+            name: reservation for name, reservation in later.items() if reservation is not None
+        }
         if settled != self._reservations:
             self._reservations.clear()
             self._reservations.update(settled)
@@ -212,35 +244,41 @@ class Cluster:
         return self._reservations
 
     def restart(self, *, lost_state: bool = False) -> None:
-        """slurmctld starts again, with its state or without."""
+        """Start slurmctld again, with its state or without."""
         if lost_state:
             self.nodes.clear()
             self.jobs.clear()
             self._reservations.clear()
         self._read_jobs()
         self.started_at = self.clock()
-        self._last_node_update = self._last_job_update = self._last_reservation_update = self.clock()
+        self._last_node_update = self._last_job_update = self._last_reservation_update = (
+            self.clock()
+        )
         self._changed_at = dict.fromkeys(self.nodes, self._last_node_update)
 
     def reconfigure(self) -> None:
-        """slurmctld reads its configuration again: it executes itself, and then has started at that moment."""
+        """Have slurmctld read its configuration again: it executes itself, and then has started at
+        that moment.
+        """
         self._read_jobs()
         self.started_at = self.clock()
 
     def _read_jobs(self) -> None:
-        """slurmctld starts with the jobs of its state: one that names an unknown node ends (_sync_detail_bitmaps)."""
+        """Start slurmctld with the jobs of its state. One that names an unknown node ends, and one
+        that excludes it stays (_sync_detail_bitmaps).
+        """
         for job in self.jobs.values():
-            if job.states.isdisjoint(JOB_ENDED) and not self.nodes.keys() >= set(job.required):
+            if not has_ended(job.states) and not self.nodes.keys() >= set(job.required):
                 job.states, job.nodes = {"NODE_FAIL"}, []
                 self._touch_job(job)
 
     def states(self, name: str) -> frozenset[str]:
-        """The node's states as the REST API shows them."""
+        """Return the node's states as the REST API shows them."""
         use = self._use()
         return self._states(self.nodes[name], use, use.cpus.get(name, 0))
 
     def _states(self, node: SimNode, use: Use, counted: int) -> frozenset[str]:
-        """The states; `counted`: the CPUs that slurmctld last counted as allocated."""
+        """Return the states. `counted` has the CPUs that slurmctld last counted as allocated."""
         states = {self._base(node, use.cpus.get(node.name, 0), counted), *node.flags}
         if node.name in use.completing:
             states.add("COMPLETING")
@@ -255,7 +293,9 @@ class Cluster:
 
     @staticmethod
     def _base(node: SimNode, running: int, counted: int) -> str:
-        """The base state for the running jobs' CPUs, and for the CPUs that were last counted as allocated."""
+        """Return the base state for the running jobs' CPUs, and for the CPUs that were last counted
+        as allocated.
+        """
         if node.base != "IDLE" or not (running or counted):
             return node.base
         return "MIXED" if 0 < counted < node.cpus or not running else "ALLOCATED"
@@ -276,7 +316,9 @@ class Cluster:
         return Use(cpus, completing, reservations)
 
     def _down(self, node: SimNode) -> None:
-        """The node is DOWN, and its jobs end there (slurmctld/job_mgr.c, kill_running_job_by_node_ptr)."""
+        """Set the node DOWN, where its jobs end (slurmctld/job_mgr.c,
+        kill_running_job_by_node_ptr).
+        """
         node.base = "DOWN"
         for job in self.jobs.values():
             if not job.on_nodes or node.name not in job.nodes:
@@ -293,11 +335,15 @@ class Cluster:
         self._touch(node.name)
 
     def may_return(self, node: SimNode) -> bool:
-        """Whether ReturnToService allows a DOWN node to be up again when its slurmd registers or answers."""
-        return self.return_to_service == 2 or (self.return_to_service == 1 and node.reason == NOT_RESPONDING)
+        """Return whether ReturnToService allows a DOWN node to be up again when its slurmd
+        registers or answers.
+        """
+        return self.return_to_service == 2 or (
+            self.return_to_service == 1 and node.reason == NOT_RESPONDING
+        )
 
     def _return(self, node: SimNode) -> None:
-        """A DOWN node has registered or answered."""
+        """Return a DOWN node to service, which has registered or answered."""
         if not self.may_return(node):
             return
         node.base = "IDLE"
@@ -305,7 +351,9 @@ class Cluster:
             node.reason, node.reason_changed_at = "", 0
 
     def _drained(self, node: SimNode) -> bool:
-        return "DRAIN" in node.flags and not any(job.on_nodes and node.name in job.nodes for job in self.jobs.values())
+        return "DRAIN" in node.flags and not any(
+            job.on_nodes and node.name in job.nodes for job in self.jobs.values()
+        )
 
     def _set_reason(self, node: SimNode, reason: str) -> None:
         node.reason, node.reason_changed_at = reason, int(self.clock())
@@ -320,11 +368,13 @@ class Cluster:
             self._touch(name)
 
     def _members(self) -> dict[str, AbstractSet[str]]:
-        """The nodes of each partition, by its name."""
+        """Return the nodes of each partition, by its name."""
         return {it.name: self.nodes.keys() & self._nodes_of(it) for it in self.partitions.values()}
 
     def _nodes_of(self, partition: SimPartition) -> Iterable[str]:
         names = self.nodes if partition.nodes is None else expand(partition.nodes)
         if not partition.feature:
             return names
-        return [it for it in names if it in self.nodes and partition.feature in self.nodes[it].features]
+        return [
+            it for it in names if it in self.nodes and partition.feature in self.nodes[it].features
+        ]

@@ -14,7 +14,9 @@ FAULTS = {fault.name.lower().replace("_", "-"): fault for fault in Fault}
 
 
 class ControlError(ValueError):
-    """The action is unknown, or its arguments are wrong. The text names the fault and the remedy."""
+    """The action is unknown, or its arguments are wrong. The text names the fault and the
+    remedy.
+    """
 
 
 class _Arguments(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,7 +128,11 @@ def _lose(model: SlurmModel, given: _Nodes) -> Json:
 
 
 def _start(model: SlurmModel, given: _Start) -> Json:
-    return {"job": model.job_start(given.nodes, cpus=given.cpus, time_limit=given.time_limit, name=given.name)}
+    return {
+        "job": model.job_start(
+            given.nodes, cpus=given.cpus, time_limit=given.time_limit, name=given.name
+        )
+    }
 
 
 def _submit(model: SlurmModel, given: _Submit) -> Json:
@@ -156,7 +162,12 @@ def _slurmdbd(model: SlurmModel, given: _Slurmdbd) -> Json:
 
 
 def _calls(model: SlurmModel, given: _Arguments) -> Json:
-    return {"calls": [{"method": c.method, "path": c.path, "query": c.query, "body": c.body} for c in model.calls]}
+    return {
+        "calls": [
+            {"method": c.method, "path": c.path, "query": c.query, "body": c.body}
+            for c in model.calls
+        ]
+    }
 
 
 ACTIONS: dict[str, tuple[type[_Arguments], Callable[[SlurmModel, Any], Json]]] = {

@@ -1,6 +1,8 @@
-"""Jobs by slurmrestd in a simulated cluster: external jobs and guards are submitted, started, cancelled.
+"""Jobs by slurmrestd in a simulated cluster: external jobs and guards are submitted, started,
+cancelled.
 
-The caller runs them. A guard that has run is COMPLETING after its end, until the caller ends its Epilog (`job_end`).
+The caller runs them. A guard that has run is COMPLETING after its end, until the caller ends its
+Epilog (`job_end`).
 """
 
 from collections.abc import Mapping
@@ -32,14 +34,15 @@ class ExternalJobs(PowerSaving):
     users: frozenset[str] | None = None
     """The users whom slurmctld can resolve; None for any."""
     names: Mapping[str, str] = MappingProxyType({})
-    """The names that slurmrestd finds for the uids of users, where a token has another one: "root" for uid 0, "" for a
-    uid that it can't find.
+    """The names that slurmrestd finds for the uids of users, where a token has another one: "root"
+    for uid 0, "" for a uid that it can't find.
     """
 
-    def job_run(self, job_id: int, slots: Mapping[str, int], gres: Mapping[str, str] | None = None) -> None:
-        """A pending external job starts, with that many tasks on each of these nodes. One that runs gets more nodes.
-
-        `gres`: what it has of their GRES, as in `gpu:h100:2(IDX:0-1)`.
+    def job_run(
+        self, job_id: int, slots: Mapping[str, int], gres: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a pending external job with that many tasks on each of these nodes. One that runs
+        gets more nodes. `gres`: what it has of their GRES, as in `gpu:h100:2(IDX:0-1)`.
         """
         job = self.jobs[job_id]
         if "RUNNING" not in job.states:
@@ -50,35 +53,40 @@ class ExternalJobs(PowerSaving):
         self._touch_job(job)
 
     def job_suspend(self, job_id: int) -> None:
-        """As for any job. slurmctld sends it to the slurmd of an external job's nodes, which have none."""
+        """Suspend a job, as any other. slurmctld sends it to the slurmd of an external job's nodes,
+        which have none.
+        """
         super().job_suspend(job_id)
         self._send_to_slurmd(job_id, self.jobs[job_id].nodes)
 
     def job_resume(self, job_id: int) -> None:
-        """As for any job, whatever others have got meanwhile."""
+        """Resume a job, as any other, whatever others have got meanwhile."""
         super().job_resume(job_id)
         self._send_to_slurmd(job_id, self.jobs[job_id].nodes)
 
     def job_block(self, job_id: int, blocked: bool, reason: str = "JobHeldUser") -> None:
-        """From now on it is a held job with this reason, or it is released. One that runs continues.
-
-        slurmctld itself blocks a job that no node fits, as `BadConstraints`.
+        """Block a job with this reason, or release it. One that runs continues. slurmctld itself
+        blocks a job that no node fits, as `BadConstraints`.
         """
         self.jobs[job_id].blocked, self.jobs[job_id].block_reason = blocked, reason
         self._touch_job(self.jobs[job_id])
 
     def job_requeue(self, job_id: int) -> bool:
-        """Whether a job can be requeued: an external one never can."""
+        """Return whether a job can be requeued. An external one never can."""
         return not self.jobs[job_id].external
 
     def job_restart(self, job_id: int, *, output: str, completing: bool = True) -> None:
-        """The user of a guard that runs has it queued again, with this output. `completing`: as for `job_end`."""
+        """Have the user of a guard that runs queue it again, with this output. `completing`: as for
+        `job_end`.
+        """
         job = self.jobs[job_id]
         job.states, job.output = {"PENDING", *(("COMPLETING",) if completing else ())}, output
         self._touch_job(job)
 
     def job_shrink(self, job_id: int, nodes: int) -> bool:
-        """A running job gives up its last nodes, without a change of its states. Whether it has so many."""
+        """Return a running job gives up its last nodes, without a change of its states. Whether it
+        has so many.
+        """
         job = self.jobs[job_id]
         if "RUNNING" not in job.states or not 0 < nodes <= len(job.nodes):
             return False
@@ -93,14 +101,16 @@ class ExternalJobs(PowerSaving):
             self.node_silence(name)
 
     def job_end(self, job_id: int, *, state: str = "COMPLETED", completing: bool = False) -> None:
-        """As for any job. The end of the first component of a heterogeneous job ends the others."""
+        """End a job, as any other. The end of the first component of a heterogeneous job ends the
+        others.
+        """
         super().job_end(job_id, state=state, completing=completing)
         for it in self.jobs.values():
             if it.het_id == job_id != it.job_id and it.states & {"PENDING", "RUNNING", "SUSPENDED"}:
                 super().job_end(it.job_id, state=state, completing=completing)
 
     def _down(self, node: SimNode) -> None:
-        """As for any node. A heterogeneous job that loses one ends as a whole."""
+        """Set a node DOWN, as any other. A heterogeneous job that loses one ends as a whole."""
         before = {it.job_id for it in self.jobs.values() if it.het_id and "RUNNING" in it.states}
         super()._down(node)
         lost = {self.jobs[it].het_id for it in before if "NODE_FAIL" in self.jobs[it].states}
@@ -111,7 +121,9 @@ class ExternalJobs(PowerSaving):
         """`POST job/submit` by that user. Of external jobs and guards alone."""
         several = content.get("jobs")
         components = several if isinstance(several, list) else [content.get("job")]
-        if not components or not all(isinstance(it, dict) and (_external(it) or _guard(it)) for it in components):
+        if not components or not all(
+            isinstance(it, dict) and (_external(it) or _guard(it)) for it in components
+        ):
             return refusal(400, BAD_DATA)
         if self.users is not None and user not in self.users | self.names.keys():
             return refusal(500, BAD_USER)
@@ -127,20 +139,25 @@ class ExternalJobs(PowerSaving):
         return ok({"job_id": first})
 
     def _submit(self, wanted: Json, user: str) -> SimJob | Reply:
-        """One component, or the only one."""
+        """Submit one component, or the only one."""
         if wanted.get("partition", "all") not in self.partitions:
             return refusal(422, BAD_PARTITION)
         if set(wanted.get("excluded_nodes", ())) - self.nodes.keys():
             return refusal(422, UNKNOWN_NODE)
         minutes = wanted.get("time_limit", {}).get("number")
         tasks, cpus = int(wanted.get("tasks", 1)), int(wanted.get("cpus_per_task", 1))
-        job = SimJob(self._next_job, [], {"PENDING"}, cpus, 0, minutes, submit_time=int(self.clock()))
+        job = SimJob(
+            self._next_job, [], {"PENDING"}, cpus, 0, minutes, submit_time=int(self.clock())
+        )
         job.user = self.names.get(user, user)
         job.name, job.partition = wanted.get("name", "job"), wanted.get("partition", "all")
         job.external, job.guard = _external(wanted), _guard(wanted)
         job.output = wanted.get("standard_output", "")
         job.blocked, job.tasks, job.requeue = bool(wanted.get("hold")), tasks, False
-        job.comment, job.exclusive = wanted.get("comment", ""), bool({"none", "user"} & set(wanted.get("shared", ())))
+        job.comment, job.exclusive = (
+            wanted.get("comment", ""),
+            bool({"none", "user"} & set(wanted.get("shared", ()))),
+        )
         per_cpu = wanted.get("memory_per_cpu", {}).get("number", 0)
         job.memory = wanted.get("memory_per_node", {}).get("number", 0) or per_cpu * cpus
         job.tres = wanted.get("tres_per_node", "") or wanted.get("tres_per_task", "")
@@ -158,11 +175,18 @@ class ExternalJobs(PowerSaving):
 
     def get_states(self) -> Reply:
         """`GET jobs/state/`."""
-        return ok({"jobs": [{"job_id": _listed_id(it), "state": sorted(it.states)} for it in self.jobs.values()]})
+        return ok(
+            {
+                "jobs": [
+                    {"job_id": _listed_id(it), "state": sorted(it.states)}
+                    for it in self.jobs.values()
+                ]
+            }
+        )
 
     def update_job(self, name: str, content: Json, *, trusted: bool) -> Reply:
-        """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a held job, or other
-        nodes to exclude.
+        """`POST job/NAME` by an operator of Slurm (`trusted`) or by the job's user: the start of a
+        held job, or other nodes to exclude.
 
         Any change has slurmctld look again at a job that no node fitted.
         """

@@ -1,4 +1,6 @@
-"""The file that a simulator starts from: YAML (or JSON) of nodes, partitions, jobs and reservations."""
+"""The file that a simulator starts from: YAML (or JSON) of nodes, partitions, jobs and
+reservations.
+"""
 
 import msgspec
 
@@ -68,7 +70,9 @@ def fill(model: SlurmModel, text: bytes) -> None:
     except (msgspec.MsgspecError, HostlistError, UnicodeDecodeError) as error:
         raise InitialError(str(error)) from error
     except KeyError as error:
-        raise InitialError(f"a job is on {error.args[0]!r}, which no entry of nodes names") from error
+        raise InitialError(
+            f"a job is on {error.args[0]!r}, which no entry of nodes names"
+        ) from error
 
 
 def _fill(model: SlurmModel, initial: Initial) -> None:
@@ -90,11 +94,21 @@ def _fill(model: SlurmModel, initial: Initial) -> None:
     for jobs in initial.jobs:
         for _ in range(jobs.count):
             if jobs.nodes:
-                model.job_start(jobs.nodes, cpus=jobs.cpus, time_limit=jobs.time_limit, name=jobs.name, user=jobs.user)
+                model.job_start(
+                    jobs.nodes,
+                    cpus=jobs.cpus,
+                    time_limit=jobs.time_limit,
+                    name=jobs.name,
+                    user=jobs.user,
+                )
             else:
                 model.job_submit(name=jobs.name, cpus=jobs.cpus, user=jobs.user)
     for reservation in initial.reservations:
         start = int(model.clock()) + reservation.starts_in
         model.reserve(
-            reservation.name, reservation.nodes, start=start, minutes=reservation.minutes, flags=reservation.flags
+            reservation.name,
+            reservation.nodes,
+            start=start,
+            minutes=reservation.minutes,
+            flags=reservation.flags,
         )

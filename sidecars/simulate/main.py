@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 
 from aiohttp import web
 
+from sidecars.commandline import Parser
+from sidecars.program import stop_signal
 from sidecars.simulate.carriers import serve
 from sidecars.simulate.control import ACTIONS, ControlError, apply
 from sidecars.simulate.initial import InitialError, fill
@@ -22,7 +23,9 @@ from sidecars.slurm.protocol import VERSIONS
 
 @dataclass(slots=True)
 class Settings:
-    """The settings of the command line. `key`: the file with the JWT key, None to accept any token."""
+    """The settings of the command line. `key`: the file with the JWT key, None to accept any
+    token.
+    """
 
     listen: tuple[str, int]
     control: tuple[str, int] | None
@@ -36,21 +39,51 @@ class Settings:
 
 def parse(arguments: Sequence[str]) -> Settings:
     """Read the flags; exits with a usage error for a bad one (argparse)."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="slurm-sidecars simulate",
-        description="A simulated Slurm behind slurmrestd's REST API, for tests and for trying things out.",
-        epilog=f"Actions, as POST /ACTION of the control address with JSON arguments: {', '.join(sorted(ACTIONS))}; "
-        "and refuse, which closes slurmrestd's port for SECONDS.",
+        description="A simulated Slurm behind slurmrestd's REST API, for tests and for trying "
+        "things out.",
+        epilog="Actions, as POST /ACTION of the control address with JSON arguments: "
+        f"{', '.join(sorted(ACTIONS))}; and refuse, which closes slurmrestd's port for "
+        "SECONDS.",
     )
     add = parser.add_argument
-    add("--listen", type=_address, default=("127.0.0.1", 6820), metavar="HOST:PORT", help="default 127.0.0.1:6820")
-    add("--control", type=_address, metavar="HOST:PORT", help="where faults and events come in; default: nowhere")
+    add(
+        "--listen",
+        type=_address,
+        default=("127.0.0.1", 6820),
+        metavar="HOST:PORT",
+        help="default 127.0.0.1:6820",
+    )
+    add(
+        "--control",
+        type=_address,
+        metavar="HOST:PORT",
+        help="where faults and events come in; default: nowhere",
+    )
     add("--nodes", default="", metavar="HOSTLIST", help="idle nodes to begin with, such as n[0-3]")
     add("--model", type=Path, metavar="FILE", help="YAML or JSON of the initial content")
-    add("--versions", type=_versions, default=VERSIONS, metavar="A,B", help=f"default {','.join(VERSIONS)}")
-    add("--key", type=Path, metavar="FILE", help="the JWT key of the tokens to believe; default: any token")
+    add(
+        "--versions",
+        type=_versions,
+        default=VERSIONS,
+        metavar="A,B",
+        help=f"default {','.join(VERSIONS)}",
+    )
+    add(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="the key that signs the tokens to accept; default: accept any token",
+    )
     add("--no-accounting", action="store_true", help="a cluster without slurmdbd")
-    add("--release", type=_release, default="26.05.5", metavar="A.B.C", help="of Slurm; default 26.05.5")
+    add(
+        "--release",
+        type=_release,
+        default="26.05.5",
+        metavar="A.B.C",
+        help="of Slurm; default 26.05.5",
+    )
     given = parser.parse_args(arguments)
     return Settings(
         listen=given.listen,
@@ -76,7 +109,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def build(settings: Settings) -> SlurmModel:
-    """The cluster that the settings describe. Raises OSError, InitialError and HostlistError."""
+    """Return the cluster that the settings describe. Raises OSError, InitialError and
+    HostlistError.
+    """
     model = SlurmModel()
     model.versions = settings.versions
     model.release = settings.release
@@ -135,8 +170,10 @@ class Simulator:
 
 
 @contextlib.asynccontextmanager
-async def controlled(model: SlurmModel, simulator: Simulator, listen: tuple[str, int]) -> AsyncIterator[str]:
-    """The control endpoint; its URL. Raises OSError."""
+async def controlled(
+    model: SlurmModel, simulator: Simulator, listen: tuple[str, int]
+) -> AsyncIterator[str]:
+    """Serve the control endpoint while the block runs, and provide its URL. Raises OSError."""
 
     async def act(request: web.Request) -> web.Response:
         action, body = request.match_info["action"], await request.read()
@@ -160,13 +197,14 @@ async def controlled(model: SlurmModel, simulator: Simulator, listen: tuple[str,
 
 
 async def _run(settings: Settings, model: SlurmModel) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     simulator = Simulator(model, settings.listen)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(simulator.stop)
-        print(f"simulate: slurmrestd at {await simulator.open()}, {len(model.nodes)} nodes", flush=True)
+        print(
+            f"simulate: slurmrestd at {await simulator.open()}, {len(model.nodes)} nodes",
+            flush=True,
+        )
         if settings.control is not None:
             url = await stack.enter_async_context(controlled(model, simulator, settings.control))
             print(f"simulate: control at {url}", flush=True)
@@ -178,7 +216,11 @@ def _seconds(body: bytes) -> float:
         seconds = json.loads(body)["seconds"]
     except (ValueError, KeyError, TypeError):
         seconds = None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= 86_400:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not 0 <= seconds <= 86_400
+    ):
         raise ControlError('refuse: give how long, such as {"seconds": 5}')
     return float(seconds)
 
@@ -186,7 +228,9 @@ def _seconds(body: bytes) -> float:
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT; give for example 127.0.0.1:6820")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not HOST:PORT; give for example 127.0.0.1:6820"
+        )
     return host or "127.0.0.1", int(port)
 
 

@@ -1,4 +1,6 @@
-"""A simulated slurmrestd: how it answers requests about a cluster, and the faults that it can have."""
+"""A simulated slurmrestd: how it answers requests about a cluster, and the faults that it can
+have.
+"""
 
 import dataclasses
 import json
@@ -46,7 +48,7 @@ from sidecars.simulate.records import (
     SimNode,
     SimReservation,
 )
-from sidecars.simulate.tokens import user_of
+from sidecars.simulate.tokens import acting_user, user_of
 from sidecars.slurm.hostlists import HostlistError, compress, expand
 from sidecars.slurm.protocol import VERSIONS
 
@@ -55,6 +57,9 @@ UNDRAIN_SILENCE = 1.0
 
 MAX_DELAY = 600
 """Seconds that the start of a new reservation may lie in the past."""
+
+HAS_V45 = HAS_SUSPEND_TIME = (26, 5)
+"""The first release with this version of the API, and with SuspendTime of a single node."""
 
 OPERATORS = frozenset({"root", "slurm"})
 """Users whose tokens may write."""
@@ -70,7 +75,9 @@ class SlurmModel(ExternalJobs):
         self.accounting: Accounting | None = Accounting()
         """None for a cluster without slurmdbd."""
         self.partial_answers = False
-        """Whether a change is answered with the changed nodes alone, as other releases of Slurm may do."""
+        """Whether a change is answered with the changed nodes alone, as other releases of Slurm may
+        do.
+        """
         self.licenses: list[SimLicense] = []
         self.versions: tuple[str, ...] = VERSIONS
         """The API versions that it offers."""
@@ -91,8 +98,12 @@ class SlurmModel(ExternalJobs):
         path: str = "",
         seconds: float = 5.0,
     ) -> None:
-        """Have the next `times` requests (None: all, until `heal`) fail; only those of `method` and below `path`."""
-        planned = PlannedFault(fault, float("inf") if times is None else times, method, path, seconds, self.clock())
+        """Have the next `times` requests (None: all, until `heal`) fail; only those of `method` and
+        below `path`.
+        """
+        planned = PlannedFault(
+            fault, float("inf") if times is None else times, method, path, seconds, self.clock()
+        )
         if fault is Fault.STALE:
             planned.former = {kind: self._list(kind.strip("/"), {}) for kind in ("nodes/", "jobs/")}
         self._planned.append(planned)
@@ -107,17 +118,40 @@ class SlurmModel(ExternalJobs):
         self._planned.clear()
 
     def requests(self, method: str | None = None, path: str = "") -> list[Call]:
-        """The requests so far of that method and below that path."""
-        return [call for call in self.calls if method in (None, call.method) and call.path.startswith(path)]
+        """Return the requests so far of that method and below that path."""
+        return [
+            call
+            for call in self.calls
+            if method in (None, call.method) and call.path.startswith(path)
+        ]
 
-    def handle(self, method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
-        """The reply to a request for `target` (`/slurm/VERSION/…?query` or `/slurmdb/…`)."""
+    def handle(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        token: str | None = "",
+        named: str | None = None,
+    ) -> Reply:
+        """Reply to a request for `target` (`/slurm/VERSION/…?query` or `/slurmdb/…`).
+
+        `named`: the user as whom it is sent, if it names one beside its token.
+        """
         parts = urllib.parse.urlsplit(target)
         _, service, version, path, *_ = (*parts.path.split("/", 3), "", "", "")
         known = {"slurm"} if self.accounting is None else {"slurm", "slurmdb"}
-        if service not in known or version not in self.versions or (path, version) == ("conf", "v0.0.44"):
+        if (
+            service not in known
+            or version not in self.versions
+            or (version == "v0.0.45" and self.release < HAS_V45)
+            or (path, version) == ("conf", "v0.0.44")
+        ):
             return NO_ENDPOINT
-        path = urllib.parse.unquote(path) if service == "slurm" else f"slurmdb/{urllib.parse.unquote(path)}"
+        path = (
+            urllib.parse.unquote(path)
+            if service == "slurm"
+            else f"slurmdb/{urllib.parse.unquote(path)}"
+        )
         query = dict(urllib.parse.parse_qsl(parts.query))
         try:
             content = json.loads(body) if body else {}
@@ -127,15 +161,20 @@ class SlurmModel(ExternalJobs):
             return refusal(500, BAD_DATA)
         call = Call(method, path, query, content if body else None, version)
         self.calls.append(call)
-        planned = next((p for p in self._planned if p.method in (None, method) and path.startswith(p.path)), None)
+        planned = next(
+            (p for p in self._planned if p.method in (None, method) and path.startswith(p.path)),
+            None,
+        )
         if planned is None:
-            return self._answer(call, token)
+            return answers.of_release(self._answer(call, token, named), self.release)
         planned.left -= 1
         if planned.left <= 0:
             self._planned.remove(planned)
-        return self._faulty(planned, call, token)
+        return answers.of_release(self._faulty(planned, call, token, named), self.release)
 
-    def _faulty(self, planned: PlannedFault, call: Call, token: str | None) -> Reply:
+    def _faulty(
+        self, planned: PlannedFault, call: Call, token: str | None, named: str | None
+    ) -> Reply:
         match planned.fault:
             case Fault.SERVER_ERROR:
                 return Reply(500, b"Internal Server Error", "text/plain")
@@ -156,7 +195,7 @@ class SlurmModel(ExternalJobs):
                 return Reply(200, delay=None)
             case Fault.RESET:
                 return Reply(200, reset=True)
-        reply = self._answer(call, token)
+        reply = self._answer(call, token, named)
         match planned.fault:
             case Fault.STALE:
                 return planned.former.get(call.path, reply) if call.method == "GET" else reply
@@ -168,47 +207,81 @@ class SlurmModel(ExternalJobs):
                 return dataclasses.replace(reply, cut=True)
         return Reply(200, (reply.body or b'{"nodes": [')[: max(1, len(reply.body) // 2)])
 
-    def _answer(self, call: Call, token: str | None) -> Reply:
+    def _answer(self, call: Call, token: str | None, named: str | None) -> Reply:
         if token is None:
             return NO_TOKEN
         user = "slurm" if self.key is None else user_of(token, self.key, self.clock())
+        user = None if user is None else acting_user(user, named)
         if user is None:
             return answers.ping(TEXT[BAD_AUTH]) if call.path == "ping/" else refusal(511, BAD_AUTH)
         if call.path.startswith("slurmdb/") and self.accounting is not None:
             return self.accounting.answer(call, trusted=user in OPERATORS)
-        if call.method != "GET" and user not in OPERATORS and (call.method, call.path[:4]) != ("POST", "job/"):
+        if (
+            call.method != "GET"
+            and user not in OPERATORS
+            and (call.method, call.path[:4]) != ("POST", "job/")
+        ):
             return refusal(422, NO_RIGHT)
         self.advance()
+        match call.method:
+            case "GET":
+                return self._read(call)
+            case "POST":
+                return self._post(call, user)
+            case "DELETE":
+                return self._remove(call)
+        return NO_ENDPOINT
+
+    def _read(self, call: Call) -> Reply:
         kind, slash, name = call.path.partition("/")
-        match call.method, kind + slash, name:
-            case "GET", _, "":
-                return self._list(kind, call.query, call.version)
-            case "GET", "node/", _:
+        if not name:
+            return self._list(kind, call.query, call.version)
+        match kind + slash, name:
+            case "node/", _:
                 return self._node_alone(name)
-            case "POST", "new/", "node/":
-                return ok({}) if self.create_nodes(str((call.body or {}).get("node_conf"))) else refusal(500, -1)
-            case "POST", "nodes/", "":
-                return self._update(call.body or {})
-            case "POST", "node/", _:
-                return self._update({**(call.body or {}), "name": [name]})
-            case "DELETE", "node/", _:
-                return self._delete(name)
-            case "GET", "jobs/", "state/":
+            case "jobs/", "state/":
                 return self.get_states()
-            case "GET", "job/", _:
+            case "job/", _:
                 return self.get_job(name)
-            case "POST", "job/", "submit":
-                return self.submit_job(call.body or {}, user)
-            case "POST", "job/", _:
-                return self.update_job(name, call.body or {}, trusted=user in OPERATORS)
-            case "DELETE", "job/", _:
-                return self.cancel(name)
-            case "GET", "reservation/", _:
+            case "reservation/", _:
                 found = self.reservations.get(name)
-                return _NONE if found is None else listing("reservations", [answers.reservation(found)], self.clock())
-            case "POST", "reservation", "":
-                return self._save_reservation(call.body or {})
-            case "DELETE", "reservation/", _:
+                return (
+                    _NONE
+                    if found is None
+                    else listing("reservations", [answers.reservation(found)], self.clock())
+                )
+        return NO_ENDPOINT
+
+    def _post(self, call: Call, user: str) -> Reply:
+        content = call.body or {}
+        kind, slash, name = call.path.partition("/")
+        match kind + slash, name:
+            case "new/", "node/":
+                line = str(content.get("node_conf"))
+                if self.release < HAS_SUSPEND_TIME and "SuspendTime=" in line:
+                    return refusal(500, -1)
+                created = self.create_nodes(line)
+                return ok({}) if created else refusal(500, -1)
+            case "nodes/", "":
+                return self._update(content)
+            case "node/", _:
+                return self._update({**content, "name": [name]})
+            case "job/", "submit":
+                return self.submit_job(content, user)
+            case "job/", _:
+                return self.update_job(name, content, trusted=user in OPERATORS)
+            case "reservation", "":
+                return self._save_reservation(content)
+        return NO_ENDPOINT
+
+    def _remove(self, call: Call) -> Reply:
+        kind, _, name = call.path.partition("/")
+        match kind:
+            case "node":
+                return self._delete(name)
+            case "job":
+                return self.cancel(name)
+            case "reservation":
                 return self._delete_reservation(name)
         return NO_ENDPOINT
 
@@ -222,7 +295,9 @@ class SlurmModel(ExternalJobs):
             case "jobs":
                 return self._get_jobs(since, version)
             case "reservations":
-                found = [answers.reservation(reservation) for reservation in self.reservations.values()]
+                found = [
+                    answers.reservation(reservation) for reservation in self.reservations.values()
+                ]
                 unchanged = since is not None and int(self._last_reservation_update) < int(since)
                 return UNCHANGED if unchanged else listing(kind, found, self.clock())
             case "partitions":
@@ -265,7 +340,9 @@ class SlurmModel(ExternalJobs):
         shown = [
             node
             for node in self.nodes.values()
-            if since is None or not self.partial_answers or int(self._changed_at.get(node.name, 0)) >= since
+            if since is None
+            or not self.partial_answers
+            or int(self._changed_at.get(node.name, 0)) >= since
         ]
         members = self._members()
         found = [self._shown(node, use, members, use.cpus.get(node.name, 0)) for node in shown]
@@ -291,7 +368,13 @@ class SlurmModel(ExternalJobs):
             return refusal(422, UNKNOWN_NODE)
         start = int(content.get("start_time", {}).get("number", former.start_time if former else 0))
         length = content.get("duration", {}).get("number")
-        seconds = 60 * int(length) if length is not None else former.end_time - former.start_time if former else 0
+        end = content.get("end_time", {}).get("number")
+        if length is not None:
+            seconds = 60 * int(length)
+        elif end is not None:
+            seconds = int(end) - start
+        else:
+            seconds = former.end_time - former.start_time if former else 0
         users = ",".join(content.get("users", ())) or (former.users if former else "")
         if set(nodes) - self.nodes.keys():
             return refusal(422, UNKNOWN_NODE)
@@ -305,8 +388,12 @@ class SlurmModel(ExternalJobs):
             return refusal(422, BAD_TIME)
         hostlist = compress(nodes) if nodes else former.nodes if former else ""
         kept = former.flags if former else ()
-        shown = tuple(dict.fromkeys((*kept, *flags, "SPEC_NODES"))) if nodes or former else tuple(flags)
-        self._reservations[name] = SimReservation(name, hostlist, start, start + seconds, users, shown)
+        shown = (
+            tuple(dict.fromkeys((*kept, *flags, "SPEC_NODES"))) if nodes or former else tuple(flags)
+        )
+        self._reservations[name] = SimReservation(
+            name, hostlist, start, start + seconds, users, shown
+        )
         self._last_reservation_update = now
         return ok({}) if status == 200 else refusal(status, BAD_FLAG)
 
@@ -334,7 +421,9 @@ class SlurmModel(ExternalJobs):
         return refusal(422, error) if error else ok({})
 
     def update_node(self, name: str, state: str, reason: str = "") -> bool:
-        """`scontrol update nodename=NAME state=STATE reason=REASON`. Returns whether Slurm accepts it."""
+        """`scontrol update nodename=NAME state=STATE reason=REASON`. Returns whether Slurm accepts
+        it.
+        """
         return not self._change(self.nodes[name], [state], {"reason": reason})
 
     def _change(self, node: SimNode, state: list[str], content: Json) -> int:
@@ -384,19 +473,25 @@ class SlurmModel(ExternalJobs):
         return ok({})
 
     def _node_alone(self, name: str) -> Reply:
-        """As slurmctld shows it: with the allocations at the last request for the list."""
+        """Return a node as slurmctld shows it: with the allocations at the last request for the
+        list.
+        """
         node = self.nodes.get(name)
         if node is None:
             return _NONE
         shown = self._shown(node, self._use(), self._members(), self._counted.get(name, 0))
         return listing("nodes", [shown], self.clock())
 
-    def _shown(self, node: SimNode, use: Use, members: Mapping[str, AbstractSet[str]], counted: int) -> Json:
+    def _shown(
+        self, node: SimNode, use: Use, members: Mapping[str, AbstractSet[str]], counted: int
+    ) -> Json:
         return answers.node(
             node,
             self._states(node, use, counted),
             alloc_cpus=min(node.cpus, counted),
-            reservation=",".join(reservation.name for reservation in use.reservations.get(node.name, ())),
+            reservation=",".join(
+                reservation.name for reservation in use.reservations.get(node.name, ())
+            ),
             partitions=[name for name, nodes in members.items() if node.name in nodes],
         )
 

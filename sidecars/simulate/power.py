@@ -1,4 +1,5 @@
-"""Slurm's power saving in a simulated cluster, as observed with Slurm 26.05 (slurmctld/power_save.c, node_mgr.c).
+"""Slurm's power saving in a simulated cluster, as observed with Slurm 26.05
+(slurmctld/power_save.c, node_mgr.c).
 
 A request advances it: `advance` does what slurmctld would have done since the last one.
 """
@@ -17,7 +18,11 @@ STOPPED, STOPPING, STARTING = "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"
 POWER_STATES = frozenset({"POWER_UP", "POWER_DOWN", "POWER_DOWN_FORCE"})
 """States that ask power saving to start or to stop a node."""
 
-_FLAGS: dict[str, set[str]] = {"CLOUD": {"CLOUD", STOPPED}, "EXTERNAL": {"EXTERNAL"}, "FUTURE": {"CLOUD", STOPPED}}
+_FLAGS: dict[str, set[str]] = {
+    "CLOUD": {"CLOUD", STOPPED},
+    "EXTERNAL": {"EXTERNAL"},
+    "FUTURE": {"CLOUD", STOPPED},
+}
 """The flags of a created record by its State, in capitals."""
 
 
@@ -28,7 +33,9 @@ class PowerSaving(Cluster):
     suspend_timeout = 30.0
 
     def create_nodes(self, conf: str) -> bool:
-        """`scontrol create`: records of powered-down or external nodes. Returns whether Slurm accepts the line."""
+        """`scontrol create`: records of powered-down or external nodes. Returns whether Slurm
+        accepts the line.
+        """
         items = nodeconf.parse(conf)
         try:
             names = expand(items.get("NodeName") or "")
@@ -40,9 +47,13 @@ class PowerSaving(Cluster):
         flags = _FLAGS.get((items.get("State") or "").upper())
         if not names or flags is None or not _has_gres(items) or self.nodes.keys() & set(names):
             return False
+        if len(names) > 1 and items.get("GresConf"):
+            return False
         idle = items.get("SuspendTime") or ""
         for name in names:
-            node = self.nodes[name] = SimNode(name, address=items.get("NodeAddr") or name, gres=items.get("Gres") or "")
+            node = self.nodes[name] = SimNode(
+                name, address=items.get("NodeAddr") or name, gres=items.get("Gres") or ""
+            )
             node.flags = {"DYNAMIC_NORM", *flags}
             node.cpus = int(items.get("CPUs") or 1)
             node.real_memory = int(items.get("RealMemory") or 1)
@@ -54,7 +65,7 @@ class PowerSaving(Cluster):
         return True
 
     def job_plan(self, job_id: int, nodes: list[str], start: int) -> None:
-        """The backfill scheduler plans these nodes for a pending job."""
+        """Have the backfill scheduler plan these nodes for a pending job."""
         job = self.jobs[job_id]
         job.planned, job.start_time = nodes, start
         for name in nodes:
@@ -63,7 +74,7 @@ class PowerSaving(Cluster):
         self._touch_job(job)
 
     def set_power(self, node: SimNode, state: str) -> None:
-        """One of POWER_STATES is set."""
+        """Set one of POWER_STATES."""
         if state == "POWER_UP":
             if STOPPED in node.flags:
                 self._power_up(node)
@@ -101,9 +112,16 @@ class PowerSaving(Cluster):
     def _may_stop(self, node: SimNode, now: float) -> bool:
         if "POWER_DOWN" in node.flags:
             return True
-        if node.suspend_time is None or node.busy_until is None or node.flags & {*UNAVAILABLE, "PLANNED"}:
+        if (
+            node.suspend_time is None
+            or node.busy_until is None
+            or node.flags & {*UNAVAILABLE, "PLANNED"}
+        ):
             return False
-        return now > node.busy_until + node.suspend_time and not self.states(node.name) & {"RESERVED", "MAINTENANCE"}
+        return now > node.busy_until + node.suspend_time and not self.states(node.name) & {
+            "RESERVED",
+            "MAINTENANCE",
+        }
 
     def _power_up(self, node: SimNode) -> None:
         node.flags = (node.flags - {STOPPED, STOPPING}) | {STARTING}
@@ -127,10 +145,14 @@ class PowerSaving(Cluster):
         node.base, node.reason, node.reason_changed_at = base, reason, at
 
     def node_register(self, name: str, **slurmd: Any) -> SimNode:
-        """As `Cluster.node_register`. A record of power saving keeps what it was created with."""
+        """Register a node as `Cluster.node_register` does. A record of power saving keeps what it
+        was created with.
+        """
         known = self.nodes.get(name)
         cloud = known is not None and "CLOUD" in known.flags
-        former = (known.extra, known.gres, known.cpus, known.real_memory) if known is not None else None
+        former = (
+            (known.extra, known.gres, known.cpus, known.real_memory) if known is not None else None
+        )
         started = cloud and known is not None and bool(known.flags & {STOPPED, STOPPING, STARTING})
         node = super().node_register(name, **slurmd | ({"rebooted": False} if started else {}))
         if cloud and former is not None:
@@ -149,12 +171,16 @@ class PowerSaving(Cluster):
         return node
 
     def node_silence(self, name: str) -> None:
-        """As `Cluster.node_silence`. slurmctld doesn't ask a node that is powered down."""
+        """Silence a node as `Cluster.node_silence` does. slurmctld doesn't ask a node that is
+        powered down.
+        """
         if not self.nodes[name].flags & {STOPPED, STOPPING, STARTING}:
             super().node_silence(name)
 
     def node_vanish(self, name: str) -> None:
-        """As `Cluster.node_vanish`, likewise."""
+        """Have a node vanish as `Cluster.node_vanish` does. slurmctld doesn't ask a node that is
+        powered down.
+        """
         if not self.nodes[name].flags & {STOPPED, STOPPING, STARTING}:
             super().node_vanish(name)
 
@@ -166,19 +192,33 @@ class PowerSaving(Cluster):
         return number
 
     def _waits(self, job: SimJob) -> bool:
-        return any(self.nodes[name].flags & {STOPPED, STOPPING, STARTING} for name in job.nodes if name in self.nodes)
+        return any(
+            self.nodes[name].flags & {STOPPED, STOPPING, STARTING}
+            for name in job.nodes
+            if name in self.nodes
+        )
 
 
 def _less(configured: str, reported: str) -> str:
-    """Why slurmctld drains a node with fewer GPUs than its record shows; "" if it has them."""
-    wanted, found = (sum(it.count for it in gres.parse(text) if it.name == "gpu") for text in (configured, reported))
-    return f"gres/gpu count reported lower than configured ({found} < {wanted})" if found < wanted else ""
+    """Return why slurmctld drains a node with fewer GPUs than its record shows, "" if it has
+    them.
+    """
+    wanted, found = (
+        sum(it.count for it in gres.parse(text) if it.name == "gpu")
+        for text in (configured, reported)
+    )
+    return (
+        f"gres/gpu count reported lower than configured ({found} < {wanted})"
+        if found < wanted
+        else ""
+    )
 
 
 def _has_gres(items: nodeconf.NodeConf) -> bool:
-    """Whether GresConf has as much of each resource as Gres."""
+    """Return whether GresConf has as much of each resource as Gres."""
     lines = [
-        dict(it.partition("=")[::2] for it in line.split(",")) for line in (items.get("GresConf") or "").split("+")
+        dict(it.partition("=")[::2] for it in line.split(","))
+        for line in (items.get("GresConf") or "").split("+")
     ]
     present = Counter[tuple[str, str]]()
     for line in lines:

@@ -1,4 +1,6 @@
-"""The parts of a simulated Slurm: records of slurmctld and slurmdbd, requests, replies and faults."""
+"""The parts of a simulated Slurm: records of slurmctld and slurmdbd, requests, replies and
+faults.
+"""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -9,8 +11,27 @@ Json = dict[str, Any]
 
 RESERVATION_FLAGS = frozenset(
     {
-        *("ANY_NODES", "DAILY", "FLEX", "FORCE_START", "HOURLY", "IGNORE_JOBS", "MAGNETIC", "MAINT", "NO_HOLD_JOBS"),
-        *("OVERLAP", "PART_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "SPEC_NODES", "STATIC", "TIME_FLOAT"),
+        *(
+            "ANY_NODES",
+            "DAILY",
+            "FLEX",
+            "FORCE_START",
+            "HOURLY",
+            "IGNORE_JOBS",
+            "MAGNETIC",
+            "MAINT",
+            "NO_HOLD_JOBS",
+        ),
+        *(
+            "OVERLAP",
+            "PART_NODES",
+            "PURGE_COMP",
+            "REPLACE",
+            "REPLACE_DOWN",
+            "SPEC_NODES",
+            "STATIC",
+            "TIME_FLOAT",
+        ),
         *("USER_DELETE", "WEEKDAY", "WEEKEND", "WEEKLY"),
     }
 )
@@ -121,6 +142,8 @@ class SimJob:
     required: list[str] = field(default_factory=list)
     """The nodes that it names (`sbatch --nodelist`)."""
 
+    licenses: str = ""
+    """Those that it requests (`sbatch --licenses`)."""
     node_count: int = 1
     """How many nodes it requests."""
     planned: list[str] = field(default_factory=list)
@@ -150,7 +173,7 @@ class SimJob:
     comment: str = ""
     admin_comment: str = ""
     excluded: list[str] = field(default_factory=list)
-    """The nodes that an external job or a guard is not to get."""
+    """The nodes that it is not to get (`sbatch --exclude`)."""
 
     @property
     def on_nodes(self) -> bool:
@@ -192,11 +215,11 @@ class SimReservation:
     flags: tuple[str, ...] = ("MAINT", "IGNORE_JOBS", "SPEC_NODES")
 
     def active(self, now: float) -> bool:
-        """Whether it reserves its nodes at `now`."""
+        """Return whether it reserves its nodes at `now`."""
         return self.start_time <= now < self.end_time
 
     def later(self, now: float) -> "SimReservation | None":
-        """The reservation at `now`: itself, its next occurrence once it is over, or None."""
+        """Return the reservation at `now`: itself, its next occurrence once it is over, or None."""
         if now < self.end_time:
             return self
         periods = [seconds for flag, seconds in _PERIODS.items() if flag in self.flags]

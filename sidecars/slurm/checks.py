@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sidecars.slurm.external import STATES_ENDED
+from sidecars.slurm.job_states import has_ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class CheckJob:
     @property
     def ended(self) -> bool:
         """Whether it has ended: the nodes may still be COMPLETING."""
-        return bool(self.states & STATES_ENDED)
+        return has_ended(self.states)
 
     @property
     def waits(self) -> bool:

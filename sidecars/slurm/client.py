@@ -1,7 +1,8 @@
 """The aiohttp client of `sidecars.slurm.protocol`, for operator and exporter.
 
-slurmrestd sends each refusal twice: the answer that counts, with `Connection: Close`, and after it a second answer in
-plain text. aiohttp considers that an attack and drops both, so the second one is cut off here.
+slurmrestd sends each refusal twice: the answer that counts, with `Connection: Close`, and after it
+a second answer in plain text. aiohttp considers that an attack and drops both, so the second one is
+cut off here.
 """
 
 import asyncio
@@ -24,15 +25,18 @@ from sidecars.slurm.health import READYZ
 from sidecars.slurm.protocol import (
     STATUS_NO_SUCH_ENDPOINT,
     TOKEN_HEADER,
+    USER_HEADER,
     VERSIONS,
     Request,
     decode,
     get_job_states,
+    get_node,
+    get_nodes,
     versions_to_try,
 )
 from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.streaming import JobsReader
-from sidecars.slurm.tokens import Tokens
+from sidecars.slurm.tokens import Tokens, checked
 
 T = TypeVar("T")
 
@@ -45,14 +49,18 @@ log = logging.getLogger(__name__)
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RECORDS = msgspec.json.Decoder(list[msgspec.Raw])
 _STATES = get_job_states().target("")
+_OF_NODES = frozenset({get_nodes().read, get_node("NAME").read})
+"""How answers are read that consist of `Node`. Others have more of the same text."""
 _NO_ERRORS = b"[]"
 
 
 class Decoder:
-    """`protocol.decode`, but what is the same as in the answer before, byte for byte, is not read again.
+    """`protocol.decode`, but what is the same as in the answer before, byte for byte, is not read
+    again.
 
-    Slurm answers any change with all nodes, most of them unchanged, and the states of all jobs each time. Stores the
-    text of the last answer's node records, and that of the states. Equal states are the same object.
+    Slurm answers any change with all nodes, most of them unchanged, and the states of all jobs each
+    time. Stores the text of the last answer's node records, and that of the states. Equal states
+    are the same object.
     """
 
     def __init__(self) -> None:
@@ -60,7 +68,7 @@ class Decoder:
         self._states: tuple[bytes, Any] = b"", None
 
     def __call__(self, request: Request[T], status: int, body: bytes) -> T:
-        """The typed answer. Raises SlurmError, as `protocol.decode` does."""
+        """Return the typed answer. Raises SlurmError, as `protocol.decode` does."""
         if status == 200 and request.target("") == _STATES:
             return self._job_states(request, status, body)
         texts: list[bytes] = []
@@ -71,9 +79,12 @@ class Decoder:
                 texts[:] = map(bytes, _RECORDS.decode(members.pop("nodes")))
             except (KeyError, msgspec.MsgspecError):
                 return msgspec.json.decode(body)
-            known = self._nodes.get
-            nodes = [known(text) or msgspec.json.decode(text) for text in texts]
-            return {"nodes": nodes, **{key: msgspec.json.decode(member) for key, member in members.items()}}
+            known = self._nodes if request.read in _OF_NODES else {}
+            nodes = [known.get(text) or msgspec.json.decode(text) for text in texts]
+            return {
+                "nodes": nodes,
+                **{key: msgspec.json.decode(member) for key, member in members.items()},
+            }
 
         answer = decode(request, status, body, parse=parse)
         # The answer for one node alone is no reason to forget the others.
@@ -99,8 +110,10 @@ class Decoder:
 class Client:
     """Calls one slurmrestd over kept connections, at most `concurrency` at a time.
 
-    Use as `async with Client(url, tokens) as client`. A refused token is dropped, so that the next call has a new one.
-    `versions` of the API are tried in this order.
+    Use as `async with Client(url, tokens) as client`. A refused token is dropped, so that the next
+    call has a new one. `versions` of the API are tried in this order. With `user`, requests are
+    sent as this user: the tokens are those of SlurmUser or root then, and a name that is no user's
+    is no request, but NoToken.
     """
 
     def __init__(
@@ -111,6 +124,7 @@ class Client:
         timeout: float = 15.0,
         concurrency: int = 8,
         versions: Sequence[str] = VERSIONS,
+        user: str | None = None,
     ) -> None:
         parsed = URL(url)
         if parsed.scheme not in {"http", "https"} or not parsed.host:
@@ -121,6 +135,7 @@ class Client:
         self._timeout = timeout
         self._concurrency = concurrency
         self._versions = tuple(versions)
+        self._user = user
         self._session: aiohttp.ClientSession | None = None
         self._version: str | None = None
         self._decode = Decoder()
@@ -131,23 +146,30 @@ class Client:
         return self._version
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
-        """Send the request and decode its answer within `timeout` seconds, waiting for a free connection included.
+        """Send the request and decode its answer within `timeout` seconds, waiting for a free
+        connection included.
 
-        The request's API version is used, or else the first that the server offers. Raises SlurmError. After
-        Unreachable the outcome of a write is unknown.
+        The request's API version is used, or else the first that the server offers. Raises
+        SlurmError. After Unreachable the outcome of a write is unknown.
         """
         seconds = self._timeout if timeout is None else timeout
         try:
             token = self._tokens.token()
+            if self._user is not None:
+                checked(self._user)
         except (OSError, ValueError) as error:
             raise NoToken(str(request), f"no token can be signed: {error}") from error
         try:
             async with asyncio.timeout(seconds):
                 status, body = await self._exchange(request, token)
         except TimeoutError:
-            raise Unreachable(str(request), f"no whole answer from {self._host} within {seconds:g} s") from None
+            raise Unreachable(
+                str(request), f"no whole answer from {self._host} within {seconds:g} s"
+            ) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(str(request), f"{self._host}: {type(error).__name__}: {error}") from error
+            raise Unreachable(
+                str(request), f"{self._host}: {type(error).__name__}: {error}"
+            ) from error
         try:
             if isinstance(body, JobsReader):
                 return decode(request, status, body.start, parse=lambda _: body.finish())
@@ -157,7 +179,12 @@ class Client:
             raise
 
     async def _exchange(self, request: Request[T], token: str) -> tuple[int, bytes | JobsReader]:
-        headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
+        headers = {
+            TOKEN_HEADER: token,
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            **({} if self._user is None else {USER_HEADER: self._user}),
+        }
         status = STATUS_NO_SUCH_ENDPOINT
         body: bytes | JobsReader = b""
         chosen = request.version if request.version in self._versions else self._version
@@ -201,13 +228,18 @@ class Client:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.close()
 
 
 async def whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The body. Raises OSError for one of more than `limit` bytes, before it is read to its end."""
+    """Return the body. Raises OSError for one of more than `limit` bytes, before it is read to its
+    end.
+    """
     parts: list[bytes] = []
     async for part in response.content.iter_any():
         limit -= len(part)
@@ -218,7 +250,9 @@ async def whole(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def ready(address: str, *, port: int = ports.SLURMCTLD, seconds: float = 1.0) -> bool | None:
-    """Whether the slurmctld at an IP address is the primary; None without an answer in `seconds`."""
+    """Return whether the slurmctld at an IP address is the primary, or None without an answer in
+    `seconds`.
+    """
     host = f"[{address}]" if ":" in address else address
     try:
         async with (

@@ -1,23 +1,29 @@
 """The language of slurm.conf and its sister files: parse, print unchanged, find, render, merge.
 
-The syntax is that of https://slurm.schedmd.com/slurm.conf.html as slurmctld reads it: lines of `Key=Value` pairs, the
-first of which is the subject of the line; keys in any case; a value is a word, or quoted; `#` begins a comment, also
-within quotes, unless a `\\` stands before it; a `\\` at the end of a line, where no comment is, continues it; `\\`
-before any other character is dropped; `Include FILE`.
+The syntax is that of https://slurm.schedmd.com/slurm.conf.html as slurmctld reads it: lines of
+`Key=Value` pairs, the first of which is the subject of the line; keys in any case; a value is a
+word, or quoted; `#` begins a comment, also within quotes, unless a `\\` stands before it; a `\\` at
+the end of a line, where no comment is, continues it; `\\` before any other character is dropped;
+`Include FILE`.
 
-Doesn't know which keys exist, and reads no included file. plugstack.conf and YAML files are other languages.
+Doesn't know which keys exist, and reads no included file. plugstack.conf and YAML files are other
+languages.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-LIST_KEYS = ("AuthAltParameters", "AuthInfo", "GresTypes", "PrologFlags", "SlurmctldParameters")
+LIST_KEYS = (
+    *("AuthAltParameters", "AuthInfo", "CommunicationParameters", "GresTypes", "PrologFlags"),
+    "SlurmctldParameters",
+)
 """Keys whose value is a list that the operator and the user's extraConf both add to."""
 
 _SPACE = r"[ \t\n\v\f\r]"
 _PAIR = re.compile(
-    rf'{_SPACE}*([A-Za-z0-9_.]+){_SPACE}*[-*+/]?={_SPACE}*(?:"([^"]*)"|([^ \t\n\v\f\r]+))(?={_SPACE}|\Z)'
+    rf'{_SPACE}*([A-Za-z0-9_.]+){_SPACE}*[-*+/]?={_SPACE}*(?:"([^"]*)"|([^ '
+    rf"\t\n\v\f\r]+))(?={_SPACE}|\Z)"
 )
 _INCLUDE = re.compile(rf"{_SPACE}*include{_SPACE}+([^ \t\n\v\f\r]+){_SPACE}*", re.IGNORECASE)
 _KEY = re.compile(r"[A-Za-z0-9_.]+")
@@ -47,7 +53,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One logical line. `text` is its source with continuations, comment and line end; `number` counts from 1.
+    """One logical line. `text` is its source with continuations, comment and line end; `number`
+    counts from 1.
 
     Without pairs and `include` it is blank or a comment.
     """
@@ -58,7 +65,9 @@ class Line:
     include: str | None = None
 
     def get(self, key: str) -> str | None:
-        """The value of a pair of this line, the last one of that key in any case; None when absent."""
+        """Return the value of a pair of this line, the last one of that key in any case, or None
+        when absent.
+        """
         wanted = key.lower()
         values = [pair.value for pair in self.pairs if pair.key.lower() == wanted]
         return values[-1] if values else None
@@ -71,31 +80,41 @@ class Conf:
     lines: tuple[Line, ...]
 
     def get(self, key: str) -> str | None:
-        """The value of a key that counts once: that of the last line that begins with it; None when absent."""
+        """Return the value of a key that counts once: that of the last line that begins with it.
+        Return None when absent.
+        """
         lines = self.all(key)
         return lines[-1].pairs[0].value if lines else None
 
     def all(self, key: str) -> tuple[Line, ...]:
-        """The lines that begin with this key, in any case, in order: for NodeName, PartitionName, Prolog, …"""
+        """Return the lines that begin with this key, in any case, in order: for NodeName,
+        PartitionName, Prolog, …
+        """
         wanted = key.lower()
-        return tuple(line for line in self.lines if line.pairs and line.pairs[0].key.lower() == wanted)
+        return tuple(
+            line for line in self.lines if line.pairs and line.pairs[0].key.lower() == wanted
+        )
 
     def __str__(self) -> str:
         return "".join(line.text for line in self.lines)
 
 
 def parse(text: str) -> Conf:
-    """The lines of a configuration file. Raises ConfError for what slurmctld would refuse as a parse error."""
+    """Return the lines of a configuration file. Raises ConfError for what slurmctld would refuse as
+    a parse error.
+    """
     return Conf(tuple(_lines(text)))
 
 
 def parse_readable(text: str) -> Conf:
-    """As `parse`, for a text that is checked elsewhere: a line that slurmctld would refuse has no pairs."""
+    """Parse a text that is checked elsewhere: a line that slurmctld would refuse has no pairs."""
     return Conf(tuple(_lines(text, strict=False)))
 
 
 def without(pairs: str, key: str) -> str:
-    """The text of a line's pairs without those of a key, in any case. What is no pair ends the search and stays."""
+    """Return the text of a line's pairs without those of a key, in any case. What is no pair ends
+    the search and stays.
+    """
     kept: list[str] = []
     at = 0
     while found := _PAIR.match(pairs, at):
@@ -106,33 +125,41 @@ def without(pairs: str, key: str) -> str:
 
 
 def render(key: str, value: str) -> str:
-    """One line `Key=Value` without its line end, quoted and escaped as needed; parses to the same value.
+    """Write one line `Key=Value` without its line end, quoted and escaped as needed. It parses to
+    the same value.
 
-    Raises ValueError for a key that is none, an empty value, and a value that no line can contain: line ends and other
-    control characters, or a quote where quotes are needed.
+    Raises ValueError for a key that is none, an empty value, and a value that no line can contain:
+    line ends and other control characters, or a quote where quotes are needed.
     """
     if not _KEY.fullmatch(key):
-        raise ValueError(f"{key!r} is no key of Slurm's configuration: letters, digits, underscores and dots are")
+        raise ValueError(
+            f"{key!r} is no key of Slurm's configuration: letters, digits, underscores and dots are"
+        )
     if not value:
         raise ValueError(f"{key} has no value: leave the line out instead")
     bad = _CONTROL.search(value)
     if bad:
         raise ValueError(
-            f"{key}: its value has the control character {bad[0]!r}, which no line of a Slurm file can contain"
+            f"{key}: its value has the control character {bad[0]!r}, which no line of a Slurm "
+            "file can contain"
         )
     quoted = " " in value
     if '"' in value and (quoted or value[0] == '"'):
-        raise ValueError(f"{key}: a value with a quote can't begin with it or have spaces: {value!r}")
+        raise ValueError(
+            f"{key}: a value with a quote can't begin with it or have spaces: {value!r}"
+        )
     escaped = value.replace("\\", "\\\\").replace("#", "\\#")
     return f'{key}="{escaped}"' if quoted else f"{key}={escaped}"
 
 
 def merge_lists(ours: Mapping[str, str], extra: Conf) -> dict[str, str]:
-    """The merged value of each of `LIST_KEYS` that both `ours` and `extra` set, by our spelling, in order of the keys.
+    """Return the merged value of each of `LIST_KEYS` that both `ours` and `extra` set, by our
+    spelling, in order of the keys.
 
-    Options are identified by their name before `=`, in any case; ours wins. They are sorted, and the user's names are
-    in lower case, but for GresTypes. A user's value with a space is ignored, as Slinky does. Print the result with
-    `render`, at the file's end, because the last line of a key counts.
+    Options are identified by their name before `=`, in any case; ours wins. They are sorted, and
+    the user's names are in lower case, but for GresTypes. A user's value with a space is ignored,
+    as Slinky does. Print the result with `render`, at the file's end, because the last line of a
+    key counts.
     """
     merged: dict[str, str] = {}
     listed = {key.lower() for key in LIST_KEYS}
@@ -145,7 +172,10 @@ def merge_lists(ours: Mapping[str, str], extra: Conf) -> dict[str, str]:
             name, equals, rest = option.partition("=")
             # Options are known in any case; the names of resources are the user's own.
             options[name.lower()] = option if key == "GresTypes" else name.lower() + equals + rest
-        options.update((option.partition("=")[0].lower(), option) for option in filter(None, ours[key].split(",")))
+        options.update(
+            (option.partition("=")[0].lower(), option)
+            for option in filter(None, ours[key].split(","))
+        )
         merged[key] = ",".join(sorted(options.values()))
     return merged
 
@@ -157,7 +187,8 @@ def _lines(text: str, *, strict: bool = True) -> Iterator[Line]:
         first, content = at, ""
         continued = 1
         while continued and at < len(physical):
-            # As slurmctld: the comment is removed first, so a backslash within it continues nothing.
+            # As slurmctld: the comment is removed first, so a backslash within it continues
+            # nothing.
             comment = _COMMENT.search(physical[at])
             code = physical[at] if comment is None else physical[at][: comment.end() - 1]
             # Most lines have no backslash.
@@ -189,9 +220,14 @@ def _line(number: int, source: str, content: str) -> Line:
         found = _PAIR.match(content, at)
         if found is None:
             # Not its text, which may be a part of a password.
-            raise ConfError(number, f"{f'what follows {pairs[-1].key}' if pairs else 'it'} should be Key=Value")
+            raise ConfError(
+                number, f"{f'what follows {pairs[-1].key}' if pairs else 'it'} should be Key=Value"
+            )
         if found[3] and found[3][0] == '"':
-            raise ConfError(number, f"{found[1]}: a quote that isn't closed; a # ends the line within quotes, too")
+            raise ConfError(
+                number,
+                f"{found[1]}: a quote that isn't closed; a # ends the line within quotes, too",
+            )
         pairs.append(Pair(found[1], found[3] if found[2] is None else found[2]))
         at = found.end()
     return Line(number, source, tuple(pairs))

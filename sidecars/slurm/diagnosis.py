@@ -1,4 +1,6 @@
-"""Why a daemon of Slurm refused a configuration or ended, from what it logged, and the line at fault. Pure."""
+"""Why a daemon of Slurm refused a configuration or ended, from what it logged, and the line at
+fault. Pure.
+"""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +13,9 @@ from sidecars.slurm import conf
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """Why a configuration was refused. `file` is empty and `line` None where the daemon doesn't tell."""
+    """Why a configuration was refused. `file` is empty and `line` None where the daemon doesn't
+    tell.
+    """
 
     reason: str
     file: str = ""
@@ -24,10 +28,12 @@ class Culprit:
 
 
 def diagnose(output: str, files: Mapping[str, bytes], daemon: str = "slurmctld") -> Culprit:
-    """What was wrong, from the output of a daemon or scontrol that refused `files`."""
+    """Find what was wrong, from the output of a daemon or scontrol that refused `files`."""
     logged = [message for message in map(_message, output.splitlines()) if message]
     errors = [text for level, text in logged if level == "error" and not _HARMLESS.search(text)]
-    fatal = [text for level, text in logged if level == "fatal" and not (errors and _VAGUE.search(text))]
+    fatal = [
+        text for level, text in logged if level == "fatal" and not (errors and _VAGUE.search(text))
+    ]
     for text in errors:
         place = _PARSE_ERROR.search(text)
         if place:
@@ -37,16 +43,25 @@ def diagnose(output: str, files: Mapping[str, bytes], daemon: str = "slurmctld")
     for text in errors:
         missing = _MISSING.search(text)
         if missing:
-            return Culprit(f"{daemon} needs the file {missing[1]}, which does not exist", missing[1].rpartition("/")[2])
-    # The errors just before the end are why. A plugin that can't be used has one from each layer that knows of it.
+            return Culprit(
+                f"{daemon} needs the file {missing[1]}, which does not exist",
+                missing[1].rpartition("/")[2],
+            )
+    # The errors just before the end are why. A plugin that can't be used has one from each layer
+    # that knows of it.
     reasons = list(dict.fromkeys([*fatal, *errors[-2:]] if fatal else errors[-3:]))
-    reason = "; ".join(reasons) or (output.strip().splitlines() or [f"{daemon} ended without a message"])[-1]
+    reason = (
+        "; ".join(reasons)
+        or (output.strip().splitlines() or [f"{daemon} ended without a message"])[-1]
+    )
     file, line = _locate("; ".join([*reasons, *errors]), files)
     return Culprit(reason, file, line)
 
 
 def quoted(log: str, files: Mapping[str, bytes], daemon: str) -> Culprit | None:
-    """Why a daemon that runs with `files` ended last, with its level, as `fatal: …`; None if its log has no end."""
+    """Quote why a daemon that runs with `files` ended last, with its level, as `fatal: …`. Return
+    None if its log has no end.
+    """
     end = last_end(log)
     if not end:
         return None
@@ -56,9 +71,8 @@ def quoted(log: str, files: Mapping[str, bytes], daemon: str) -> Culprit | None:
 
 
 def last_end(log: str) -> str:
-    """What a daemon logged from its last start to the end of it; "" if it logged no end.
-
-    The log may contain several starts, the last of which may go on.
+    """Return what a daemon logged from its last start to the end of it, "" if it logged no end. The
+    log may contain several starts, the last of which may continue.
     """
     lines = log.splitlines()
     ends = [number for number, line in enumerate(lines) if _is_end(line)]
@@ -78,14 +92,15 @@ _LEVEL = re.compile(r"(fatal|error):\s*(?:_*[a-z0-9]+(?:_[a-z0-9]+)+:\s+)*(.*)")
 _PARSE_ERROR = re.compile(r"Parse error in file (\S+) line (\d+):(.*)")
 _MISSING = re.compile(r"cannot stat file (\S+): No such file")
 _HARMLESS = re.compile(
-    r"state file|usage file|No last decay|Information may be lost|recover|Job accounting information|"
-    r"specified more than|MailProg|default partition not set|calls to gettimeofday|HealthCheckTimeout|not responding|"
-    r"ping|slurm_receive|slurm_msg|support glob parsing|\"Include\" failed in file \S*plugstack[.]conf|"
-    r"please ignore error",
+    r"state file|usage file|No last decay|Information may be lost|recover|Job accounting "
+    r"information|specified more than|MailProg|default partition not set|calls to "
+    r"gettimeofday|HealthCheckTimeout|not responding|ping|slurm_receive|slurm_msg|support glob "
+    r"parsing|\"Include\" failed in file \S*plugstack[.]conf|please ignore error",
     re.IGNORECASE,
 )
 _VAGUE = re.compile(
-    r"Unable to process configuration file|failed to initialize|can not open the \S+ plugin", re.IGNORECASE
+    r"Unable to process configuration file|failed to initialize|can not open the \S+ plugin",
+    re.IGNORECASE,
 )
 _NOT_STARTED = "slurmd initialization failed"
 _WORD = re.compile(r"[A-Za-z0-9_./:-]+")
@@ -98,7 +113,9 @@ def _message(line: str) -> tuple[str, str] | None:
 
 
 def _locate(message: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
-    """The last line of a .conf file that has the most specific word of the message, if any has one."""
+    """Return the last line of a .conf file that has the most specific word of the message, if any
+    has one.
+    """
     best: tuple[int, str, int | None] = (0, "", None)
     words = {word.strip(".:").lower() for word in _WORD.findall(message)} - _COMMON
     plugins = [word.split("/") for word in words if _PLUGIN.fullmatch(word)]
@@ -108,7 +125,9 @@ def _locate(message: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
         if not name.endswith(".conf"):
             continue
         for line in conf.parse_readable(files[name].decode(errors="surrogateescape")).lines:
-            values = {value.lower() for pair in line.pairs for value in re.split(r"[,\s=]+", pair.value)}
+            values = {
+                value.lower() for pair in line.pairs for value in re.split(r"[,\s=]+", pair.value)
+            }
             keys = {pair.key.lower() for pair in line.pairs}
             named = sum(plugin in values and _is_of(keys, kind) for kind, plugin in plugins)
             score = 8 * named + 4 * len(words & values) + 2 * len(words & keys)
@@ -118,13 +137,15 @@ def _locate(message: str, files: Mapping[str, bytes]) -> tuple[str, int | None]:
 
 
 def _is_of(keys: AbstractSet[str], kind: str) -> bool:
-    """Whether one of the keys selects plugins of a kind, as JobSubmitPlugins does for job_submit."""
+    """Return whether one of the keys selects plugins of a kind, as JobSubmitPlugins does for
+    job_submit.
+    """
     return any(key.startswith(kind.replace("_", "")) for key in keys)
 
 
 _UNSPECIFIC = """
-a an and any are as at be by can cannot check configuration could does error failed fatal file find for from has in
-invalid is it name names node nodes not of on or partition plugin slurm slurm.conf slurmctld such the this to type
-unable was with yes no all up default
+a an and any are as at be by can cannot check configuration could does error failed fatal file find
+for from has in invalid is it name names node nodes not of on or partition plugin slurm slurm.conf
+slurmctld such the this to type unable was with yes no all up default
 """
 _COMMON = frozenset(_UNSPECIFIC.split())

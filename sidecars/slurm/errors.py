@@ -1,4 +1,6 @@
-"""Failures of calls to Slurm, as types. Callers distinguish them by type or number, never by a message's words."""
+"""Failures of calls to Slurm, as types. Callers distinguish them by type or number, never by a
+message's words.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +9,9 @@ from sidecars.contract.text import printable
 
 @dataclass(frozen=True, slots=True)
 class ErrorEntry:
-    """One entry of an answer's `errors`: Slurm's number (0 when it gave none), its name, and the two texts."""
+    """One entry of an answer's `errors`: Slurm's number (0 when it gave none), its name, and the
+    two texts.
+    """
 
     number: int
     error: str = ""
@@ -27,7 +31,9 @@ class SlurmError(Exception):
 
 
 class Unreachable(SlurmError):
-    """No complete answer within the deadline: refused, reset, cut off, timed out, or not sent by a circuit breaker."""
+    """No complete answer within the deadline: refused, reset, cut off, timed out, or not sent by a
+    circuit breaker.
+    """
 
 
 class NotYet(SlurmError):
@@ -39,7 +45,9 @@ class NoToken(SlurmError):
 
 
 class Malformed(SlurmError):
-    """The answer doesn't follow the REST schema. `source` is the call, `field` the place in the body."""
+    """The answer doesn't follow the REST schema. `source` is the call, `field` the place in the
+    body.
+    """
 
     def __init__(self, request: str, field: str, message: str) -> None:
         super().__init__(request, f"{field}: {message}")
@@ -54,7 +62,9 @@ class Malformed(SlurmError):
 class Refused(SlurmError):
     """An answer that reports errors, with Slurm's own words about them."""
 
-    def __init__(self, request: str, status: int, errors: tuple[ErrorEntry, ...], message: str = "") -> None:
+    def __init__(
+        self, request: str, status: int, errors: tuple[ErrorEntry, ...], message: str = ""
+    ) -> None:
         reasons = "; ".join(_line(entry) for entry in errors) or message or "no reason given"
         super().__init__(request, f"HTTP {status}: {reasons}")
         self.status = status
@@ -71,15 +81,21 @@ class AuthenticationError(Refused):
 
 
 class NotFound(Refused):
-    """slurmctld doesn't know the named node, job or reservation. Slurm answered; nothing is broken."""
+    """slurmctld doesn't know the named node, job or reservation. Slurm answered; nothing is
+    broken.
+    """
 
 
 class Rejected(Refused):
-    """slurmctld understood the request and rejected it (invalid state change, busy node, bad name, …)."""
+    """slurmctld understood the request and rejected it (invalid state change, busy node, bad name,
+    …).
+    """
 
 
 class ServerFault(Refused):
-    """slurmrestd or slurmctld is out of order: slurmctld unreachable for it, HTTP 5xx, an unknown error."""
+    """slurmrestd or slurmctld is out of order: slurmctld unreachable for it, HTTP 5xx, an unknown
+    error.
+    """
 
 
 def _line(entry: ErrorEntry) -> str:

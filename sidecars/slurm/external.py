@@ -1,24 +1,17 @@
-"""External jobs and guards as Slurm reports them, and what is requested for a new one. No HTTP and no JSON here.
+"""External jobs and guards as Slurm reports them, and what is requested for a new one. No HTTP and
+no JSON here.
 
 A guard is a batch job that only waits: it has what a pod uses on a node with a slurmd.
 """
 
 from dataclasses import dataclass
 
-STATES_ENDED = frozenset(
-    {
-        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
-        *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
-    }
-)
-"""Base states of a job that has ended. An external job uses nothing from that moment on. A guard retains what it had
-on each of its nodes until the Epilog there has ended; until all have, it is COMPLETING as well."""
-
 GUARD_OUTPUT = "/dev/./null"
 """The output of a guard. The path is that of /dev/null, as nobody else writes it.
 
-It is in the environment of the Epilog (SLURM_JOB_STDOUT), which asks Slurm about jobs with it alone whether they are
-guards. Any user can submit a job with it. A job's user can change it while the job is pending.
+It is in the environment of the Epilog (SLURM_JOB_STDOUT), which asks Slurm about jobs with it alone
+whether they are guards. Any user can submit a job with it. A job's user can change it while the job
+is pending.
 """
 
 
@@ -30,7 +23,9 @@ class Gres:
     """With its type, as `gpu:h100`."""
     count: int
     indices: frozenset[int] | None = None
-    """The places of these devices among all of the GRES on the node, of any type. None: Slurm only counts them."""
+    """The places of these devices among all of the GRES on the node, of any type. None: Slurm only
+    counts them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +63,8 @@ class ExternalJob:
     """When its time limit ends it; 0: never, or not known yet."""
     cpus_per_task: int = 1
     het_id: int = 0
-    """The id of the heterogeneous job, which is that of its first component; 0 for any other job."""
+    """The id of the heterogeneous job, which is that of its first component; 0 for any other job.
+    """
     het_offset: int = 0
     """The component's place in it, from 0 on."""
     allocations: tuple[Allocation, ...] = ()
@@ -81,9 +77,13 @@ class ExternalJob:
     gres_per_task: str = ""
     """As requested."""
     shared: bool = False
-    """Whether it may have the same cores as other jobs: by its own request, or always in its partition."""
+    """Whether it may have the same cores as other jobs: by its own request, or always in its
+    partition.
+    """
     whole: bool = False
-    """Whether it has whole nodes. Slurm reports the same of one that shares them with jobs of its user."""
+    """Whether it has whole nodes. Slurm reports the same of one that shares them with jobs of its
+    user.
+    """
     excluded_nodes: tuple[str, ...] = ()
     """The Slurm nodes that it is not to get."""
 

@@ -1,4 +1,5 @@
-"""The HTTP health endpoints at slurmctld's own port (slurmctld(8)): `/livez` for alive, `/readyz` for primary.
+"""The HTTP health endpoints at slurmctld's own port (slurmctld(8)): `/livez` for alive, `/readyz`
+for primary.
 
 Standard library only, blocking. The operator asks by `sidecars.slurm.client.ready`.
 """
@@ -10,7 +11,9 @@ LIVEZ, READYZ = "/livez", "/readyz"
 
 
 def alive(host: str, port: int, seconds: float) -> bool:
-    """Whether slurmctld is alive; False when nothing listens. Raises OSError for no answer within `seconds`."""
+    """Return whether slurmctld is alive, or False when nothing listens. Raises OSError for no
+    answer within `seconds`.
+    """
     try:
         return _succeeds(host, port, LIVEZ, seconds)
     except ConnectionError:
@@ -18,7 +21,9 @@ def alive(host: str, port: int, seconds: float) -> bool:
 
 
 def answers(host: str, port: int, seconds: float) -> bool:
-    """Whether slurmctld answers at all; False when nothing listens. Raises OSError for no answer."""
+    """Return whether slurmctld answers at all, or False when nothing listens. Raises OSError for no
+    answer.
+    """
     try:
         _succeeds(host, port, LIVEZ, seconds)
     except ConnectionRefusedError:
@@ -27,7 +32,8 @@ def answers(host: str, port: int, seconds: float) -> bool:
 
 
 def leads(host: str, port: int, seconds: float) -> bool:
-    """Whether slurmctld is the primary; False when nothing listens, and for an unknown host.
+    """Return whether slurmctld is the primary, or False when nothing listens, and for an unknown
+    host.
 
     Raises OSError for no answer within `seconds`, as of one that is about to end.
     """

@@ -1,4 +1,5 @@
-"""Slurm's hostlist expressions: `gpu-[0-3,007-009],login` to names and back (scontrol show hostnames, hostlist).
+"""Slurm's hostlist expressions: `gpu-[0-3,007-009],login` to names and back (scontrol show
+hostnames, hostlist).
 
 Only the language is here; whether such nodes exist is not its business.
 """
@@ -29,13 +30,16 @@ class HostlistError(ValueError):
 
 
 def expand(expression: str) -> list[str]:
-    """The names that a hostlist stands for, in its own order, each as often as it occurs; [] for "".
+    """Return the names that a hostlist stands for, in its own order, each as often as it occurs, []
+    for "".
 
-    A range keeps the width of its first number when that begins with 0: `n[08-10]` is n08, n09, n10. Several brackets
-    in one name multiply, the last one runs fastest. Raises HostlistError.
+    A range keeps the width of its first number when that begins with 0: `n[08-10]` is n08, n09,
+    n10. Several brackets in one name multiply, the last one runs fastest. Raises HostlistError.
     """
     if len(expression) > MAX_LENGTH:
-        raise HostlistError(f"a hostlist of {len(expression)} characters is longer than {MAX_LENGTH}")
+        raise HostlistError(
+            f"a hostlist of {len(expression)} characters is longer than {MAX_LENGTH}"
+        )
     names: list[str] = []
     if not expression:
         return names
@@ -48,10 +52,11 @@ def expand(expression: str) -> list[str]:
 
 
 def compress(names: Iterable[str]) -> str:
-    """One hostlist for the names: sorted by prefix and number, without duplicates; "" for none.
+    """Write one hostlist for the names: sorted by prefix and number, without duplicates, "" for
+    none.
 
-    Only a name's last digits become a range. Raises HostlistError for an empty name or one with a bracket, a comma or
-    white space.
+    Only a name's last digits become a range. Raises HostlistError for an empty name or one with a
+    bracket, a comma or white space.
     """
     items: list[tuple[str, int, str]] = []
     ranges: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -70,7 +75,8 @@ def compress(names: Iterable[str]) -> str:
         else:
             ranges[prefix, 0].append(int(digits))
     for prefix, width in [key for key in ranges if key[1]]:
-        # n100 continues n099 if such names exist, else it belongs to the numbers without leading zeros.
+        # n100 continues n099 if such names exist, else it belongs to the numbers without leading
+        # zeros.
         for number in ranges.pop((prefix, 0), []):
             fits = 10 ** (width - 1) <= number < 10**width
             ranges[prefix, width if fits else 0].append(number)
@@ -87,7 +93,9 @@ def _expand_item(text: str, at: int, names: list[str]) -> int:
         literal = _LITERAL.match(text, at)
         assert literal is not None  # noqa: S101 - it matches the empty string
         if len(found[0]) + len(literal[0]) > MAX_NAME_LENGTH:
-            raise HostlistError(f"a name longer than {MAX_NAME_LENGTH} characters in hostlist {_cut(text)}")
+            raise HostlistError(
+                f"a name longer than {MAX_NAME_LENGTH} characters in hostlist {_cut(text)}"
+            )
         if literal[0]:
             found = [name + literal[0] for name in found]
             at = literal.end()
@@ -101,9 +109,13 @@ def _expand_item(text: str, at: int, names: list[str]) -> int:
         bracket = _BRACKET.match(text, at)
         brackets += 1
         if brackets > _MAX_BRACKETS:
-            raise HostlistError(f"more than {_MAX_BRACKETS} brackets in one name of hostlist {_cut(text)}")
+            raise HostlistError(
+                f"more than {_MAX_BRACKETS} brackets in one name of hostlist {_cut(text)}"
+            )
         if bracket is None:
-            raise HostlistError(f"unexpected {text[at]!r} at character {at + 1} of hostlist {_cut(text)}")
+            raise HostlistError(
+                f"unexpected {text[at]!r} at character {at + 1} of hostlist {_cut(text)}"
+            )
         numbers = _numbers(bracket[1], text, MAX_NAMES // len(found))
         found = [name + number for name in found for number in numbers]
         at = bracket.end()

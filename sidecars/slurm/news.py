@@ -1,8 +1,8 @@
 """Lists of what has changed, also from a slurmrestd that can't report changes.
 
-slurmrestd before 26.05.3 answers `GET nodes/?update_time=` with HTTP 500 and number -1 ("Unable to query partitions")
-whenever a node has changed since then and no partition has. It still answers HTTP 304 when nothing has changed, and a
-request for the full list as usual.
+slurmrestd before 26.05.3 answers `GET nodes/?update_time=` with HTTP 500 and number -1 ("Unable to
+query partitions") whenever a node has changed since then and no partition has. It still answers
+HTTP 304 when nothing has changed, and a request for the full list as usual.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,14 @@ _STATUS, _UNSPECIFIED = 500, -1  # SLURM_ERROR
 
 
 def refuses_changes(error: SlurmError) -> bool:
-    """Whether this answer to a request for changes means that something has changed, and the server can't say what.
+    """Return whether this answer to a request for changes means that something has changed, and the
+    server can't say what.
 
     A fault of the server may look the same: then the request for the full list fails, too.
     """
-    return isinstance(error, Refused) and error.status == _STATUS and error.numbers == {_UNSPECIFIED}
+    return (
+        isinstance(error, Refused) and error.status == _STATUS and error.numbers == {_UNSPECIFIED}
+    )
 
 
 async def read_news(
@@ -32,9 +35,11 @@ async def read_news(
     *,
     timeout: float | None = None,
 ) -> T | None:
-    """What has changed in the second `since` or later, None for nothing; the full list if `since` is None or refused.
+    """Read what has changed in the second `since` or later. Return None for nothing, and the full
+    list if `since` is None or refused.
 
-    `request` is the request for such a time. Raises SlurmError, within `timeout` seconds for each request.
+    `request` is the request for such a time. Raises SlurmError, within `timeout` seconds for each
+    request.
     """
     if since is not None:
         try:
@@ -45,5 +50,7 @@ async def read_news(
     everything = request(None)
     answer = await client.call(everything, timeout=timeout)
     if answer is None:
-        raise Unreachable(str(everything), "it reports no change in answer to a request for everything")
+        raise Unreachable(
+            str(everything), "it reports no change in answer to a request for everything"
+        )
     return answer

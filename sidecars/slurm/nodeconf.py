@@ -1,8 +1,10 @@
-"""The items that describe one Slurm node: a NodeSet's `extraConf`, NODESET_CONF of a worker pod, slurmd's --conf.
+"""The items that describe one Slurm node: a NodeSet's `extraConf`, NODESET_CONF of a worker pod,
+slurmd's --conf.
 
-Items are `Key=Value`, separated by white space. Keys are those of slurm.conf's NodeName line, in any case. The last of
-a repeated key counts. A value with spaces is between double or single quotes. slurmd's command line can't contain a
-quote, a backslash or a control character within a value (https://slurm.schedmd.com/slurmd.html#OPT_conf).
+Items are `Key=Value`, separated by white space. Keys are those of slurm.conf's NodeName line, in
+any case. The last of a repeated key counts. A value with spaces is between double or single quotes.
+slurmd's command line can't contain a quote, a backslash or a control character within a value
+(https://slurm.schedmd.com/slurmd.html#OPT_conf).
 """
 
 import re
@@ -11,7 +13,8 @@ from dataclasses import dataclass
 
 _WORD = re.compile(r"""(?:"[^"]*"|'[^']*'|\S)+""", re.ASCII)
 _ITEM = re.compile(
-    r"""(?P<key>[A-Za-z][A-Za-z0-9_]*)=(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<plain>(?!["'])\S*))""", re.ASCII
+    r"""(?P<key>[A-Za-z][A-Za-z0-9_]*)=(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<plain>(?!["'])\S*))""",
+    re.ASCII,
 )
 _LONG_NUMBER = re.compile(r"\d{19,}(?:$|(?=[^\[\]]*\]))")
 _UNFIT = re.compile(r"""["'\\\x00-\x1f\x7f]""")
@@ -42,9 +45,11 @@ class NodeConf:
     """What can't be an item, and why."""
 
     def get(self, key: str) -> str | None:
-        """The value of the last item with this key, in any case; None without one."""
+        """Return the value of the last item with this key, in any case, or None without one."""
         wanted = key.lower()
-        return next((item.value for item in reversed(self.items) if item.key.lower() == wanted), None)
+        return next(
+            (item.value for item in reversed(self.items) if item.key.lower() == wanted), None
+        )
 
     @property
     def keys(self) -> frozenset[str]:
@@ -53,23 +58,23 @@ class NodeConf:
 
 
 def parse(text: str) -> NodeConf:
-    """The items of a text. Never raises."""
+    """Return the items of a text. Never raises."""
     items: list[Item] = []
     problems: list[str] = []
     for word in _WORD.findall(text):
         found = _ITEM.fullmatch(word)
         if found is None:
             problems.append(
-                f"{word!r} is not of the form Key=Value; items are separated by spaces, and a value with a space is "
-                "between double quotes"
+                f"{word!r} is not of the form Key=Value; items are separated by spaces, and a "
+                "value with a space is between double quotes"
             )
             continue
         value = next(it for it in found.group("plain", "double", "single") if it is not None)
         unfit = _UNFIT.search(value)
         if unfit is not None:
             problems.append(
-                f"the value of {found['key']} has a {unfit[0]!r}, which slurmd's command line can't contain; write it "
-                "without"
+                f"the value of {found['key']} has a {unfit[0]!r}, which slurmd's command line "
+                "can't contain; write it without"
             )
             continue
         problem = topology_problem(value) if found["key"].lower() == "topology" else ""
@@ -81,21 +86,26 @@ def parse(text: str) -> NodeConf:
 
 
 def number_too_long(name: str) -> bool:
-    """Whether a name of a switch or block ends in more digits than Slurm can read as a number: slurmctld ends of it."""
+    """Return whether a name of a switch or block ends in more digits than Slurm can read as a
+    number. slurmctld ends of it.
+    """
     return _LONG_NUMBER.search(name) is not None
 
 
 def topology_problem(value: str) -> str:
-    """Why slurmctld would end of this value of the item Topology; "" if it doesn't. The text names a remedy."""
+    """Return why slurmctld would end of this value of the item Topology, with a remedy. Return ""
+    if it doesn't.
+    """
     for name in re.split(r"[,:]", value):
         if number_too_long(name):
             return (
-                f"{name!r} ends in 19 digits or more, which Slurm can't read as a number: slurmctld would end; "
-                "rename this switch or block, for example with a letter at its end"
+                f"{name!r} ends in 19 digits or more, which Slurm can't read as a number: "
+                "slurmctld would end; rename this switch or block, for example with a letter at "
+                "its end"
             )
     return ""
 
 
 def render(items: Iterable[Item]) -> str:
-    """The items as one line, which `parse` reads back."""
+    """Return the items as one line, which `parse` reads back."""
     return " ".join(map(str, items))

@@ -1,4 +1,6 @@
-"""What is read only when it is needed (jobs, partitions, reservations), and changes of reservations."""
+"""What is read only when it is needed (jobs, partitions, reservations), and changes of
+reservations.
+"""
 
 import logging
 from collections.abc import Callable
@@ -9,14 +11,16 @@ from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import NotYet, SlurmError, Unreachable
 from sidecars.slurm.node_cache import NodeCache
-from sidecars.slurm.pending import LATE_FOR, Answer, CachedRead, PendingRequest
+from sidecars.slurm.pending import CACHE_FOR, LATE_FOR, Answer, CachedRead, PendingRequest
 from sidecars.slurm.protocol import Request
 from sidecars.slurm.records import Jobs, Partition, QueuedJobs, Reservation
+from sidecars.slurm.usage import License
 
 T = TypeVar("T")
 
 JOBS_WITHIN = 120.0
-"""Deadline in seconds for reading all jobs: slurmrestd needs about a millisecond of CPU for each."""
+"""Deadline in seconds for reading all jobs: slurmrestd needs about a millisecond of CPU for each.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +36,11 @@ class _PendingChange:
 class OnDemand:
     """Reads of one cluster on demand.
 
-    `guard` raises SlurmError for a request that must not be sent. `late` is called when a request ends after a
-    caller has left, `wake` after a change of a reservation.
+    `guard` raises SlurmError for a request that must not be sent. `late` is called when a request
+    ends after a caller has left, `wake` after a change of a reservation.
 
-    All methods raise SlurmError; NotYet for a request that takes longer than `sidecars.slurm.pending.PATIENCE`. Its
-    answer is then used for a while although it is old.
+    All methods raise SlurmError; NotYet for a request that takes longer than
+    `sidecars.slurm.pending.PATIENCE`. Its answer is then used for a while although it is old.
     """
 
     def __init__(
@@ -58,13 +62,13 @@ class OnDemand:
         self._queue = CachedRead("GET jobs/", self._read_queue, clock, late)
         self._partitions = CachedRead("GET partitions/", self._read_partitions, clock, late)
         self._reservations = CachedRead("GET reservations/", self._read_reservations, clock, late)
+        self._licenses = CachedRead("GET licenses/", self._read_licenses, clock, late)
         self._changes: dict[str, _PendingChange] = {}
         self._reserved_at = float("-inf")
 
     async def jobs(self) -> Answer[Jobs]:
-        """All jobs: read within the last second and after the last change of a node, unless the answer was late.
-
-        Compare a late answer with `NodeCache.changed_after`.
+        """Return all jobs, read within the last second and after the last change of a node, unless
+        the answer was late. Compare a late answer with `NodeCache.changed_after`.
         """
         changed_at = self._cache.last_change
         recent = self._jobs.recent(changed_at)
@@ -76,9 +80,9 @@ class OnDemand:
         return answer if answer.asked_at >= changed_at else await self._jobs.get()
 
     async def queue(self) -> Answer[QueuedJobs]:
-        """All jobs with what pending ones request: read within the last second, unless the answer was late.
-
-        The value is the same object as that of the former answer if no job has changed.
+        """Return all jobs with what pending ones request, read within the last second, unless the
+        answer was late. The value is the same object as that of the former answer if no job has
+        changed.
         """
         recent = self._queue.recent(float("-inf"))
         if recent is not None:
@@ -87,12 +91,20 @@ class OnDemand:
         return await self._queue.get()
 
     async def partitions(self, since: float) -> tuple[Partition, ...]:
-        """All partitions, as they were at `since` (of the clock) or later."""
+        """Return all partitions, as they were at `since` (of the clock) or later."""
         return await self._asked_since(since, self._partitions, protocol.get_partitions())
 
     async def reservations(self) -> tuple[Reservation, ...]:
-        """All reservations, including our own changes."""
-        return await self._asked_since(self._reserved_at, self._reservations, protocol.get_reservations())
+        """Return all reservations, including our own changes."""
+        return await self._asked_since(
+            self._reserved_at, self._reservations, protocol.get_reservations()
+        )
+
+    async def licenses(self) -> tuple[License, ...]:
+        """Return all licenses, read within the last second, unless the answer was late."""
+        return await self._asked_since(
+            self._clock() - CACHE_FOR, self._licenses, protocol.get_licenses()
+        )
 
     async def reserve(self, name: str, request: Request[None]) -> None:
         """Create, change or delete the reservation of that name.
@@ -120,7 +132,8 @@ class OnDemand:
 
     async def close(self) -> None:
         """Cancel all requests. Callers that wait get Unreachable."""
-        for read in (self._jobs, self._queue, self._partitions, self._reservations):
+        reads = self._jobs, self._queue, self._partitions, self._reservations, self._licenses
+        for read in reads:
             await read.close()
         for change in tuple(self._changes.values()):
             await change.pending.close()
@@ -150,8 +163,13 @@ class OnDemand:
     async def _read_partitions(self, _: tuple[Partition, ...] | None) -> tuple[Partition, ...]:
         return await self._client.call(protocol.get_partitions())
 
-    async def _read_reservations(self, _: tuple[Reservation, ...] | None) -> tuple[Reservation, ...]:
+    async def _read_reservations(
+        self, _: tuple[Reservation, ...] | None
+    ) -> tuple[Reservation, ...]:
         return await self._client.call(protocol.get_reservations())
+
+    async def _read_licenses(self, _: tuple[License, ...] | None) -> tuple[License, ...]:
+        return await self._client.call(protocol.get_licenses())
 
     async def _reserve(self, request: Request[None]) -> None:
         try:

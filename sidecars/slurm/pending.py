@@ -1,8 +1,8 @@
 """Requests that run in tasks of their own, so that no caller waits long for a slow slurmrestd.
 
-All jobs of a large cluster may take a minute, and a slurmrestd that hangs uses up the whole deadline of any request.
-A caller waits at most `PATIENCE`. After that it gets NotYet, is notified when the request ends, and decides until then
-as if the answer was unknown.
+All jobs of a large cluster may take a minute, and a slurmrestd that hangs uses up the whole
+deadline of any request. A caller waits at most `PATIENCE`. After that it gets NotYet, is notified
+when the request ends, and decides until then as if the answer was unknown.
 """
 
 import asyncio
@@ -21,14 +21,22 @@ CACHE_FOR = 1.0
 """Seconds for which an answer is not read again."""
 
 LATE_FOR = 10.0
-"""Seconds for which a late answer is not read again, so that the callers that left find it. Late: after `PATIENCE`."""
+"""Seconds for which a late answer is not read again, so that the callers that left find it. Late:
+after `PATIENCE`.
+"""
 
 
 class PendingRequest(Generic[T]):
-    """One request in progress. `late` is called when it ends, successful or not, after a caller has left."""
+    """One request in progress. `late` is called when it ends, successful or not, after a caller has
+    left.
+    """
 
     def __init__(
-        self, what: str, send: Coroutine[Any, Any, T], clock: Callable[[], float], late: Callable[[], None]
+        self,
+        what: str,
+        send: Coroutine[Any, Any, T],
+        clock: Callable[[], float],
+        late: Callable[[], None],
     ) -> None:
         self._what = what
         self._clock = clock
@@ -36,7 +44,9 @@ class PendingRequest(Generic[T]):
         self._caller_left = False
         self._began_at = clock()
         self._ended_at: float | None = None
-        self._task: asyncio.Task[T | SlurmError] = asyncio.create_task(self._run(send), name=f"slurm {what}")
+        self._task: asyncio.Task[T | SlurmError] = asyncio.create_task(
+            self._run(send), name=f"slurm {what}"
+        )
 
     @property
     def ended(self) -> bool:
@@ -44,12 +54,16 @@ class PendingRequest(Generic[T]):
         return self._ended_at is not None
 
     def ended_before(self, at: float) -> bool:
-        """Whether the request had ended at that time of the clock."""
+        """Return whether the request had ended at that time of the clock."""
         return self._ended_at is not None and self._ended_at < at
 
     async def outcome(self, *, patience: float = PATIENCE) -> T:
-        """The answer. Raises SlurmError, NotYet among them: after `patience` seconds since the request began."""
-        await asyncio.wait({self._task}, timeout=max(0.0, self._began_at + patience - self._clock()))
+        """Return the answer. Raises SlurmError, NotYet among them: after `patience` seconds since
+        the request began.
+        """
+        await asyncio.wait(
+            {self._task}, timeout=max(0.0, self._began_at + patience - self._clock())
+        )
         if not self._task.done():
             self._caller_left = True
             raise NotYet(self._what, "waiting for an answer")
@@ -91,8 +105,8 @@ class Answer(Generic[T]):
 class CachedRead(Generic[T]):
     """Reads one thing on demand, at most once at a time.
 
-    `read` gets the value of the last answer, None before the first. `clock` is monotonic seconds. `late` is called when
-    a read ends, successful or not, after a caller has left.
+    `read` gets the value of the last answer, None before the first. `clock` is monotonic seconds.
+    `late` is called when a read ends, successful or not, after a caller has left.
     """
 
     def __init__(
@@ -110,19 +124,25 @@ class CachedRead(Generic[T]):
         self._pending: PendingRequest[Answer[T]] | None = None
 
     def recent(self, changed_at: float, since: float = float("-inf")) -> Answer[T] | None:
-        """The last answer, if it need not be read again.
+        """Return the last answer, if it need not be read again.
 
-        That is an answer asked for within `CACHE_FOR` and after `changed_at`, or one that arrived late within
-        `LATE_FOR`. None if it was asked for before `since`.
+        That is an answer asked for within `CACHE_FOR` and after `changed_at`, or one that arrived
+        late within `LATE_FOR`. None if it was asked for before `since`.
         """
         last, now = self._last, self._clock()
         if last is None or last.asked_at < since:
             return None
         late = last.arrived_at - last.asked_at >= PATIENCE and now - last.arrived_at < LATE_FOR
-        return last if late or (now - last.asked_at < CACHE_FOR and last.asked_at >= changed_at) else None
+        return (
+            last
+            if late or (now - last.asked_at < CACHE_FOR and last.asked_at >= changed_at)
+            else None
+        )
 
     async def get(self) -> Answer[T]:
-        """The answer of the read in progress, or of a new one. Raises SlurmError, and NotYet among them."""
+        """Return the answer of the read in progress, or of a new one. Raises SlurmError, and NotYet
+        among them.
+        """
         if self._pending is None or self._pending.ended:
             self._pending = PendingRequest(self._what, self._once(), self._clock, self._late)
         return await self._pending.outcome()

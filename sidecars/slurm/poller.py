@@ -1,17 +1,20 @@
-"""One Slurm cluster: its node records from polls, notifications of changes, batched writes, and reads on demand.
+"""One Slurm cluster: its node records from polls, notifications of changes, batched writes, and
+reads on demand.
 
 One poller serves any number of resources, so that their number doesn't matter to slurmrestd.
 
-`GET nodes/?update_time=` costs slurmctld about 2 ms when nothing changed. Slurm reports changes of the second asked
-for, so the poller asks for the time of the last answer and misses nothing. It reads a full list every `full_every`
-seconds in any case, because an answer about changes doesn't show removed nodes. A slurmrestd that can't report changes
-(`sidecars.slurm.news`) is asked for the full list at once, and from then on first, until a list shows no change.
+`GET nodes/?update_time=` costs slurmctld about 2 ms when nothing changed. Slurm reports changes of
+the second asked for, so the poller asks for the time of the last answer and misses nothing. It
+reads a full list every `full_every` seconds in any case, because an answer about changes doesn't
+show removed nodes. A slurmrestd that can't report changes (`sidecars.slurm.news`) is asked for the
+full list at once, and from then on first, until a list shows no change.
 
 - `sidecars.slurm.node_cache`: what the answers say, and which vanished nodes are suspect.
-- `sidecars.slurm.schedule`: when to poll, and when answers are stale. From the third fault in a row the circuit breaker
-  is open: nothing is `known`, and reads and writes are refused here until a poll succeeds.
+- `sidecars.slurm.schedule`: when to poll, and when answers are stale. From the third fault in a row
+  the circuit breaker is open: nothing is `known`, and reads and writes are refused here until a
+  poll succeeds.
 - `sidecars.slurm.writer`: batched writes.
-- `sidecars.slurm.on_demand`: jobs, partitions, reservations.
+- `sidecars.slurm.on_demand`: jobs, partitions, reservations, licenses.
 """
 
 import asyncio
@@ -23,7 +26,6 @@ from typing import Any
 from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import NotFound, Refused, SlurmError, Unreachable
-from sidecars.slurm.hostlists import compress
 from sidecars.slurm.news import refuses_changes
 from sidecars.slurm.node_cache import CONFIRM_AFTER, NodeCache
 from sidecars.slurm.on_demand import OnDemand
@@ -31,6 +33,7 @@ from sidecars.slurm.pending import CachedRead
 from sidecars.slurm.protocol import Request
 from sidecars.slurm.records import Node, Nodes
 from sidecars.slurm.schedule import BREAKER_FAULTS, PollSchedule
+from sidecars.slurm.versions import Release
 from sidecars.slurm.writer import NodeWriter
 
 Subscriber = Callable[[frozenset[str], frozenset[str]], None]
@@ -39,11 +42,12 @@ log = logging.getLogger(__name__)
 
 
 class Poller:
-    """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds; `run()` polls until cancelled.
+    """Polls one Slurm cluster and writes to it. `clock` is monotonic seconds; `run()` polls until
+    cancelled.
 
-    `drain`, `undrain`, `resume`, `down`, `power_up`, `power_down`, `power_down_when_idle` and `update` are those of
-    NodeWriter.
-    `jobs`, `queue`, `partitions`, `reservations` and `reserve` are those of OnDemand.
+    `drain`, `undrain`, `resume`, `down`, `power_up`, `power_down`, `power_down_when_idle` and
+    `update` are those of NodeWriter. `jobs`, `queue`, `partitions`, `reservations` and `reserve`
+    are those of OnDemand.
     """
 
     def __init__(
@@ -61,7 +65,9 @@ class Poller:
         self._schedule = PollSchedule(interval, rng or random.Random())  # noqa: S311 - spreads load, guards nothing
         self._was_known = False
         self.generation = 0
-        """Increases whenever `known` becomes true or false, and whenever a late request has completed."""
+        """Increases whenever `known` becomes true or false, and whenever a late request has
+        completed.
+        """
         self._subscribers: list[Subscriber] = []
         self._woken = asyncio.Event()
         self._polling = asyncio.Lock()
@@ -75,18 +81,23 @@ class Poller:
         self.power_down_when_idle = self._writer.power_down_when_idle
         self.update = self._writer.update
         self._polls = CachedRead("GET nodes/", self._read_once, clock, self._notify_late)
-        self._on_demand = OnDemand(client, clock, self._cache, self._guard, self._notify_late, self.wake)
+        self._on_demand = OnDemand(
+            client, clock, self._cache, self._guard, self._notify_late, self.wake
+        )
         self.jobs = self._on_demand.jobs
         self.queue = self._on_demand.queue
         self.partitions = self._on_demand.partitions
         self.reservations = self._on_demand.reservations
+        self.licenses = self._on_demand.licenses
         self.reserve = self._on_demand.reserve
 
     # --- what is known
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The last record of each node by name: a live view, read-only. Don't act on it unless `known`."""
+        """The last record of each node by name: a live view, read-only. Don't act on it unless
+        `known`.
+        """
         return self._cache.nodes
 
     @property
@@ -100,19 +111,19 @@ class Poller:
         return self._schedule.arrived_at
 
     def now(self) -> float:
-        """Seconds of `clock`."""
+        """Return the seconds of `clock`."""
         return self._clock()
 
     def fresh(self, now: float) -> bool:
-        """Whether the last good answer is recent enough at `now` (of `clock`)."""
+        """Return whether the last good answer is recent enough at `now` (of `clock`)."""
         return self._schedule.fresh(now, calm=self._cache.calm(self._clock()))
 
     @property
     def known(self) -> bool:
         """Whether `nodes` may be acted upon destructively.
 
-        True when a full list was read, the last good answer is fresh, the circuit breaker is closed and no node is
-        suspect. It becomes False by the mere passing of time, too.
+        True when a full list was read, the last good answer is fresh, the circuit breaker is closed
+        and no node is suspect. It becomes False by the mere passing of time, too.
         """
         return not self.trouble
 
@@ -123,8 +134,9 @@ class Poller:
         if suspects:
             some = ", ".join(sorted(suspects)[:3])
             return (
-                f"{len(suspects)} of {len(self.nodes)} Slurm nodes ({some}, …) vanished at once: slurmctld may "
-                f"have lost its state; they count as removed after {CONFIRM_AFTER:g} s"
+                f"{len(suspects)} of {len(self.nodes)} Slurm nodes ({some}, …) vanished at once: "
+                "slurmctld may have lost its state; they count as removed after "
+                f"{CONFIRM_AFTER:g} s"
             )
         # No counters here: conditions contain this text, and each new text is a write.
         if schedule.breaker_open:
@@ -141,37 +153,53 @@ class Poller:
         return ""
 
     @property
+    def release(self) -> Release | None:
+        """The release that slurmrestd reports; None before the first good answer, and if it can't
+        be read.
+        """
+        return self._cache.release
+
+    @property
     def suspect(self) -> frozenset[str]:
-        """Nodes that vanished in a way that looks like lost state; still in `nodes`, not reported as removed."""
+        """Nodes that vanished in a way that looks like lost state; still in `nodes`, not reported
+        as removed.
+        """
         return self._cache.suspects
 
     @property
     def unsettled(self) -> frozenset[str]:
-        """Nodes whose state was written after the last answer was asked for: their record may be out of date."""
+        """Nodes whose state was written after the last answer was asked for: their record may be
+        out of date.
+        """
         return self._cache.unsettled
 
     @property
     def last_listed(self) -> Mapping[str, int]:
-        """The server's time of the last answer that had the node, for nodes that vanished lately too."""
+        """The server's time of the last answer that had the node, for nodes that vanished lately
+        too.
+        """
         return self._cache.last_listed
 
     def changed_after(self, at: float, names: Iterable[str]) -> frozenset[str]:
-        """Those of the nodes whose record has changed after that time (of `clock`)."""
+        """Return the nodes among these whose record has changed after that time of `clock`."""
         return self._cache.changed_after(at, names)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Have `subscriber(changed, removed)` called, synchronously, after each answer that changed something.
+        """Have `subscriber(changed, removed)` called, synchronously, after each answer that changed
+        something.
 
-        New names are in `changed`. Both sets are empty when only `known` became true or false, and when a late request
-        has completed. Returns a function that ends the subscription.
+        New names are in `changed`. Both sets are empty when only `known` became true or false, and
+        when a late request has completed. Returns a function that ends the subscription.
         """
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber)
 
     def expect_removal(self, names: Iterable[str]) -> None:
-        """Announce that others are about to delete these records, so that their vanishing is no sign of lost state.
+        """Announce that others are about to delete these records, so that their vanishing is no
+        sign of lost state.
 
-        Valid for `sidecars.slurm.node_cache.EXPECT_FOR` seconds. Repeat it for pods that take longer.
+        Valid for `sidecars.slurm.node_cache.EXPECT_FOR` seconds. Repeat it for pods that take
+        longer.
         """
         self._cache.expect_removal(names, self._clock())
 
@@ -188,7 +216,9 @@ class Poller:
         self._schedule.hurry(self._clock())
 
     def fail(self, problem: str) -> None:
-        """Report that an error ended `run`: the cluster isn't `known` until the next good answer."""
+        """Report that an error ended `run`: the cluster isn't `known` until the next good
+        answer.
+        """
         self._schedule.open_breaker(problem)
         self._notify(frozenset(), frozenset())
 
@@ -223,7 +253,8 @@ class Poller:
                 level = logging.WARNING if schedule.faults in (1, BREAKER_FAULTS) else logging.DEBUG
                 log.log(level, "poll: %s", error)
             else:
-                # `known` becomes false by the passing of time, and who saw that is notified that it is true again.
+                # `known` becomes false by the passing of time, and who saw that is notified that it
+                # is true again.
                 self._was_known = self._was_known and self.known
                 if schedule.faults:
                     log.info("poll: slurmrestd answers again after %d faults", schedule.faults)
@@ -235,7 +266,9 @@ class Poller:
             self._notify(changed, removed)
 
     async def _read_nodes(self, now: float) -> tuple[Nodes | None, float, bool]:
-        """The answer (None: nothing changed), when it was asked for, and whether it is a full list."""
+        """Read the nodes. Return the answer, None if nothing changed, with the time when it was
+        asked for, and whether it is a full list.
+        """
         missing: frozenset[str] = frozenset()
         if not self._cache.needs_full_list(now):
             try:
@@ -256,10 +289,15 @@ class Poller:
         return everything, now, True
 
     async def delete(self, name: str) -> None:
-        """Delete the record. Success if it has already been deleted. Raises SlurmError, Rejected for a busy node.
+        """Delete the record. Success if it has already been deleted. Raises SlurmError, Rejected
+        for a busy node.
 
         On return the node has been removed from `nodes`, and subscribers have been notified.
         """
+        await self._delete(name)
+        self.wake()
+
+    async def _delete(self, name: str) -> None:
         request = protocol.delete_node(name)
         self._guard(request)
         try:
@@ -268,24 +306,36 @@ class Poller:
             log.debug("delete: the record of Slurm node %s had already been deleted", name)
         if self._cache.deleted(name, self._clock()):
             self._notify(frozenset(), frozenset({name}))
-        self.wake()
 
-    async def create(self, conf: str, names: Iterable[str], extra: str) -> None:
-        """Create the records of these nodes with `conf`, the rest of their line in slurm.conf. Raises SlurmError.
+    async def create(
+        self, conf: str, names: Iterable[str], extra: str, *, replacing: bool = False
+    ) -> None:
+        """Create the records of these nodes with `conf`, the rest of their line in slurm.conf.
+        Raises SlurmError.
 
-        On return they are in `nodes`, if slurmrestd answered.
+        `replacing`: delete each right before. On return, and after an error, `nodes` shows which
+        exist, if slurmrestd answered.
         """
-        wanted = tuple(names)
-        created = protocol.create_nodes(f"NodeName={compress(wanted)} {conf}")
-        self._guard(created)
+        created: list[str] = []
         try:
-            await self._client.call(created)
-            await self._client.call(protocol.update_nodes(wanted, extra=extra))
+            for some, line in protocol.lines_of_nodes(names, conf):
+                for name in some if replacing else ():
+                    await self._delete(name)
+                request = protocol.create_nodes(line)
+                self._guard(request)
+                await self._client.call(request)
+                created += some
         finally:
-            await self.poll()
+            try:
+                if created:
+                    await self._client.call(protocol.update_nodes(created, extra=extra))
+            finally:
+                await self.poll()
 
     async def start_now(self, jobs: Iterable[int]) -> None:
-        """Let these pending jobs start at any time from now on; of those that have ended, nothing is changed."""
+        """Let these pending jobs start at any time from now on; of those that have ended, nothing
+        is changed.
+        """
         for job_id in jobs:
             request = protocol.start_now(job_id)
             self._guard(request)
@@ -301,7 +351,9 @@ class Poller:
         await self._writer.close()
 
     async def nodes_since(self, since: float) -> None:
-        """Have `nodes` as they were at `since` (of `clock`) or later. Raises SlurmError, NotYet as `jobs`."""
+        """Have `nodes` as they were at `since` (of `clock`) or later. Raises SlurmError, NotYet as
+        `jobs`.
+        """
         if self.last_good is None or self.last_good < since:
             self._guard(protocol.get_nodes())
             await self._polls.get()
@@ -314,7 +366,9 @@ class Poller:
 
     def _guard(self, request: Request[Any]) -> None:
         if self._schedule.breaker_open:
-            raise Unreachable(str(request), f"not sent while polls of slurmrestd fail: {self._schedule.fault}")
+            raise Unreachable(
+                str(request), f"not sent while polls of slurmrestd fail: {self._schedule.fault}"
+            )
 
     def _notify(self, changed: frozenset[str], removed: frozenset[str]) -> None:
         known = self.known

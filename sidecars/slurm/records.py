@@ -1,12 +1,14 @@
 """Decoded answers of Slurm's REST API: frozen values with just the fields that this product reads.
 
-Times are seconds since the epoch, 0 for never. Memory is MiB. Text is "" when unset. No HTTP and no JSON here.
+Times are seconds since the epoch, 0 for never. Memory is MiB. Text is "" when unset. No HTTP and no
+JSON here.
 """
 
 from dataclasses import dataclass
 
 from sidecars.slurm.errors import Malformed
 from sidecars.slurm.hostlists import HostlistError, expand
+from sidecars.slurm.versions import Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +44,31 @@ class Node:
     real_memory: int = 0
     specialized_memory: int = 0
     """Of `real_memory`, for the system (MemSpecLimit)."""
+    owner: str = ""
+    """The user whose jobs alone may be on it, because one of them excludes others; "" for none."""
     specialized_cores: int = 0
     """Cores for the system (CoreSpecCount)."""
     alloc_memory: int = 0
     temporary_disk: int = 0
     weight: int = 1
     suspend_time: int | None = None
-    """Seconds after which power saving stops the idle node; None: never, or of REST API v0.0.44 and older."""
+    """Seconds after which power saving stops the idle node; None: never, or of REST API v0.0.44 and
+    older.
+    """
     boot_time: int = 0
     slurmd_start_time: int = 0
     last_busy: int = 0
     version: str = ""
+
+    @property
+    def effective_cpus(self) -> int:
+        """CPUs that jobs can use (CPUEfctv)."""
+        return max(0, self.cpus - self.specialized_cores * max(1, self.threads))
+
+    @property
+    def effective_memory(self) -> int:
+        """Memory that jobs can use."""
+        return max(0, self.real_memory - self.specialized_memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +78,14 @@ class Nodes:
     nodes: tuple[Node, ...]
     last_update: int
     """The server's time of the list. Ask for changes since then."""
+    release: Release | None = None
+    """The release that the server reports; None if it can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a pending job requests. Jobs with the same request share one object, see `protocol.jobs`.
+    """What a pending job requests. Jobs with the same request share one object, see
+    `protocol.jobs`.
 
     Numbers are 0 and texts "" where the job requests nothing.
     """
@@ -101,13 +120,17 @@ class JobRequest:
     features: str = ""
     """The expression of `--constraint`."""
     shared: frozenset[str] = frozenset()
-    """`none` for an exclusive job, `user`, `mcs`, `topo`, `oversubscribe`. See `QueuedJobs.exclusive_known`."""
+    """`none` for an exclusive job, `user`, `mcs`, `topo`, `oversubscribe`. See
+    `QueuedJobs.exclusive_known`.
+    """
     contiguous: bool = False
     required_nodes: str = ""
     excluded_nodes: str = ""
     """Both are hostlists."""
     specialized: bool = False
-    """Whether it reserves cores or threads of each node for the system (`--core-spec`, `--thread-spec`)."""
+    """Whether it reserves cores or threads of each node for the system (`--core-spec`,
+    `--thread-spec`).
+    """
     segment_size: int = 0
     constraints: str = ""
     """On the node's Extra (`--extra`)."""
@@ -117,6 +140,10 @@ class JobRequest:
     """An external job, which needs no slurmd."""
     max_nodes_implied: bool = False
     """Whether Slurm derived `max_nodes` from the tasks."""
+    fewest_nodes: bool = False
+    """Whether it wants as few of its nodes as possible (`--use-min-nodes`)."""
+    most_nodes: bool = False
+    """Whether it wants as many nodes as it has tasks (`--spread-job`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +158,15 @@ class Pending:
     eligible_time: int = 0
     dependency: str = ""
     array_tasks: str = ""
-    """The indexes of an array's pending tasks (`1-9:2,20`), without the limit of running ones; "" for no array.
+    """The indexes of an array's pending tasks (`1-9:2,20`), without the limit of running ones; ""
+    for no array.
 
     It ends with `...` where slurmrestd cut it off.
     """
     array_max_running: int = 0
     """How many tasks of the array may run at the same time; 0 for no limit."""
+    account: str = ""
+    qos: str = ""
     het_job_id: int = 0
     """The leader of a heterogeneous job; 0 for none."""
     het_job_ids: str = ""
@@ -155,7 +185,9 @@ class Job:
     nodes: str = ""
     """A hostlist; "" before the job starts."""
     scheduled_nodes: str = ""
-    """A hostlist: the nodes that the backfill scheduler plans for the pending job, for its `start_time`."""
+    """A hostlist: the nodes that the backfill scheduler plans for the pending job, for its
+    `start_time`.
+    """
     required_nodes: str = ""
     """A hostlist: the nodes that the job names (`--nodelist`), also while it runs."""
     submit_time: int = 0
@@ -167,15 +199,15 @@ class Job:
     node_count: int = 0
 
     def node_names(self) -> list[str]:
-        """The names in `nodes`. Raises Malformed if it is no hostlist."""
+        """Return the names in `nodes`. Raises Malformed if it is no hostlist."""
         return _names(self.nodes, "GET jobs/", f"nodes of job {self.job_id}")
 
     def planned_names(self) -> list[str]:
-        """The names in `scheduled_nodes`. Raises Malformed if it is no hostlist."""
+        """Return the names in `scheduled_nodes`. Raises Malformed if it is no hostlist."""
         return _names(self.scheduled_nodes, "GET jobs/", f"scheduled_nodes of job {self.job_id}")
 
     def required_names(self) -> list[str]:
-        """The names in `required_nodes`. Raises Malformed if it is no hostlist."""
+        """Return the names in `required_nodes`. Raises Malformed if it is no hostlist."""
         return _names(self.required_nodes, "GET jobs/", f"required_nodes of job {self.job_id}")
 
 
@@ -218,12 +250,29 @@ class Partition:
     node_list: str = ""
     """A hostlist."""
     node_sets: str = ""
-    """Names of Slurm's node sets, or "ALL", where the configuration has them instead of names of nodes."""
+    """Names of Slurm's node sets, or "ALL", where the configuration has them instead of names of
+    nodes.
+    """
     total_nodes: int = 0
     tier: int = 1
     """PriorityTier: jobs of a partition with a higher one are scheduled first."""
     max_nodes: int | None = None
     """MaxNodes: the most nodes of a job; None without a limit."""
+    max_cpus_per_node: int | None = None
+    """MaxCPUsPerNode: the most CPUs of a node that its jobs have together; None without a limit."""
+    min_nodes: int = 0
+    """MinNodes: the fewest nodes of a job."""
+    exclusive: str = ""
+    """`NODE` if each job gets whole nodes, `USER` if no two users share a node, "" otherwise, and
+    for API versions that don't report it.
+    """
+    oversubscribe: str = ""
+    """`FORCE` if jobs share their cores, `YES` if those do that ask for it, "" if none do."""
+
+    @property
+    def starts_jobs(self) -> bool:
+        """Whether Slurm starts jobs in it: it is not DOWN or INACTIVE."""
+        return self.states.isdisjoint({"DOWN", "INACTIVE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +290,7 @@ class Reservation:
     end_time: int = 0
 
     def node_names(self) -> list[str]:
-        """The names in `node_list`. Raises Malformed if it is no hostlist."""
+        """Return the names in `node_list`. Raises Malformed if it is no hostlist."""
         return _names(self.node_list, "GET reservations/", f"node_list of {self.name}")
 
 

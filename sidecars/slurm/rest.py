@@ -1,4 +1,6 @@
-"""The standard library's client of `sidecars.slurm.protocol`, for the sidecars of a pod: blocking, with deadlines."""
+"""The standard library's client of `sidecars.slurm.protocol`, for the sidecars of a pod: blocking,
+with deadlines.
+"""
 
 import contextlib
 import http.client
@@ -10,7 +12,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sidecars.slurm.errors import NoToken, Unreachable
-from sidecars.slurm.protocol import STATUS_NO_SUCH_ENDPOINT, TOKEN_HEADER, Request, decode, versions_to_try
+from sidecars.slurm.protocol import (
+    STATUS_NO_SUCH_ENDPOINT,
+    TOKEN_HEADER,
+    Request,
+    decode,
+    versions_to_try,
+)
 
 T = TypeVar("T")
 
@@ -21,8 +29,8 @@ MAX_ANSWER = 256 * 1024 * 1024
 class Rest:
     """Calls one slurmrestd, a connection for each call.
 
-    `url` is e.g. `http://slurm-restapi.slurm:6820`; `token()` is asked before each call. Raises ValueError for another
-    kind of address.
+    `url` is e.g. `http://slurm-restapi.slurm:6820`; `token()` is asked before each call. Raises
+    ValueError for another kind of address.
     """
 
     def __init__(self, url: str, token: Callable[[], str], *, timeout: float = 15.0) -> None:
@@ -39,8 +47,8 @@ class Rest:
     def call(self, request: Request[T], *, timeout: float | None = None) -> T:
         """Send the request and decode its answer within `timeout` seconds, name look-up included.
 
-        The request's API version is used, or else the newest that the server offers. Raises SlurmError. After
-        Unreachable the outcome of a write is unknown.
+        The request's API version is used, or else the newest that the server offers. Raises
+        SlurmError. After Unreachable the outcome of a write is unknown.
         """
         seconds = self._timeout if timeout is None else timeout
         try:
@@ -55,17 +63,35 @@ class Rest:
                 break
         return decode(request, status, body)
 
-    def _exchange(self, request: Request[T], version: str, token: str, seconds: float) -> tuple[int, bytes]:
-        # A thread, because a socket's timeout bounds neither a name look-up nor an answer that arrives byte by byte.
+    def _exchange(
+        self, request: Request[T], version: str, token: str, seconds: float
+    ) -> tuple[int, bytes]:
+        # A thread, because a socket's timeout bounds neither a name look-up nor an answer that
+        # arrives byte by byte.
         exchange = _Exchange(self._connection(seconds))
-        headers = {TOKEN_HEADER: token, "Accept": "application/json", "Content-Type": "application/json"}
-        arguments = (request.method, self._base + request.target(version), request.content(), headers)
-        threading.Thread(target=exchange.run, args=arguments, name=f"slurmrestd {request}", daemon=True).start()
+        headers = {
+            TOKEN_HEADER: token,
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+        }
+        arguments = (
+            request.method,
+            self._base + request.target(version),
+            request.content(),
+            headers,
+        )
+        threading.Thread(
+            target=exchange.run, args=arguments, name=f"slurmrestd {request}", daemon=True
+        ).start()
         answer = exchange.wait(seconds)
         if answer is None or isinstance(answer, TimeoutError):
-            raise Unreachable(str(request), f"no whole answer from {self._host} within {seconds:g} s")
+            raise Unreachable(
+                str(request), f"no whole answer from {self._host} within {seconds:g} s"
+            )
         if isinstance(answer, Exception):
-            raise Unreachable(str(request), f"{self._host}: {type(answer).__name__}: {answer}") from answer
+            raise Unreachable(
+                str(request), f"{self._host}: {type(answer).__name__}: {answer}"
+            ) from answer
         return answer
 
     def _connection(self, seconds: float) -> http.client.HTTPConnection:
@@ -85,7 +111,9 @@ class _Exchange:
         self._lock = threading.Lock()
 
     def run(self, method: str, target: str, body: bytes | None, headers: dict[str, str]) -> None:
-        """Send, read to the end, and store the outcome. Nothing is sent after the caller has left."""
+        """Send, read to the end, and store the outcome. Nothing is sent after the caller has
+        left.
+        """
         try:
             self._connection.connect()
             with self._lock:
@@ -104,7 +132,7 @@ class _Exchange:
             self._connection.close()
 
     def wait(self, seconds: float) -> tuple[int, bytes] | Exception | None:
-        """The outcome; None without one in time, and then the connection is closed."""
+        """Return the outcome, or None without one in time, and then the connection is closed."""
         try:
             return self._outcome.get(timeout=seconds)
         except queue.Empty:

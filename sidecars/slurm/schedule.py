@@ -1,7 +1,8 @@
 """When to poll, and whether the last answer is still good. Pure: the caller passes the time.
 
-Each fault doubles the pause, up to `MAX_PAUSE`. `BREAKER_FAULTS` in a row open the circuit breaker. An idle cluster is
-polled `CALM_FACTOR` times less often: with dozens of clusters, polling is all that an operator does at rest.
+Each fault doubles the pause, up to `MAX_PAUSE`. `BREAKER_FAULTS` in a row open the circuit breaker.
+An idle cluster is polled `CALM_FACTOR` times less often: with dozens of clusters, polling is all
+that an operator does at rest.
 """
 
 import random
@@ -22,10 +23,14 @@ MAX_PAUSE = 10.0
 """Longest pause in seconds between polls after faults, before jitter."""
 
 HURRY_FOR = 30.0
-"""Seconds for which a cluster is polled twice as often after a decision began to wait for its next answer."""
+"""Seconds for which a cluster is polled twice as often after a decision began to wait for its next
+answer.
+"""
 
 _LOAD_FACTOR = 4.0  # the pause is at least this many times as long as an answer takes
-_COSTS = 3  # the quickest of so many answers counts: a single slow one may be due to load of our own
+_COSTS = (
+    3  # the quickest of so many answers counts: a single slow one may be due to load of our own
+)
 
 
 class PollSchedule:
@@ -34,7 +39,9 @@ class PollSchedule:
     def __init__(self, interval: float, rng: random.Random) -> None:
         self._interval = interval
         self._rng = rng
-        self._costs: dict[bool, deque[float]] = {news: deque(maxlen=_COSTS) for news in (False, True)}
+        self._costs: dict[bool, deque[float]] = {
+            news: deque(maxlen=_COSTS) for news in (False, True)
+        }
         self._cost = 0.0
         self.faults = 0
         """Faults in a row."""
@@ -79,23 +86,28 @@ class PollSchedule:
         self._cost = min(costs)
 
     def fresh(self, now: float, *, calm: bool) -> bool:
-        """Whether the last good answer is recent enough; `calm`: the cluster is polled less often."""
+        """Return whether the last good answer is recent enough. `calm`: the cluster is polled less
+        often.
+        """
         limit = max(STALE_AFTER, 10 * self._interval) + self._interval * (_tempo(calm) - 1)
         return self.good_at is not None and now - self.good_at <= limit
 
     def pause(self, now: float, *, calm: bool) -> float:
-        """Seconds until the next poll."""
+        """Return the seconds until the next poll."""
         if self.faults:
             doubled: float = min(MAX_PAUSE, self._interval * 2.0 ** min(self.faults - 1, 10))
             return doubled * self._rng.uniform(0.8, 1.2)
         pause = self._interval * (0.5 if now < self._hurried_until else _tempo(calm))
         if pause > self._interval:
-            # All idle clusters at the same time: many requests in a row cost a third of as many separate ones.
+            # All idle clusters at the same time: many requests in a row cost a third of as many
+            # separate ones.
             pause -= now % pause
         return max(pause, self.least_pause())
 
     def least_pause(self) -> float:
-        """Seconds until the next poll even if it is woken: expensive answers are asked for less often."""
+        """Return the seconds until the next poll even if it is woken. Expensive answers are asked
+        for less often.
+        """
         return max(self._interval / 5, min(MAX_PAUSE / 2, _LOAD_FACTOR * self._cost))
 
 

@@ -1,8 +1,10 @@
-"""The answer with all jobs, read as it arrives: 50,000 jobs are hundreds of megabytes as JSON, and few as records.
+"""The answer with all jobs, read as it arrives: 50,000 jobs are hundreds of megabytes as JSON, and
+few as records.
 
-Sans I/O. Splits `{"jobs": [{…}, {…}, …], …}` at what looks like the end of a record and the beginning of the next with
-the same first key, and takes a piece for a record only when it is a complete JSON object.
-An answer of another form is buffered and decoded as a whole at the end: expensive, but never wrong.
+Sans I/O. Splits `{"jobs": [{…}, {…}, …], …}` at what looks like the end of a record and the
+beginning of the next with the same first key, and takes a piece for a record only when it is a
+complete JSON object. An answer of another form is buffered and decoded as a whole at the end:
+expensive, but never wrong.
 """
 
 import re
@@ -26,7 +28,8 @@ _SHOWN = 200
 
 
 class JobsReader:
-    """One answer. `feed` it as it arrives; `finish` returns its decoded JSON, with a record for each job.
+    """One answer. `feed` it as it arrives; `finish` returns its decoded JSON, with a record for
+    each job.
 
     `streamed` reads the records.
 
@@ -46,7 +49,7 @@ class JobsReader:
         self._boundary: re.Pattern[bytes] | None = None
 
     def feed(self, chunk: bytes) -> None:
-        """The next bytes of the body."""
+        """Take in the next bytes of the body."""
         self.start = self.start or chunk[:_SHOWN]
         if self._misses >= _MISSES:
             self._unsplit.append(chunk)
@@ -58,7 +61,7 @@ class JobsReader:
             self._split(self._boundary)
 
     def finish(self) -> Any:
-        """The answer. Raises ValueError (or RecursionError) when it isn't JSON."""
+        """Return the answer. Raises ValueError (or RecursionError) when it isn't JSON."""
         text = b"".join((self._beginning, self._rest, *self._unsplit))
         answer = _decoded(msgspec.json.decode, text)
         if self._jobs and isinstance(answer["jobs"], list):

@@ -1,7 +1,8 @@
-"""Tokens for Slurm's auth/jwt: signed here with the cluster's HS256 key, renewed well before they expire.
+"""Tokens for Slurm's auth/jwt: signed here with the cluster's HS256 key, renewed well before they
+expire.
 
-Claims are those that slurmctld asks for (https://slurm.schedmd.com/jwt.html): iat, exp, sun (the Slurm user), and nbf,
-iss and jti beside. Keys and tokens never show in a repr or an error.
+Claims are those that slurmctld asks for (https://slurm.schedmd.com/jwt.html): iat, exp, sun (the
+Slurm user), and nbf, iss and jti beside. Keys and tokens never show in a repr or an error.
 """
 
 import base64
@@ -22,17 +23,29 @@ USERNAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 """Names of users that tokens are signed for: those that useradd(8) accepts, and those with dots."""
 
 
-def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
-    """A JWT for `username`, valid from `now` (seconds since the epoch) for `lifetime_seconds`.
-
-    Raises ValueError for an empty key, a username other than USERNAME, or a lifetime below one second.
-    """
-    if not key:
-        raise ValueError("the JWT key is empty: put a key into the Secret that the Controller's jwtKeyRef names")
+def checked(username: str) -> str:
+    """Return the name itself. Raises ValueError for one other than USERNAME."""
     if not USERNAME.fullmatch(username):
         raise ValueError(f"{username!r} is not a user name: give letters, digits, '_', '.' and '-'")
+    return username
+
+
+def sign(key: bytes, username: str, lifetime_seconds: int, now: float) -> str:
+    """Return a JWT for `username`, valid from `now` (seconds since the epoch) for
+    `lifetime_seconds`.
+
+    Raises ValueError for an empty key, a username other than USERNAME, or a lifetime below one
+    second.
+    """
+    if not key:
+        raise ValueError(
+            "the JWT key is empty: put a key into the Secret that the Controller's jwtKeyRef names"
+        )
+    checked(username)
     if lifetime_seconds < 1:
-        raise ValueError(f"a Slurm token's lifetime is {lifetime_seconds} s; it must be at least 1 s")
+        raise ValueError(
+            f"a Slurm token's lifetime is {lifetime_seconds} s; it must be at least 1 s"
+        )
     issued = int(now)
     claims = {
         "iat": issued,
@@ -58,16 +71,18 @@ class Claims:
 
 
 def claims(token: str) -> Claims | None:
-    """The claims of a token, whoever signed it; None for a text that isn't a token."""
+    """Return the claims of a token, whoever signed it, or None for a text that isn't a token."""
     try:
         found = json.loads(_decoded(token.split(".")[1]))
-        return Claims(str(found["sun"]), int(found["iat"]), int(found["exp"]), str(found.get("iss", "")))
+        return Claims(
+            str(found["sun"]), int(found["iat"]), int(found["exp"]), str(found.get("iss", ""))
+        )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
 
 
 def signed_by(token: str, key: bytes) -> bool:
-    """Whether the key signed this text by HS256."""
+    """Return whether the key signed this text by HS256."""
     signed, _, signature = token.rpartition(".")
     return bool(key) and hmac.compare_digest(
         signature.encode(), _base64url(hmac.new(key, signed.encode(), hashlib.sha256).digest())
@@ -78,7 +93,7 @@ class Tokens(Protocol):
     """Where a client gets its tokens from."""
 
     def token(self) -> str:
-        """A token that is valid now. Raises OSError or ValueError without one."""
+        """Return a token that is valid now. Raises OSError or ValueError without one."""
         ...
 
     def forget(self) -> None:
@@ -87,28 +102,30 @@ class Tokens(Protocol):
 
 
 class TokenFile:
-    """Tokens that another program writes to a file and renews there. The file is read for each call."""
+    """Tokens that another program writes to a file and renews there. The file is read for each
+    call.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def token(self) -> str:
-        """The file's content. Raises OSError, or ValueError for an empty file."""
+        """Return the file's content. Raises OSError, or ValueError for an empty file."""
         text = self._path.read_text(encoding="utf-8").strip()
         if not text:
             raise ValueError(f"{self._path} is empty: write a token of Slurm into it")
         return text
 
     def forget(self) -> None:
-        """Nothing is stored."""
+        """Forget the token. Nothing is stored."""
 
 
 class TokenSource:
     """Tokens of one user, signed with the provider's current key.
 
-    `key()` returns the current key bytes and is asked for each call; another key means another token at once. A token
-    is replaced after a random 70 to 80 per cent of its lifetime, so that many pods don't renew at the same time.
-    `clock` gives seconds since the epoch.
+    `key()` returns the current key bytes and is asked for each call; another key means another
+    token at once. A token is replaced after a random 70 to 80 per cent of its lifetime, so that
+    many pods don't renew at the same time. `clock` gives seconds since the epoch.
     """
 
     def __init__(
@@ -131,7 +148,7 @@ class TokenSource:
         self._renew = 0.0
 
     def token(self) -> str:
-        """A token that is valid now. Raises what `sign` and the key provider raise."""
+        """Return a token that is valid now. Raises what `sign` and the key provider raise."""
         key, now = self._key(), self._clock()
         # After the clock is set back, a token is "issued in the future", which slurmctld refuses.
         if key != self._signed_with or not self._issued <= now < self._renew:

@@ -1,7 +1,9 @@
-"""What the exporter reads from Slurm: counts, loads and allocations, which the operator doesn't need.
+"""What the exporter reads from Slurm: counts, loads and allocations, which the operator doesn't
+need.
 
-Separate from `sidecars.slurm.records`: these values change all the time, and the operator acts on each change of a
-record. Times are seconds since the epoch, 0 for never. Memory is MiB. Text is "" when unset.
+Separate from `sidecars.slurm.records`: these values change all the time, and the operator acts on
+each change of a record. Times are seconds since the epoch, 0 for never. Memory is MiB. Text is ""
+when unset.
 """
 
 from collections.abc import Mapping
@@ -46,7 +48,9 @@ class JobUsage:
     released: bool = True
     """False for a held job: its priority is 0."""
     tasks: int = 1
-    """How many tasks of an array the record stands for; at least that many if Slurm shortened the list."""
+    """How many tasks of an array the record stands for; at least that many if Slurm shortened the
+    list.
+    """
     name: str = ""
     partition: str = ""
     """Several names for a pending job that may run in any of them, separated by commas."""
@@ -88,7 +92,8 @@ class Statistics:
     """slurmctld's statistics (`sdiag`)."""
 
     values: Mapping[str, int]
-    """By the name of the field; `schedule_exit.licenses` for a nested one. Times are microseconds."""
+    """By the name of the field; `schedule_exit.licenses` for a nested one. Times are microseconds.
+    """
     rpcs_by_type: tuple[RpcCount, ...] = ()
     rpcs_by_user: tuple[RpcCount, ...] = ()
     pending_rpcs: tuple[RpcCount, ...] = ()

@@ -1,4 +1,6 @@
-"""Writes of node records, in batches: calls within 20 ms with the same content become one request."""
+"""Writes of node records, in batches: calls within 20 ms with the same content become one
+request.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -55,11 +57,13 @@ class _Batch:
 class NodeWriter:
     """Writes to the nodes of one cluster.
 
-    `guard` raises SlurmError for a request that must not be sent. `wake` is called when all batches are sent.
+    `guard` raises SlurmError for a request that must not be sent. `wake` is called when all batches
+    are sent.
 
-    All writes raise SlurmError for the first name that failed; the other names are written in spite of it. They are
-    sent in the order of the calls. A node whose state or reason has become that of none of the `owners` in the meantime
-    is left as it is, which is no error. `REPLACEABLE` owners needn't be among them while the node is not drained.
+    All writes raise SlurmError for the first name that failed; the other names are written in spite
+    of it. They are sent in the order of the calls. A node whose state or reason has become that of
+    none of the `owners` in the meantime is left as it is, which is no error. `REPLACEABLE` owners
+    needn't be among them while the node is not drained.
     """
 
     def __init__(
@@ -78,7 +82,9 @@ class NodeWriter:
         self._batches: list[_Batch] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def drain(self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
+    async def drain(
+        self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER
+    ) -> None:
         """Set DRAIN with `reason`; None doesn't change the reason."""
         touched = ANY_OWNER if reason is None else owners
         await self._write(_Change(state=("DRAIN",), reason=reason, owners=touched), names)
@@ -91,12 +97,18 @@ class NodeWriter:
         """Set RESUME, which ends DOWN, DRAIN and FAIL and clears the reason."""
         await self._write(_Change(state=("RESUME",), owners=owners), names)
 
-    async def down(self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER) -> None:
-        """Set DOWN with `reason`; None doesn't change the reason. Slurm ends or requeues the jobs."""
+    async def down(
+        self, names: Iterable[str], reason: str | None, *, owners: frozenset[Owner] = ANY_OWNER
+    ) -> None:
+        """Set DOWN with `reason`; None doesn't change the reason. Slurm ends or requeues the
+        jobs.
+        """
         touched = ANY_OWNER if reason is None else owners
         await self._write(_Change(state=("DOWN",), reason=reason, owners=touched), names)
 
-    async def power_up(self, names: Iterable[str], *, owners: frozenset[Owner] = REPLACEABLE) -> None:
+    async def power_up(
+        self, names: Iterable[str], *, owners: frozenset[Owner] = REPLACEABLE
+    ) -> None:
         """Set POWER_UP: power saving starts the nodes."""
         await self._write(_Change(state=("POWER_UP",), owners=owners), names)
 
@@ -155,7 +167,9 @@ class NodeWriter:
             raise failures[name]
 
     def _joinable(self, change: _Change, names: set[str]) -> _Batch | None:
-        """A waiting batch with the same change that these names can join without overtaking a later one of theirs."""
+        """Return a waiting batch with the same change that these names can join without overtaking
+        a later one of theirs.
+        """
         for batch in reversed(self._batches):
             if batch.change == change:
                 return batch
@@ -181,10 +195,17 @@ class NodeWriter:
         if batch.change.state:
             self._cache.being_written(batch.names)
         try:
-            await self._send(batch.change, [it for it in sorted(batch.names) if self._may(batch.change, it)], failures)
+            await self._send(
+                batch.change,
+                [it for it in sorted(batch.names) if self._may(batch.change, it)],
+                failures,
+            )
         except BaseException as error:
-            batch.done.set_exception(Unreachable("POST nodes/", f"not known to be done: {type(error).__name__}"))
-            # The caller may be cancelled as well, and asyncio complains about an exception that nobody retrieves.
+            batch.done.set_exception(
+                Unreachable("POST nodes/", f"not known to be done: {type(error).__name__}")
+            )
+            # The caller may be cancelled as well, and asyncio complains about an exception that
+            # nobody retrieves.
             batch.done.exception()
             raise
         finally:
@@ -192,8 +213,12 @@ class NodeWriter:
                 self._cache.written(batch.names, self._clock())
         batch.done.set_result(failures)
 
-    async def _send(self, change: _Change, names: list[str], failures: dict[str, SlurmError]) -> None:
-        """Send one write. If one name is at fault, halve until that name is found and the others are written."""
+    async def _send(
+        self, change: _Change, names: list[str], failures: dict[str, SlurmError]
+    ) -> None:
+        """Send one write. If one name is at fault, halve until that name is found and the others
+        are written.
+        """
         if not names:
             return
         request = change.request(names)
@@ -211,7 +236,9 @@ class NodeWriter:
             failures.update(dict.fromkeys(names, error))
 
     def _may(self, change: _Change, name: str) -> bool:
-        """Whether the write may still be sent: an administrator may have changed the node while it waited."""
+        """Return whether the write may still be sent. An administrator may have changed the node
+        while it waited.
+        """
         node = self._cache.nodes.get(name)
         if node is None:
             return True

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from sidecars.contract import manifest, ports
 from sidecars.slurm import conf
-from sidecars.workloads import assembly, names, users
+from sidecars.workloads import assembly, names, slurm_conf_lines, users
 from sidecars.workloads.assembly import text
 from sidecars.workloads.facts import Facts
 from sidecars.workloads.resources import (
@@ -24,21 +24,28 @@ from sidecars.workloads.resources import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """What the render needs in the clear: the database's password, and slurm.key, which only salts a hash."""
+    """What the render needs in the clear: the database's password, and slurm.key, which only salts
+    a hash.
+    """
 
     password: bytes = field(repr=False)
     slurm_key: bytes = field(repr=False)
 
 
-def slurmdbd_conf(accounting: Accounting, password: bytes) -> str:
-    """slurmdbd.conf (https://slurm.schedmd.com/slurmdbd.conf.html): our lines, then the user's, which win.
+def slurmdbd_conf(accounting: Accounting, password: bytes, *, ipv6: bool = False) -> str:
+    """slurmdbd.conf (https://slurm.schedmd.com/slurmdbd.conf.html): our lines, then the user's,
+    which win.
 
-    A line break that ends the password is left out: it is the editor's. Raises ResourceError, which never shows the
-    password, for characters that a line can't contain.
+    A line break that ends the password is left out: it is the editor's. Raises ResourceError, which
+    never shows the password, for characters that a line can't contain.
     """
     storage = storage_of(accounting)
     jwks = ",jwks=/etc/slurm/jwks.json" if accounting.spec.jwks_key_ref else ""
-    lists = {"AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}", "AuthInfo": "use_client_ids"}
+    lists = {
+        "AuthAltParameters": f"jwt_key=/etc/slurm/jwt.key{jwks}",
+        "AuthInfo": "use_client_ids",
+        **(slurm_conf_lines.IPV6 if ipv6 else {}),
+    }
     extra = accounting.spec.extra_conf
     try:
         merged = conf.merge_lists(lists, conf.parse(extra))
@@ -62,7 +69,10 @@ def slurmdbd_conf(accounting: Accounting, password: bytes) -> str:
             # slurmdbd runs in the foreground and logs to the pod's log.
             ["### LOGGING ###", "LogFile=/dev/null"],
             ["### EXTRA CONFIG ###", extra.rstrip("\n")] if extra.strip() else [],
-            ["### MERGED CONFIG ###", *(conf.render(key, value) for key, value in sorted(merged.items()))]
+            [
+                "### MERGED CONFIG ###",
+                *(conf.render(key, value) for key, value in sorted(merged.items())),
+            ]
             if merged
             else [],
         ]
@@ -72,26 +82,30 @@ def slurmdbd_conf(accounting: Accounting, password: bytes) -> str:
 def objects(
     accounting: Accounting, facts: Facts, secrets: Secrets, controllers: Iterable[Controller] = ()
 ) -> list[Manifest]:
-    """Secret, Service and StatefulSet, in the order to apply them; nothing for an external slurmdbd.
+    """Secret, Service and StatefulSet, in the order to apply them; nothing for an external
+    slurmdbd.
 
     `controllers`: those that use it. slurmdbd gets the users of the first that declares some.
 
-    Raises ResourceError for an Accounting that can't be rendered and MissingReferenceError for one whose references
-    don't exist yet.
+    Raises ResourceError for an Accounting that can't be rendered and MissingReferenceError for one
+    whose references don't exist yet.
     """
     if accounting.spec.external:
         return []
     slurm, jwt, jwks = slurm_key(accounting), _jwt_key(accounting), accounting.spec.jwks_key_ref
     declaring = users.first_declaring(controllers)
-    text_of_conf = slurmdbd_conf(accounting, secrets.password)
+    text_of_conf = slurmdbd_conf(accounting, secrets.password, ipv6=facts.site.ipv6)
     rendered = facts.site.workloads.render(
         "slurmdbd",
         users.overlays(declaring),
         {
             "name": accounting.name,
             "conf": base64.b64encode(text_of_conf.encode()).decode(),
-            # Whoever may read StatefulSets must not be able to try out passwords: the hash is keyed.
-            "confHash": hmac.new(secrets.slurm_key, text_of_conf.encode(), hashlib.sha256).hexdigest(),
+            # Whoever may read StatefulSets must not be able to try out passwords: the hash is
+            # keyed.
+            "confHash": hmac.new(
+                secrets.slurm_key, text_of_conf.encode(), hashlib.sha256
+            ).hexdigest(),
             "slurmKeySecret": slurm.name,
             "slurmKeyKey": slurm.key,
             "slurmJwksSecret": names.slurm_jwks(slurm.name),
@@ -105,7 +119,10 @@ def objects(
     )
     stateful_set = assembly.find(rendered, "StatefulSet")
     stateful_set["spec"]["template"] = assembly.pod_template(
-        stateful_set["spec"]["template"], accounting, accounting.spec.template, {"slurmdbd": accounting.spec.slurmdbd}
+        stateful_set["spec"]["template"],
+        accounting,
+        accounting.spec.template,
+        {"slurmdbd": accounting.spec.slurmdbd},
     )
     return [
         assembly.owned(assembly.find(rendered, "Secret"), accounting),
@@ -115,14 +132,14 @@ def objects(
 
 
 def slurm_key(accounting: Accounting) -> KeySelector:
-    """The Secret key of auth/slurm. Raises ResourceError when the Accounting names none."""
+    """Return the Secret key of auth/slurm. Raises ResourceError when the Accounting names none."""
     if accounting.spec.slurm_key_ref is None:
         raise ResourceError("spec.slurmKeyRef", "must name the Secret with Slurm's key")
     return accounting.spec.slurm_key_ref
 
 
 def storage_of(accounting: Accounting) -> StorageConfig:
-    """The database. Raises ResourceError when the Accounting names none."""
+    """Return the database. Raises ResourceError when the Accounting names none."""
     if accounting.spec.storage_config is None:
         raise ResourceError("spec.storageConfig", "must describe slurmdbd's database")
     return accounting.spec.storage_config
@@ -130,7 +147,9 @@ def storage_of(accounting: Accounting) -> StorageConfig:
 
 def _jwt_key(accounting: Accounting) -> KeySelector:
     if accounting.jwt_key_ref is None:
-        raise ResourceError("spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens")
+        raise ResourceError(
+            "spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens"
+        )
     return accounting.jwt_key_ref
 
 
@@ -146,23 +165,27 @@ def _storage(storage: StorageConfig, password: bytes) -> list[str]:
         line = conf.render("StoragePass", password.decode().removesuffix("\n").removesuffix("\r"))
     except ValueError:  # its text could show the password
         problem = (
-            f"the password in key {selector.key!r} of Secret {selector.name!r} is empty, or has what a line of "
-            "slurmdbd.conf can't contain: a line break, a control character, or a quote beside a space or `#`; "
-            "choose another password"
+            f"the password in key {selector.key!r} of Secret {selector.name!r} is empty, or has "
+            "what a line of slurmdbd.conf can't contain: a line break, a control character, or a "
+            "quote beside a space or `#`; choose another password"
         )
         raise ResourceError(f"{place}.passwordKeyRef", problem) from None
     return [
         "StorageType=accounting_storage/mysql",
         host_line(storage),
         f"StoragePort={storage.port}",
-        *([_line("StorageUser", storage.username, f"{place}.username")] if storage.username else []),
+        *(
+            [_line("StorageUser", storage.username, f"{place}.username")]
+            if storage.username
+            else []
+        ),
         _line("StorageLoc", storage.database, f"{place}.database"),
         line,
     ]
 
 
 def host_line(storage: StorageConfig) -> str:
-    """The line of slurmdbd.conf that names the database's host. Raises ResourceError."""
+    """Return the line of slurmdbd.conf that names the database's host. Raises ResourceError."""
     return _line("StorageHost", storage.host, "spec.storageConfig.host")
 
 

@@ -32,16 +32,21 @@ _TOOLS_PREFIXES = (
 
 
 def labels(owner: Resource) -> dict[str, str]:
-    """The owner's labels for its objects: all but those of deployment tools.
-
-    Those change with every release of a chart, and a changed pod template restarts pods.
+    """Return the owner's labels for its objects: all but those of deployment tools. Those change
+    with every release of a chart, and a changed pod template restarts pods.
     """
     return without_tools(owner.metadata.labels)
 
 
 def annotations(owner: Resource) -> dict[str, str]:
-    """The owner's annotations for its objects: all but those of deployment tools, and those for the operator."""
-    return {key: value for key, value in without_tools(owner.metadata.annotations).items() if key != names.KEYS_SETTLE}
+    """Return the owner's annotations for its objects: all but those of tools, and those that set
+    something for the owner.
+    """
+    return {
+        key: value
+        for key, value in without_tools(owner.metadata.annotations).items()
+        if key not in {names.KEYS_SETTLE, names.SIDECARS_IMAGE}
+    }
 
 
 def without_tools(metadata: Mapping[str, str] | None) -> dict[str, str]:
@@ -54,7 +59,7 @@ def without_tools(metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def owner_reference(owner: Resource, *, controller: bool = True) -> Json:
-    """The owner reference: the object is deleted with its owner."""
+    """Return the owner reference, by which the object is deleted with its owner."""
     reference = {
         "apiVersion": API_VERSION,
         "kind": owner.kind,
@@ -66,7 +71,9 @@ def owner_reference(owner: Resource, *, controller: bool = True) -> Json:
 
 
 def owned(manifest: Manifest, owner: Resource) -> Manifest:
-    """The object in its owner's namespace, with its owner. Its own labels and annotations win over the owner's."""
+    """Return the object in its owner's namespace, with its owner. Its own labels and annotations
+    win over the owner's.
+    """
     metadata = manifest["metadata"]
     return manifest | {
         "metadata": _tidy(
@@ -82,35 +89,48 @@ def owned(manifest: Manifest, owner: Resource) -> Manifest:
 
 
 def ownerless(manifest: Manifest) -> Manifest:
-    """The object without its owner, who doesn't exist where no operator runs."""
-    return manifest | {"metadata": {key: it for key, it in manifest["metadata"].items() if key != "ownerReferences"}}
+    """Return the object without its owner, who doesn't exist where no operator runs."""
+    return manifest | {
+        "metadata": {
+            key: it for key, it in manifest["metadata"].items() if key != "ownerReferences"
+        }
+    }
 
 
 def _tidy(metadata: Json) -> Json:
     return {key: value for key, value in metadata.items() if value not in ({}, [])}
 
 
-def pod_template(base: Json, owner: Resource, user: PodTemplate, containers: Mapping[str, Json]) -> Json:
+def pod_template(
+    base: Json, owner: Resource, user: PodTemplate, containers: Mapping[str, Json]
+) -> Json:
     """{metadata, spec} of our pods with the custom resource's overrides on it.
 
-    `containers` maps our containers' names to their overrides, which stand in the field of that name in spec.
-    Labels and annotations: the owner's, then the template's, then ours, the later over the earlier. Those of deployment
-    tools are left out of both: SchedMD's chart puts them on templates too. If the template has resources of the pod as
-    a whole, our containers have no requests, whose sum could be more than those.
-    Raises ResourceError.
+    `containers` maps our containers' names to their overrides, which stand in the field of that
+    name in spec. Labels and annotations: the owner's, then the template's, then ours, the later
+    over the earlier. Those of deployment tools are left out of both: SchedMD's chart puts them on
+    templates too. If the template has resources of the pod as a whole, our containers have no
+    requests, whose sum could be more than those. Raises ResourceError.
     """
     spec = dict(base["spec"])
     for field in ("initContainers", "containers"):
         if field in spec:
-            ours = [_without_resources(item) for item in spec[field]] if user.spec.get("resources") else spec[field]
+            ours = (
+                [_without_resources(item) for item in spec[field]]
+                if user.spec.get("resources")
+                else spec[field]
+            )
             spec[field] = [
-                merge.container(item, containers.get(item["name"], {}), f"spec.{item['name']}") for item in ours
+                merge.container(item, containers.get(item["name"], {}), f"spec.{item['name']}")
+                for item in ours
             ]
     metadata = base.get("metadata", {})
     return {
         "metadata": _tidy(
             {
-                "labels": labels(owner) | without_tools(user.metadata.labels) | metadata.get("labels", {}),
+                "labels": labels(owner)
+                | without_tools(user.metadata.labels)
+                | metadata.get("labels", {}),
                 "annotations": annotations(owner)
                 | without_tools(user.metadata.annotations)
                 | metadata.get("annotations", {}),
@@ -125,16 +145,18 @@ def _without_resources(item: Json) -> Json:
 
 
 def service(base: Manifest, owner: Resource, user: Service) -> Manifest:
-    """Our Service with the custom resource's `spec.service` on it, owned.
+    """Return our Service with the custom resource's `spec.service` on it, owned.
 
-    The user's ports come first and ours is added; `port` and `nodePort` change ours. `externalIPs` is dropped: whoever
-    may write it can take over other people's traffic (CVE-2020-8554). Raises ResourceError for a duplicate port, and
-    for the type ExternalName, with which clients of Slurm would send their credentials to any host.
+    The user's ports come first and ours is added; `port` and `nodePort` change ours. `externalIPs`
+    is dropped: whoever may write it can take over other people's traffic (CVE-2020-8554). Raises
+    ResourceError for a duplicate port, and for the type ExternalName, with which clients of Slurm
+    would send their credentials to any host.
     """
     wanted = merge.chosen(user.spec)
     if wanted.get("type") == "ExternalName":
         raise ResourceError(
-            "spec.service.spec.type", "ExternalName is refused: use ClusterIP, NodePort or LoadBalancer"
+            "spec.service.spec.type",
+            "ExternalName is refused: use ClusterIP, NodePort or LoadBalancer",
         )
     wanted.pop("externalIPs", None)
     ours = dict(base["spec"]["ports"][0])
@@ -144,17 +166,22 @@ def service(base: Manifest, owner: Resource, user: Service) -> Manifest:
         ours["nodePort"] = user.node_port
     ports = wanted.pop("ports", [])
     for port in ports:
-        if port.get("name") == ours["name"] or (port.get("port"), port.get("protocol", "TCP")) == (ours["port"], "TCP"):
+        if port.get("name") == ours["name"] or (port.get("port"), port.get("protocol", "TCP")) == (
+            ours["port"],
+            "TCP",
+        ):
             raise ResourceError(
                 "spec.service.spec.ports",
-                f"port {ours['name']!r} ({ours['port']}) already exists; use spec.service.port to change it",
+                f"port {ours['name']!r} ({ours['port']}) already exists; use spec.service.port to "
+                "change it",
             )
     selector = dict(wanted.pop("selector", {})) | base["spec"]["selector"]
     manifest = base | {
         "metadata": base["metadata"]
         | {
             "labels": dict(user.metadata.labels or {}) | base["metadata"].get("labels", {}),
-            "annotations": dict(user.metadata.annotations or {}) | base["metadata"].get("annotations", {}),
+            "annotations": dict(user.metadata.annotations or {})
+            | base["metadata"].get("annotations", {}),
         },
         "spec": base["spec"] | wanted | {"selector": selector, "ports": [*ports, ours]},
     }
@@ -162,7 +189,7 @@ def service(base: Manifest, owner: Resource, user: Service) -> Manifest:
 
 
 def find(manifests: Iterable[Manifest], kind: str, name: str | None = None) -> Manifest:
-    """The object of this kind (and name) among those rendered. Raises LookupError."""
+    """Return the object of this kind (and name) among those rendered. Raises LookupError."""
     for manifest in manifests:
         if manifest["kind"] == kind and name in (None, manifest["metadata"]["name"]):
             return manifest
@@ -170,12 +197,12 @@ def find(manifests: Iterable[Manifest], kind: str, name: str | None = None) -> M
 
 
 def containers_of(spec: Json) -> list[Json]:
-    """The init containers and containers of a PodSpec: the very objects, in their order."""
+    """Return the init containers and containers of a PodSpec: the very objects, in their order."""
     return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
 def container(spec: Json, name: str) -> Json:
-    """The container or init container of this name in a PodSpec. Raises LookupError."""
+    """Return the container or init container of this name in a PodSpec. Raises LookupError."""
     for item in containers_of(spec):
         if item["name"] == name:
             return item
@@ -183,7 +210,9 @@ def container(spec: Json, name: str) -> Json:
 
 
 def text(value: Any, field: str) -> str:
-    """A value for a line of a configuration file. Raises ResourceError if it could start another line."""
+    """Return a value for a line of a configuration file. Raises ResourceError if it could start
+    another line.
+    """
     found = str(value)
     if any(not character.isprintable() for character in found):
         raise ResourceError(field, f"{found!r} has a line break or another unprintable character")

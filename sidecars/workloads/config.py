@@ -1,8 +1,10 @@
-"""The files of /etc/slurm, composed from a Controller, its NodeSets and the ConfigMaps that it refers to.
+"""The files of /etc/slurm, composed from a Controller, its NodeSets and the ConfigMaps that it
+refers to.
 
-Slurm uses the last of several values of one key (https://slurm.schedmd.com/slurm.conf.html). So the user's lines come
-after ours and win; list-valued keys that both set are merged at the end. What can't be part of a file is left out and
-reported as a `Problem`. A set of files with problems must not be published.
+Slurm uses the last of several values of one key (https://slurm.schedmd.com/slurm.conf.html). So the
+user's lines come after ours and win; list-valued keys that both set are merged at the end. What
+can't be part of a file is left out and reported as a `Problem`. A set of files with problems must
+not be published.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +24,17 @@ from sidecars.workloads.resources import (
 CGROUP_CONF = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
 """What slurmd needs in a pod. A container has no systemd that slurmd could ask for a scope."""
 
-CONSTRAINTS = "ConstrainCores=yes\nConstrainDevices=yes\nConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n"
+CONSTRAINTS = (
+    "ConstrainCores=yes\nConstrainDevices=yes\nConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n"
+)
 """Lines of cgroup.conf that keep a job within the cores, devices and memory that it was given."""
 
-RESERVED_FILES = frozenset({manifest.SLURM_CONF, "slurmdbd.conf", manifest.FILE, *manifest.KEY_FILES})
-"""Files that no ConfigMap may contain, in any case of letters: the operator or a Secret provides them."""
+RESERVED_FILES = frozenset(
+    {manifest.SLURM_CONF, "slurmdbd.conf", manifest.FILE, *manifest.KEY_FILES}
+)
+"""Files that no ConfigMap may contain, in any case of letters: the operator or a Secret provides
+them.
+"""
 
 CLOSED = "INACTIVE"
 """The State of a partition that is being deleted: it accepts no job and starts none."""
@@ -83,12 +91,18 @@ class ConfigSet:
     """What was left out. A set with problems must not be published."""
 
     def origin(self, file: str, line: int | None = None) -> str:
-        """Where a file, or one line of it, comes from, such as `spec.extraConf line 3`; empty when unknown."""
+        """Return the origin of a file, or of one line of it, such as `spec.extraConf line 3`.
+        Return "" when unknown.
+        """
         origins = self.origins.get(file, ())
         found = next((it for it in reversed(origins) if it.first <= (line or 1)), None)
         if found is None or (line is None and len(origins) > 1):
             return OPERATOR if origins else ""
-        return f"{found.source} line {line - found.first + 1}" if found.counted and line else found.source
+        return (
+            f"{found.source} line {line - found.first + 1}"
+            if found.counted and line
+            else found.source
+        )
 
     @property
     def digests(self) -> dict[str, str]:
@@ -103,13 +117,17 @@ class ConfigSet:
 
 
 def compose(
-    controller: Controller, nodesets: Sequence[NodeSet], facts: Facts, blocks: topology.Blocks = topology.NO_BLOCKS
+    controller: Controller,
+    nodesets: Sequence[NodeSet],
+    facts: Facts,
+    blocks: topology.Blocks = topology.NO_BLOCKS,
 ) -> ConfigSet:
-    """All files of the cluster; for an external Controller the slurm.conf that its clients need.
+    """Compose all files of the cluster, or for an external Controller the slurm.conf that its
+    clients need.
 
-    `blocks`: those of the block topologies among spec.topologies. Deterministic. Raises
-    ResourceError for a Controller without a valid slurm.conf, MissingReferenceError for referenced ConfigMaps that
-    don't exist.
+    `blocks` are those of the block topologies among spec.topologies. The result is deterministic.
+    Raises ResourceError for a Controller without a valid slurm.conf, MissingReferenceError for
+    referenced ConfigMaps that don't exist.
     """
     composer = _Composer(controller, facts, blocks)
     composer.compose(nodesets)
@@ -124,7 +142,9 @@ def included(files: Mapping[str, str | bytes]) -> dict[str, str]:
         text = files.get(name)
         if isinstance(text, str) and name not in found:
             found[name] = text
-            wanted += [line.include for line in conf.parse_readable(text).lines if line.include is not None]
+            wanted += [
+                line.include for line in conf.parse_readable(text).lines if line.include is not None
+            ]
     return found
 
 
@@ -150,33 +170,47 @@ class _Composer:
         self._line_origins: list[Origin] = []
 
     def compose(self, nodesets: Sequence[NodeSet]) -> None:
-        controller = self._controller
+        controller, ipv6 = self._controller, self._facts.site.ipv6
         if controller.spec.external:
-            self._section("### GENERAL ###", slurm_conf_lines.external_general(controller))
+            self._section(
+                "### GENERAL ###", slurm_conf_lines.external_general(controller, ipv6=ipv6)
+            )
             self._add(slurm_conf_lines.accounting(self._facts.accounting))
         else:
-            lists = slurm_conf_lines.lists(controller, nodesets)
+            extra = conf.parse_readable(controller.spec.extra_conf)
+            lists = slurm_conf_lines.lists(controller, nodesets, extra, ipv6=ipv6)
             if job_logs.is_on(nodesets):
                 self._files[job_logs.FILE] = self._facts.site.workloads.scripts[job_logs.SCRIPT]
                 self._origins[job_logs.FILE] = (Origin(1, OPERATOR),)
-            prologs = self._scripts("Prolog", "spec.prologScriptRefs", controller.spec.prolog_script_refs)
-            epilogs = self._scripts("Epilog", "spec.epilogScriptRefs", controller.spec.epilog_script_refs)
+            prologs = self._scripts(
+                "Prolog", "spec.prologScriptRefs", controller.spec.prolog_script_refs
+            )
+            epilogs = self._scripts(
+                "Epilog", "spec.epilogScriptRefs", controller.spec.epilog_script_refs
+            )
             ctld_prologs = self._scripts(
-                "PrologSlurmctld", "spec.prologSlurmctldScriptRefs", controller.spec.prolog_slurmctld_script_refs
+                "PrologSlurmctld",
+                "spec.prologSlurmctldScriptRefs",
+                controller.spec.prolog_slurmctld_script_refs,
             )
             ctld_epilogs = self._scripts(
-                "EpilogSlurmctld", "spec.epilogSlurmctldScriptRefs", controller.spec.epilog_slurmctld_script_refs
+                "EpilogSlurmctld",
+                "spec.epilogSlurmctldScriptRefs",
+                controller.spec.epilog_slurmctld_script_refs,
             )
             for reference in controller.spec.config_file_refs or ():
                 self._bring(reference, "spec.configFileRefs")
             if controller.spec.topologies:
                 self._topology()
-            extra = conf.parse_readable(controller.spec.extra_conf)
             general = slurm_conf_lines.general(controller, nodesets)
             updates = slurm_conf_lines.group_updates(controller, extra)
-            self._section("### GENERAL ###", [*general, *slurm_conf_lines.return_to_service(extra), *updates])
+            self._section(
+                "### GENERAL ###", [*general, *slurm_conf_lines.return_to_service(extra), *updates]
+            )
             self._section("### LOGGING ###", slurm_conf_lines.LOGGING)
-            self._section("### PLUGINS & PARAMETERS ###", slurm_conf_lines.plugins(controller, lists))
+            self._section(
+                "### PLUGINS & PARAMETERS ###", slurm_conf_lines.plugins(controller, lists)
+            )
             constrained = self._constraints(extra)
             if constrained:
                 self._section("### JOB CONSTRAINTS ###", constrained)
@@ -188,11 +222,18 @@ class _Composer:
                 self._section("### POWER SAVING ###", saved)
             self._section("### ACCOUNTING ###", slurm_conf_lines.accounting(self._facts.accounting))
             self._script_section(
-                "### SLURMCTLD PROLOG & EPILOG ###", ctld_prologs + ctld_epilogs, f"{paths.SLURM_CONF_FOLDER}/"
+                "### SLURMCTLD PROLOG & EPILOG ###",
+                ctld_prologs + ctld_epilogs,
+                f"{paths.SLURM_CONF_FOLDER}/",
             )
+            if slurm_conf_lines.saving_power(nodesets):
+                # After the site's, which run when the job has its nodes.
+                self._await_nodes()
             if job_logs.is_on(nodesets):
                 # Before the site's, whose output it prepares for.
-                self._section("### JOB LOGS ###", [f"Prolog={job_logs.FILE}", f"Epilog={job_logs.FILE}"])
+                self._section(
+                    "### JOB LOGS ###", [f"Prolog={job_logs.FILE}", f"Epilog={job_logs.FILE}"]
+                )
             # Bare names: slurmctld hands these files to every slurmd (configless).
             self._script_section("### PROLOG & EPILOG ###", prologs + epilogs, "")
             self._nodesets(nodesets)
@@ -200,8 +241,12 @@ class _Composer:
             self._gres_conf(nodesets)
         self._files["slurm.conf"] = "".join(f"{line}\n" for line in self._lines)
         self._origins["slurm.conf"] = tuple(self._line_origins)
-        if not controller.spec.external and not {"cgroup.conf"} & (self._files.keys() | self._binary.keys()):
-            self._files["cgroup.conf"] = CGROUP_CONF + (CONSTRAINTS if controller.spec.constrain_jobs else "")
+        if not controller.spec.external and not {"cgroup.conf"} & (
+            self._files.keys() | self._binary.keys()
+        ):
+            self._files["cgroup.conf"] = CGROUP_CONF + (
+                CONSTRAINTS if controller.spec.constrain_jobs else ""
+            )
             self._origins["cgroup.conf"] = (Origin(1, OPERATOR),)
 
     def result(self) -> ConfigSet:
@@ -222,11 +267,15 @@ class _Composer:
     def _section(self, title: str, lines: Sequence[str]) -> None:
         if not self._lines:
             owner = f"{self._controller.namespace}/{self._controller.name}"
-            self._add([f"# Composed by slurm-operator for Controller {owner}; changes here are lost."])
+            self._add(
+                [f"# Composed by slurm-operator for Controller {owner}; changes here are lost."]
+            )
         self._add(["#", title, *lines])
 
     def _constraints(self, extra_conf: conf.Conf) -> list[str]:
-        """The plugins that apply cgroup.conf to jobs. With CgroupPlugin=disabled slurmd would end on them."""
+        """Return the plugins that apply cgroup.conf to jobs. With CgroupPlugin=disabled slurmd
+        would end on them.
+        """
         own = conf.parse_readable(self._files.get("cgroup.conf", ""))
         if not self._controller.spec.constrain_jobs or own.get("CgroupPlugin") == "disabled":
             return []
@@ -243,18 +292,34 @@ class _Composer:
                 problem = script.source
             self._add([f"{script.key}={folder}{script.name}"], script.source)
 
+    def _await_nodes(self) -> None:
+        """Add the script that waits until the nodes of a job have registered."""
+        name = slurm_conf_lines.AWAIT_FILE
+        self._files[name] = self._facts.site.workloads.scripts[slurm_conf_lines.AWAIT_SCRIPT]
+        self._origins[name] = (Origin(1, OPERATOR),)
+        line = f"PrologSlurmctld={paths.SLURM_CONF_FOLDER}/{name}"
+        self._section("### NODES OF JOBS ###", [line])
+
     def _nodesets(self, nodesets: Sequence[NodeSet]) -> None:
-        """NodeSets in the order of their names; a name is declared once, for slurmctld dies of a second partition."""
+        """NodeSets in the order of their names; a name is declared once, for slurmctld dies of a
+        second partition.
+        """
         declared: dict[str, str] = {}
         for nodeset in sorted(nodesets, key=lambda nodeset: nodeset.name):
             source = f"NodeSet {nodeset.namespace}/{nodeset.name}"
             name = nodeset.slurm_name
             if not slurm_conf_lines.is_word(name):
                 place = f"{source} spec.template.spec.hostname"
-                self._problem(place, f"{name!r} can't be the name of a set of nodes: use letters, digits and `-`")
+                self._problem(
+                    place,
+                    f"{name!r} can't be the name of a set of nodes: use letters, digits and `-`",
+                )
                 continue
             if name in declared:
-                problem = f"the name {name!r} is taken by {declared[name]}: set another template.spec.hostname"
+                problem = (
+                    f"the name {name!r} is taken by {declared[name]}: set another "
+                    "template.spec.hostname"
+                )
                 self._problem(source, problem)
                 continue
             if not declared:
@@ -262,8 +327,12 @@ class _Composer:
             declared[name] = source
             self._add([f"# {source}"])
             self._add([f"NodeSet={name} Feature={name}"], source)
-            # One that is to go stays, closed, while jobs name it; the last of two values of a key counts.
-            closed = nodeset.metadata.deletion_timestamp is not None or not nodeset.spec.partition.enabled
+            # One that is to go stays, closed, while jobs name it; the last of two values of a key
+            # counts.
+            closed = (
+                nodeset.metadata.deletion_timestamp is not None
+                or not nodeset.spec.partition.enabled
+            )
             if nodeset.spec.partition.enabled or name in nodeset.status.partitions:
                 place = f"{source} spec.partition.config"
                 rest = nodeset.spec.partition.config.strip()
@@ -309,8 +378,12 @@ class _Composer:
             self._origins["gres.conf"] = tuple(origins)
 
     def _topology(self) -> None:
-        for name in sorted({topology.FILE, topology.FORMER_FILE} & (self._files.keys() | self._binary.keys())):
-            remedy = f"the operator writes {topology.FILE} for spec.topologies: remove one of the two"
+        for name in sorted(
+            {topology.FILE, topology.FORMER_FILE} & (self._files.keys() | self._binary.keys())
+        ):
+            remedy = (
+                f"the operator writes {topology.FILE} for spec.topologies: remove one of the two"
+            )
             self._problem(self._origins[name][0].source, remedy, name)
         self._files[topology.FILE] = topology.render(self._controller.spec.topologies, self._blocks)
         self._origins[topology.FILE] = (Origin(1, "spec.topologies"),)
@@ -323,7 +396,9 @@ class _Composer:
         lines = extra.split("\n")
         if slurm_conf_lines.continued(lines[-1]):
             where = f"spec.extraConf line {len(lines)}"
-            self._problem(where, "the backslash at its end would swallow the line that follows: remove it")
+            self._problem(
+                where, "the backslash at its end would swallow the line that follows: remove it"
+            )
             lines[-1] = lines[-1].rstrip().rstrip("\\")
         self._add(lines, "spec.extraConf", counted=True)
         try:
@@ -333,7 +408,9 @@ class _Composer:
             self._problem(f"spec.extraConf line {error.line}", error.reason)
             return
         if merged:
-            self._section("### MERGED CONFIG ###", ["# lists of the operator and of spec.extraConf"])
+            self._section(
+                "### MERGED CONFIG ###", ["# lists of the operator and of spec.extraConf"]
+            )
             for key, value in sorted(merged.items()):
                 self._add([conf.render(key, value)], f"{MERGED} line {parsed.all(key)[-1].number}")
 
@@ -342,7 +419,9 @@ class _Composer:
 
     # Other files
 
-    def _scripts(self, key: str, place: str, references: Sequence[LocalObjectReference] | None) -> list[_Script]:
+    def _scripts(
+        self, key: str, place: str, references: Sequence[LocalObjectReference] | None
+    ) -> list[_Script]:
         found = {
             name: _Script(key, name, f"ConfigMap {reference.name} of {place}")
             for reference in references or ()
@@ -353,23 +432,39 @@ class _Composer:
     def _bring(self, reference: LocalObjectReference, place: str) -> list[str]:
         """Take in the files of a ConfigMap; their names, without those that had to be refused."""
         [content] = self._facts.files([reference], place).values()
-        return [name for name in sorted(content) if self._take(name, content[name], reference.name, place)]
+        return [
+            name
+            for name in sorted(content)
+            if self._take(name, content[name], reference.name, place)
+        ]
 
     def _take(self, name: str, content: str | bytes, config_map: str, place: str) -> bool:
         source = f"ConfigMap {config_map} key {name}"
         if name.lower() in RESERVED_FILES:
-            remedy = "put its lines into spec.extraConf" if name.lower() == manifest.SLURM_CONF else "remove the key"
-            self._problem(source, f"{place} may not bring {name}, which the operator provides: {remedy}", name)
+            remedy = (
+                "put its lines into spec.extraConf"
+                if name.lower() == manifest.SLURM_CONF
+                else "remove the key"
+            )
+            self._problem(
+                source, f"{place} may not bring {name}, which the operator provides: {remedy}", name
+            )
             return False
         unfit = manifest.unfit_file_name(name)
         if unfit:
-            self._problem(source, f"{name!r} can't be a file of /etc/slurm, because {unfit}: rename the key", name)
+            self._problem(
+                source,
+                f"{name!r} can't be a file of /etc/slurm, because {unfit}: rename the key",
+                name,
+            )
             return False
         here: str | bytes | None = self._files.get(name, self._binary.get(name))
         text = _text(content)
         if here is not None and here != text:
             [other] = self._origins[name]
-            self._problem(source, f"{other.source} brings another {name}: rename one of the two", name)
+            self._problem(
+                source, f"{other.source} brings another {name}: rename one of the two", name
+            )
         elif here is None:
             self._origins[name] = (Origin(1, source),)
             if isinstance(text, str):

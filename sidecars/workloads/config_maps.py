@@ -1,7 +1,8 @@
 """The ConfigMaps that carry the files of /etc/slurm to the pods.
 
-Those of `names.config` contain the newest configuration. Only `reconfigure` reads them. When slurmctld runs with it,
-the operator copies it to those of `names.accepted_config` for all other readers.
+Those of `names.config` contain the newest configuration. Only `reconfigure` reads them. When
+slurmctld runs with it, the operator copies it to those of `names.accepted_config` for all other
+readers.
 """
 
 import base64
@@ -14,22 +15,30 @@ from sidecars.workloads.facts import config_map_contents
 from sidecars.workloads.resources import Controller, Manifest, ResourceError
 
 CONFIG_MAPS = 8
-"""Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones."""
+"""Over how many ConfigMaps at most the files are spread; a pod mounts that many, as optional ones.
+"""
 
 CONFIG_MAP_BYTES = 1024 * 1024
 """Maximum content of one ConfigMap (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
 
 
 def more_sources(name: Callable[[int], str]) -> list[dict[str, object]]:
-    """The ConfigMaps of a Controller's files beside the first, as sources of a projected volume. `name`: by index."""
-    return [{"configMap": {"name": name(index), "optional": True}} for index in range(1, CONFIG_MAPS)]
+    """Return the ConfigMaps of a Controller's files beside the first, as sources of a projected
+    volume. `name`: by index.
+    """
+    return [
+        {"configMap": {"name": name(index), "optional": True}} for index in range(1, CONFIG_MAPS)
+    ]
 
 
-def config_maps(controller: Controller, config_set: ConfigSet, present: Collection[str] = ()) -> list[Manifest]:
-    """The ConfigMaps that carry the files and, in the first, their manifest, which an external Controller doesn't need.
+def config_maps(
+    controller: Controller, config_set: ConfigSet, present: Collection[str] = ()
+) -> list[Manifest]:
+    """Return the ConfigMaps that carry the files and, in the first, their manifest, which an
+    external Controller doesn't need.
 
-    slurm.conf is always in the first. `present` names existing ConfigMaps: those of ours that the files need no
-    more are emptied. Raises ResourceError when the files don't fit.
+    slurm.conf is always in the first. `present` names existing ConfigMaps: those of ours that the
+    files need no more are emptied. Raises ResourceError when the files don't fit.
     """
     shares = spread(config_set)
     if controller.spec.external:
@@ -40,7 +49,9 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
         if index >= len(shares) and name not in present:
             continue
         share = shares[index] if index < len(shares) else {}
-        data = {file: content for file, content in sorted(share.items()) if isinstance(content, str)}
+        data = {
+            file: content for file, content in sorted(share.items()) if isinstance(content, str)
+        }
         binary = {
             file: base64.b64encode(content).decode()
             for file, content in sorted(share.items())
@@ -53,9 +64,9 @@ def config_maps(controller: Controller, config_set: ConfigSet, present: Collecti
 def accepted(
     controller: Controller, published: Mapping[str, Manifest], present: Collection[str] = ()
 ) -> list[Manifest]:
-    """The ConfigMaps with the accepted configuration: copies of the `published` ones, which are given by their names.
-
-    `present` names existing ConfigMaps: those of the copies that the files need no more are emptied.
+    """Return the ConfigMaps with the accepted configuration: copies of the `published` ones, which
+    are given by their names. `present` names existing ConfigMaps. Those of the copies that the
+    files need no more are emptied.
     """
     found = []
     for index in range(CONFIG_MAPS):
@@ -70,16 +81,18 @@ def accepted(
 
 
 def created_accounts(controller: Controller, data: Mapping[str, str]) -> Manifest:
-    """The ConfigMap with what was created in slurmdbd from the Controller's declaration."""
+    """Return the ConfigMap with what was created in slurmdbd from the Controller's declaration."""
     return _config_map(controller, names.created_accounts(controller.name), data, {})
 
 
 def users(controller: Controller, files: Mapping[str, str]) -> Manifest:
-    """The ConfigMap with the files of declared users, which pods mount whole."""
+    """Return the ConfigMap with the files of declared users, which pods mount whole."""
     return _config_map(controller, names.users(controller.name), files, {})
 
 
-def _config_map(controller: Controller, name: str, data: Mapping[str, str], binary_data: Mapping[str, str]) -> Manifest:
+def _config_map(
+    controller: Controller, name: str, data: Mapping[str, str], binary_data: Mapping[str, str]
+) -> Manifest:
     config_map: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -93,13 +106,16 @@ def _config_map(controller: Controller, name: str, data: Mapping[str, str], bina
         },
         "data": dict(data),
     }
-    return assembly.owned(config_map | ({"binaryData": dict(binary_data)} if binary_data else {}), controller)
+    return assembly.owned(
+        config_map | ({"binaryData": dict(binary_data)} if binary_data else {}), controller
+    )
 
 
 def files(carriers: Iterable[Manifest]) -> dict[str, str | bytes]:
-    """The files that ConfigMaps carry, by name, without their manifest.
+    """Return the files that ConfigMaps carry, by name, without their manifest.
 
-    Empty while they are not those that the manifest lists. An external Controller's have no manifest.
+    Empty while they are not those that the manifest lists. An external Controller's have no
+    manifest.
     """
     found: dict[str, str | bytes] = {}
     for carrier in carriers:
@@ -107,7 +123,10 @@ def files(carriers: Iterable[Manifest]) -> dict[str, str | bytes]:
     listed = found.pop(manifest.FILE, None)
     if listed is None:
         return found
-    contents = {name: content.encode() if isinstance(content, str) else content for name, content in found.items()}
+    contents = {
+        name: content.encode() if isinstance(content, str) else content
+        for name, content in found.items()
+    }
     digests = {name: manifest.digest(content) for name, content in contents.items()}
     try:
         return found if manifest.decode(listed).files == digests else {}
@@ -116,7 +135,9 @@ def files(carriers: Iterable[Manifest]) -> dict[str, str | bytes]:
 
 
 def published_digest(first: Manifest) -> str | None:
-    """The digest of the configuration whose first ConfigMap this is; None for one without a manifest."""
+    """Return the digest of the configuration whose first ConfigMap this is, or None for one without
+    a manifest.
+    """
     try:
         return manifest.decode((first.get("data") or {})[manifest.FILE]).sha256
     except (KeyError, manifest.ManifestError):
@@ -124,9 +145,8 @@ def published_digest(first: Manifest) -> str | None:
 
 
 def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
-    """The files by ConfigMap: slurm.conf and the manifest first. The others follow, the largest first.
-
-    Raises ResourceError when they don't fit.
+    """Distribute the files over ConfigMaps: slurm.conf and the manifest first. The others follow,
+    the largest first. Raises ResourceError when they don't fit.
     """
     first: dict[str, str | bytes] = {"slurm.conf": config_set.files["slurm.conf"]}
     first[manifest.FILE] = manifest.encode(manifest.Manifest(config_set.sha256, config_set.digests))
@@ -137,7 +157,8 @@ def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
     if room[0] < 0:
         size = _size(config_set.files["slurm.conf"])
         raise ResourceError(
-            "spec.extraConf", f"slurm.conf is {size} bytes long and must be shorter than {CONFIG_MAP_BYTES}"
+            "spec.extraConf",
+            f"slurm.conf is {size} bytes long and must be shorter than {CONFIG_MAP_BYTES}",
         )
     for name in sorted(others, key=lambda name: (-_size(others[name]), name)):
         size = _size(others[name])
@@ -146,9 +167,10 @@ def spread(config_set: ConfigSet) -> list[dict[str, str | bytes]]:
             total = sum(map(_size, others.values()))
             raise ResourceError(
                 "spec.configFileRefs",
-                f"the {len(others)} files beside slurm.conf have {total} bytes, and {name} ({size} bytes, "
-                f"{config_set.origin(name)}) has no room in {CONFIG_MAPS} ConfigMaps of {CONFIG_MAP_BYTES} bytes: "
-                "shorten them, or bring large files by a volume of spec.template",
+                f"the {len(others)} files beside slurm.conf have {total} bytes, and {name} "
+                f"({size} bytes, {config_set.origin(name)}) has no room in {CONFIG_MAPS} "
+                f"ConfigMaps of {CONFIG_MAP_BYTES} bytes: shorten them, or bring large files by a "
+                "volume of spec.template",
             )
         if index == len(room):
             shares.append({})

@@ -20,15 +20,20 @@ from sidecars.workloads.resources import (
 
 
 def objects(controller: Controller, nodesets: Sequence[NodeSet], facts: Facts) -> list[Manifest]:
-    """ConfigMaps, Services and StatefulSet, in the order to apply them; for an external Controller ConfigMaps alone.
+    """ConfigMaps, Services and StatefulSet, in the order to apply them; for an external Controller
+    ConfigMaps alone.
 
-    `nodesets` are those of the Controller's namespace that refer to it. Raises ResourceError for a Controller that
-    can't be rendered and MissingReferenceError for one whose references don't exist yet.
+    `nodesets` are those of the Controller's namespace that refer to it. Raises ResourceError for a
+    Controller that can't be rendered and MissingReferenceError for one whose references don't exist
+    yet.
     """
     config_set = config.compose(controller, nodesets, facts)
     for problem in config_set.problems:
         raise ResourceError(problem.origin, problem.message)
-    return [*config_maps.config_maps(controller, config_set, facts.published), *workload(controller, config_set, facts)]
+    return [
+        *config_maps.config_maps(controller, config_set, facts.published),
+        *workload(controller, config_set, facts),
+    ]
 
 
 def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> list[Manifest]:
@@ -52,8 +57,11 @@ def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts)
             "slurmctld": _behind_start_gate(base, controller)
             if controller.spec.ha.enabled
             else controller.spec.slurmctld,
-            # Slinky's reconfigure runs in slurmctld's image, and values written for it say so; ours is the operator's.
-            "reconfigure": {key: value for key, value in controller.spec.reconfigure.items() if key != "image"},
+            # Slinky's reconfigure runs in slurmctld's image, and values written for it say so; ours
+            # is the operator's.
+            "reconfigure": {
+                key: value for key, value in controller.spec.reconfigure.items() if key != "image"
+            },
             "logfile": controller.spec.logfile,
         },
     )
@@ -65,27 +73,34 @@ def workload(controller: Controller, config_set: config.ConfigSet, facts: Facts)
 
 
 def _behind_start_gate(base: Json, controller: Controller) -> Json:
-    """`spec.slurmctld`, whose `command` the start gate runs instead of the base's args. Raises ResourceError."""
+    """`spec.slurmctld`, whose `command` the start gate runs instead of the base's args. Raises
+    ResourceError.
+    """
     override = dict(controller.spec.slurmctld)
     command = override.pop("command", None)
     if not command:
         return override
     if not isinstance(command, list):
-        raise ResourceError("spec.slurmctld.command", f"{merge.kind_of(command)} is not a list: write a list of words")
+        raise ResourceError(
+            "spec.slurmctld.command",
+            f"{merge.kind_of(command)} is not a list: write a list of words",
+        )
     assembly.container(base["spec"], "slurmctld")["args"] = command
     return override
 
 
 METRICS_PATHS = ("/metrics/jobs", "/metrics/nodes", "/metrics/partitions", "/metrics/scheduler")
-"""What slurmctld's openmetrics plugin serves (https://slurm.schedmd.com/metrics.html) but jobs by user and account,
-of which there may be very many.
+"""What slurmctld's openmetrics plugin serves (https://slurm.schedmd.com/metrics.html) but jobs by
+user and account, of which there may be very many.
 """
 
 
 def service_monitor(controller: Controller) -> Manifest | None:
-    """The ServiceMonitor (https://prometheus-operator.dev/docs/api-reference/api/); None if none is asked for.
+    """Return the ServiceMonitor (https://prometheus-operator.dev/docs/api-reference/api/), None if
+    none is asked for.
 
-    Of the two Services it selects the clients', so that nothing is scraped twice. An external slurmctld has none.
+    Of the two Services it selects the clients', so that nothing is scraped twice. An external
+    slurmctld has none.
     """
     monitor = controller.spec.metrics.service_monitor
     if controller.spec.external or not (controller.spec.metrics.enabled and monitor.enabled):
@@ -126,7 +141,8 @@ def _given(field: str, value: str | None) -> dict[str, str]:
 
 
 def mark(controller: Controller, sha256: str, facts: Facts) -> str:
-    """A short text that changes with the configuration of that digest and with the keys beside it.
+    """Return a short text that changes with the configuration of that digest and with the keys
+    beside it.
 
     Raises ResourceError and MissingReferenceError as `objects` does.
     """
@@ -144,20 +160,24 @@ def conf_server(controller: Controller) -> str:
     external = controller.spec.external_config
     if controller.spec.external:
         if external is None:
-            raise ResourceError("spec.externalConfig", "must say where the external slurmctld is (host and port)")
+            raise ResourceError(
+                "spec.externalConfig", "must say where the external slurmctld is (host and port)"
+            )
         return f"{external.host}:{external.port}"
     return f"{names.controller(controller.name)}.{controller.namespace}:{ports.SLURMCTLD}"
 
 
 def slurm_key(controller: Controller) -> KeySelector:
-    """The Secret key of auth/slurm. Raises ResourceError when the Controller names none."""
+    """Return the Secret key of auth/slurm. Raises ResourceError when the Controller names none."""
     if controller.spec.slurm_key_ref is None:
         raise ResourceError("spec.slurmKeyRef", "must name the Secret with Slurm's key")
     return controller.spec.slurm_key_ref
 
 
 def key_secret(controller: Controller, text: str, since: str) -> Manifest:
-    """The Secret with the keys that daemons have: `text` is slurm.jwks in base64, `since` when it changed."""
+    """Return the Secret with the keys that daemons have. `text` is slurm.jwks in base64, `since`
+    when it changed.
+    """
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -177,27 +197,46 @@ def key_secret(controller: Controller, text: str, since: str) -> Manifest:
 
 
 def jwt_key(controller: Controller) -> KeySelector:
-    """The Secret key that signs tokens. Raises ResourceError when the Controller names none."""
+    """Return the Secret key that signs tokens. Raises ResourceError when the Controller names
+    none.
+    """
     if controller.jwt_key_ref is None:
-        raise ResourceError("spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens")
+        raise ResourceError(
+            "spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens"
+        )
     return controller.jwt_key_ref
 
 
 def _overlays(controller: Controller) -> list[str]:
-    """Names of the overlays of slurmctld.yaml that this Controller asks for, in order. Raises ResourceError."""
+    """Return the names of the overlays of slurmctld.yaml that this Controller asks for, in order.
+    Raises ResourceError.
+    """
     persistence = controller.spec.persistence
     if controller.spec.ha.enabled and not (persistence.enabled and persistence.existing_claim):
         raise ResourceError(
-            "spec.ha", "standbys share slurmctld's state: name a ReadWriteMany claim in spec.persistence.existingClaim"
+            "spec.ha",
+            "standbys share slurmctld's state: name a ReadWriteMany claim in "
+            "spec.persistence.existingClaim",
         )
-    claim = "no-claim" if not persistence.enabled else "existing-claim" if persistence.existing_claim else "new-claim"
+    claim = (
+        "no-claim"
+        if not persistence.enabled
+        else "existing-claim"
+        if persistence.existing_claim
+        else "new-claim"
+    )
     return [claim, *(["ha"] if controller.spec.ha.enabled else []), *users.overlays(controller)]
 
 
-def _variables(controller: Controller, config_set: config.ConfigSet, facts: Facts) -> dict[str, Any]:
+def _variables(
+    controller: Controller, config_set: config.ConfigSet, facts: Facts
+) -> dict[str, Any]:
     spec = controller.spec
     slurm, jwt, jwks = slurm_key(controller), jwt_key(controller), spec.jwks_key_ref
-    slurm_hash, jwt_hash = facts.slurm_keys(slurm, "spec.slurmKeyRef"), facts.secret(jwt, "spec.jwtKeyRef")
+    slurm_hash, jwt_hash = (
+        facts.slurm_keys(slurm, "spec.slurmKeyRef"),
+        facts.secret(jwt, "spec.jwtKeyRef"),
+    )
     recreate = spec.config_update == "Recreate"
     jwks_digest = {jwks.name: {jwks.key: facts.config_map(jwks, "spec.jwksKeyRef")}} if jwks else {}
     return {
@@ -231,10 +270,12 @@ def _source(selector: KeySelector, path: str) -> Json:
 
 
 def _claim_spec(controller: Controller) -> Json:
-    """The claim's spec: the fields of spec.persistence that are a PersistentVolumeClaimSpec's.
-
-    No claim is valid without an access mode and a size, so they default to the chart's values.
+    """Return the claim's spec: the fields of spec.persistence that are a
+    PersistentVolumeClaimSpec's. No claim is valid without an access mode and a size, so they
+    default to the chart's values.
     """
     spec = builtins(controller.spec.persistence)
     needed = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}
-    return needed | {key: value for key, value in spec.items() if key not in {"enabled", "existingClaim"}}
+    return needed | {
+        key: value for key, value in spec.items() if key not in {"enabled", "existingClaim"}
+    }

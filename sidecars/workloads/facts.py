@@ -1,4 +1,6 @@
-"""What a render needs beside the custom resource. Collected by the caller; this module reads nothing."""
+"""What a render needs beside the custom resource. Collected by the caller; this module reads
+nothing.
+"""
 
 import base64
 import hashlib
@@ -16,7 +18,9 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 class MissingReferenceError(LookupError):
-    """An object that a custom resource refers to doesn't exist yet or lacks the key: wait, then render again."""
+    """An object that a custom resource refers to doesn't exist yet or lacks the key: wait, then
+    render again.
+    """
 
     def __init__(self, kind: str, name: str, field: str, key: str | None = None) -> None:
         what = f"{kind} {name!r}" if key is None else f"key {key!r} in {kind} {name!r}"
@@ -34,11 +38,15 @@ class Site:
     workloads: Workloads
     sidecars_image: str
     cluster_domain: str = "cluster.local"
+    ipv6: bool = False
+    """Whether the first address of each pod is one of IPv6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The objects around one Slurm cluster, all of its namespace. An object that doesn't exist is absent."""
+    """The objects around one Slurm cluster, all of its namespace. An object that doesn't exist is
+    absent.
+    """
 
     site: Site
     secrets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -53,20 +61,22 @@ class Facts:
     """The RestApi that serves the Controller (the oldest of several); None without one."""
 
     def secret(self, selector: KeySelector, place: str) -> str:
-        """The digest of one key of a Secret. Raises MissingReferenceError."""
+        """Return the digest of one key of a Secret. Raises MissingReferenceError."""
         found = _of(self.secrets, "Secret", selector, place)
         if selector.key not in found:
             raise MissingReferenceError("Secret", selector.name, place, selector.key)
         return found[selector.key]
 
     def slurm_keys(self, selector: KeySelector, place: str) -> str:
-        """The digest of the keys of auth/slurm that daemons have. Raises MissingReferenceError as `secret` does."""
+        """Return the digest of the keys of auth/slurm that daemons have. Raises
+        MissingReferenceError as `secret` does.
+        """
         named = self.secret(selector, place)
         ours = names.slurm_jwks(selector.name)
         return self.secrets[ours].get(SLURM_JWKS, named) if ours in self.secrets else named
 
     def config_map(self, selector: KeySelector, place: str) -> str:
-        """The digest of one key of a ConfigMap. Raises MissingReferenceError."""
+        """Return the digest of one key of a ConfigMap. Raises MissingReferenceError."""
         found = _of(self.config_maps, "ConfigMap", selector, place)
         if selector.key not in found:
             raise MissingReferenceError("ConfigMap", selector.name, place, selector.key)
@@ -75,7 +85,9 @@ class Facts:
     def files(
         self, references: Iterable[LocalObjectReference] | None, place: str
     ) -> dict[str, Mapping[str, str | bytes]]:
-        """The contents of the ConfigMaps referred to, by name. Raises MissingReferenceError."""
+        """Return the contents of the ConfigMaps referred to, by name. Raises
+        MissingReferenceError.
+        """
         found = {}
         for reference in references or ():
             if reference.name not in self.config_maps:
@@ -85,7 +97,9 @@ class Facts:
 
 
 class UnreadKeys(Mapping[str, str]):
-    """The keys of a Secret that exists and whose contents are not known: each has the digest of no data."""
+    """The keys of a Secret that exists and whose contents are not known: each has the digest of no
+    data.
+    """
 
     def __getitem__(self, key: str) -> str:
         return NOTHING
@@ -130,20 +144,31 @@ def digest(text: str | bytes) -> str:
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
 
-def config_map_digests(data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A digest for each key of a ConfigMap's `data` (text) and `binaryData` (base64)."""
+def config_map_digests(
+    data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return a digest for each key of a ConfigMap's `data` (text) and `binaryData` (base64)."""
     return {key: digest(value) for key, value in config_map_contents(data, binary_data).items()}
 
 
 def config_map_contents(
     data: Mapping[str, str] | None, binary_data: Mapping[str, str] | None = None
 ) -> dict[str, str | bytes]:
-    """The contents of a ConfigMap by key: `data` (text) and `binaryData` (base64)."""
-    return {**(data or {}), **{key: base64.b64decode(value) for key, value in (binary_data or {}).items()}}
+    """Return the contents of a ConfigMap by key: `data` (text) and `binaryData` (base64)."""
+    return {
+        **(data or {}),
+        **{key: base64.b64decode(value) for key, value in (binary_data or {}).items()},
+    }
 
 
 def combined(digests: Mapping[str, Mapping[str, str]]) -> str:
-    """One digest of several objects' digests per key; it doesn't depend on the order of either."""
+    """Return one digest of several objects' digests per key. It doesn't depend on the order of
+    either.
+    """
     return digest(
-        "".join(f"{name}\0{key}\0{digests[name][key]}\n" for name in sorted(digests) for key in sorted(digests[name]))
+        "".join(
+            f"{name}\0{key}\0{digests[name][key]}\n"
+            for name in sorted(digests)
+            for key in sorted(digests[name])
+        )
     )

@@ -1,7 +1,7 @@
 """Which ServiceAccounts' tokens the pods of custom resources may have.
 
-Whoever may write a custom resource need not be allowed to create pods: a pod template that names the ServiceAccount of
-another program would give its rights to them.
+Whoever may write a custom resource need not be allowed to create pods: a pod template that names
+the ServiceAccount of another program would give its rights to them.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,10 +13,12 @@ _SOURCES = ("serviceAccountToken", "podCertificate")
 """Sources of a projected volume that prove who the pod is."""
 
 
-def check(spec: Json, namespace: str, allowed: Collection[str]) -> None:
-    """Raises ResourceError for a PodSpec whose pods get a token of a ServiceAccount that isn't `allowed`.
+def check(spec: Json, namespace: str, allowed: Collection[str], setting: str) -> None:
+    """Raise ResourceError for a PodSpec whose pods get a token of a ServiceAccount that isn't
+    `allowed`.
 
-    `allowed`: as NAMESPACE/NAME. A ServiceAccount without its token is not looked at.
+    `allowed`: as NAMESPACE/NAME, from the `setting` that the message names. A ServiceAccount
+    without its token is not looked at.
     """
     account = str(spec.get("serviceAccountName") or spec.get("serviceAccount") or "default")
     place = f"{namespace}/{account}"
@@ -25,13 +27,15 @@ def check(spec: Json, namespace: str, allowed: Collection[str]) -> None:
     for field, remedy in _tokens(spec):
         raise ResourceError(
             f"{_PLACE}.{field}",
-            f"pods would get a token of the ServiceAccount {account!r}: {remedy}, or have an administrator add "
-            f"{place!r} to operator.allowedServiceAccounts in the values of the chart slurm-operator",
+            f"pods would get a token of the ServiceAccount {account!r}: {remedy}, or have an "
+            f"administrator add {place!r} to {setting}",
         )
 
 
 def _tokens(spec: Json) -> Iterator[tuple[str, str]]:
-    """The fields by which a pod gets a token, and what ends that. Without the field, Kubernetes mounts one."""
+    """Yield the fields by which a pod gets a token, and what ends that. Without the field,
+    Kubernetes mounts one.
+    """
     if spec.get("automountServiceAccountToken") is not False:
         yield "automountServiceAccountToken", "set it to false"
     for index, volume in enumerate(spec.get("volumes") or ()):

@@ -1,4 +1,6 @@
-"""Job logs: what the container `logs` of worker pods reads, and the prolog and epilog that announce jobs to it."""
+"""Job logs: what the container `logs` of worker pods reads, and the prolog and epilog that announce
+jobs to it.
+"""
 
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -16,22 +18,39 @@ FILE = "slurm-job-logs"
 _WITHOUT_OUTPUT = ("configMap", "secret", "projected", "downwardAPI", "image")
 """Sources of volumes to which no job writes."""
 
-_SYSTEM = tuple(
-    map(
+_SYSTEM = (
+    *map(
         PurePosixPath,
-        ("/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/run"),
-    )
+        (
+            "/bin",
+            "/dev",
+            "/etc",
+            "/lib",
+            "/lib64",
+            "/opt",
+            "/proc",
+            "/run",
+            "/sbin",
+            "/sys",
+            "/usr",
+        ),
+    ),
+    *map(PurePosixPath, ("/var/run", "/var/cache/slurm-containers")),
 )
-"""Folders that the container has of its own, or in which jobs write no output."""
+"""Folders that the container has of its own, or in which jobs write no output, such as that of
+unpacked images.
+"""
 
 
 def is_on(nodesets: Iterable[NodeSet]) -> bool:
-    """Whether the workers of a NodeSet print the output of jobs."""
+    """Return whether the workers of a NodeSet print the output of jobs."""
     return any(nodeset.spec.job_logs.enabled for nodeset in nodesets)
 
 
 def overlays(nodeset: NodeSet) -> dict[str, bool]:
-    """The overlays of slurmd.yaml for job logs, and whether this NodeSet needs them, in order."""
+    """Return the overlays of slurmd.yaml for job logs, and whether this NodeSet needs them, in
+    order.
+    """
     logs = nodeset.spec.job_logs
     host_network = bool(nodeset.spec.template.spec.get("hostNetwork"))
     return {
@@ -42,12 +61,15 @@ def overlays(nodeset: NodeSet) -> dict[str, bool]:
 
 
 def variables(nodeset: NodeSet) -> dict[str, Any]:
-    """The variables of slurmd-logs.yaml. Raises ResourceError."""
+    """Return the variables of slurmd-logs.yaml. Raises ResourceError."""
     logs = nodeset.spec.job_logs
     if not logs.enabled:
         return {}
     mounts = _mounts(nodeset)
-    own = {"name": "slurm-logs", "mountPath": str(PurePosixPath(podfiles.FOLDER, podfiles.JOBS).parent)}
+    own = {
+        "name": "slurm-logs",
+        "mountPath": str(PurePosixPath(podfiles.FOLDER, podfiles.JOBS).parent),
+    }
     return {
         "logsFolders": "\n".join(mount["mountPath"] for mount in mounts),
         "logsPrivateFiles": "true" if logs.private_files else "false",
@@ -58,7 +80,9 @@ def variables(nodeset: NodeSet) -> dict[str, Any]:
 
 
 def _mounts(nodeset: NodeSet) -> list[Json]:
-    """The mounts of the slurmd container at which jobs may write, read-only, in their order."""
+    """Return the mounts of the slurmd container at which jobs may write, read-only, in their
+    order.
+    """
     volumes = {
         str(volume.get("name")): volume
         for volume in _maps(nodeset.spec.template.spec.get("volumes"), "spec.template.spec.volumes")
@@ -72,7 +96,11 @@ def _mounts(nodeset: NodeSet) -> list[Json]:
         if volume is None or any(volume.get(source) for source in _WITHOUT_OUTPUT):
             continue
         # The container doesn't have slurmd's environment, from which `subPathExpr` is computed.
-        if mount.get("subPathExpr") or mount.get("readOnly") or any(path.is_relative_to(folder) for folder in _SYSTEM):
+        if (
+            mount.get("subPathExpr")
+            or mount.get("readOnly")
+            or any(path.is_relative_to(folder) for folder in _SYSTEM)
+        ):
             continue
         kept = {key: mount[key] for key in ("name", "mountPath", "subPath") if mount.get(key)}
         # What slurmd sees of mounts of the host, for example by an automounter, is seen here, too.

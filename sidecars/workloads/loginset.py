@@ -6,7 +6,13 @@ from typing import Any
 
 from sidecars.workloads import assembly, names, users
 from sidecars.workloads.controller import conf_server, slurm_key
-from sidecars.workloads.facts import NOTHING, Facts, MissingReferenceError, combined, config_map_digests
+from sidecars.workloads.facts import (
+    NOTHING,
+    Facts,
+    MissingReferenceError,
+    combined,
+    config_map_digests,
+)
 from sidecars.workloads.resources import Controller, Json, LoginSet, Manifest
 
 HOST_KEY_TYPES = ("rsa", "ecdsa", "ed25519")
@@ -15,10 +21,11 @@ _OPTIONS = "SACKD_OPTIONS"
 
 
 def host_keys_secret(loginset: LoginSet, keys: Mapping[str, str]) -> Manifest:
-    """The immutable Secret with the host keys, to be created once and never changed.
+    """Return the immutable Secret with the host keys, to be created once and never changed.
 
-    `keys` maps file names as sshd wants them (`ssh_host_rsa_key`, `ssh_host_rsa_key.pub`, likewise for every one of
-    HOST_KEY_TYPES; private keys in OpenSSH's PEM) to their text. Raises ValueError when one is missing.
+    `keys` maps file names as sshd wants them (`ssh_host_rsa_key`, `ssh_host_rsa_key.pub`, likewise
+    for every one of HOST_KEY_TYPES; private keys in OpenSSH's PEM) to their text. Raises ValueError
+    when one is missing.
     """
     files = [f"ssh_host_{kind}_key{suffix}" for kind in HOST_KEY_TYPES for suffix in ("", ".pub")]
     missing = [name for name in files if not keys.get(name)]
@@ -59,7 +66,10 @@ def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Ma
         deployment["spec"]["template"],
         loginset,
         loginset.spec.template,
-        {"login": _with_our_options(loginset.spec.login, controller), "initconf": loginset.spec.initconf},
+        {
+            "login": _with_our_options(loginset.spec.login, controller),
+            "initconf": loginset.spec.initconf,
+        },
     )
     return [
         assembly.owned(config_map, loginset),
@@ -69,19 +79,25 @@ def objects(loginset: LoginSet, controller: Controller, facts: Facts) -> list[Ma
 
 
 def ssh_config_digest(loginset: LoginSet, controller: Controller, facts: Facts) -> str:
-    """A digest of what running pods take over without a restart: sshd's configuration and root's keys."""
+    """Return a digest of what running pods take over without a restart: sshd's configuration and
+    root's keys.
+    """
     config_map = assembly.find(objects(loginset, controller, facts), "ConfigMap")
     return combined({"": config_map_digests(config_map["data"])})
 
 
 def addresses(loginset: LoginSet, pods: Mapping[str, str], live: Manifest | None) -> list[Manifest]:
-    """The EndpointSlice that adds login pods by their hostnames to the cluster's DNS, beside worker pods.
+    """Return the EndpointSlice that adds login pods by their hostnames to the cluster's DNS, beside
+    worker pods.
 
-    slurmctld and slurmd look the host of an srun up by its bare name, and Kubernetes has no names for a Deployment's
-    pods (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/). `pods`: the addresses by the pods'
-    names. `live`: the existing slice, whose address type can't be changed. Empty without pods and slice.
+    slurmctld and slurmd look the host of an srun up by its bare name, and Kubernetes has no names
+    for a Deployment's pods
+    (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/). `pods`: the
+    addresses by the pods' names. `live`: the existing slice, whose address type can't be changed.
+    Empty without pods and slice.
     """
-    # A hostname is a pod's name as far as it fits: https://kubernetes.io/docs/concepts/workloads/pods/pod-hostname/.
+    # A hostname is a pod's name as far as it fits:
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-hostname/.
     known = sorted((name[:63].rstrip("-."), address) for name, address in pods.items())
     kind = live["addressType"] if live is not None else None
     if known and kind is None:
@@ -103,7 +119,8 @@ def addresses(loginset: LoginSet, pods: Mapping[str, str], live: Manifest | None
         },
         "addressType": kind,
         "endpoints": [
-            {"addresses": [address], "hostname": host, "conditions": {"ready": True}} for host, address in known
+            {"addresses": [address], "hostname": host, "conditions": {"ready": True}}
+            for host, address in known
         ],
     }
     return [assembly.owned(manifest, loginset)]
@@ -142,14 +159,17 @@ def _our_options(controller: Controller) -> str:
 
 
 def _with_our_options(login: Json, controller: Controller) -> Json:
-    """The user's override, with its sackd options after ours instead of replacing them.
+    """Return the user's override, with its sackd options after ours instead of replacing them.
 
-    Without --conf-server sackd has no configuration at all; a user who names another server means it.
+    Without --conf-server sackd has no configuration at all; a user who names another server means
+    it.
     """
     ours = _our_options(controller)
     env = [
         item | {"value": f"{ours} {item['value']}"}
-        if item.get("name") == _OPTIONS and item.get("value") and "--conf-server" not in item["value"]
+        if item.get("name") == _OPTIONS
+        and item.get("value")
+        and "--conf-server" not in item["value"]
         else item
         for item in login.get("env") or ()
     ]

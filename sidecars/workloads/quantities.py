@@ -15,19 +15,29 @@ _LIMIT = 1 << 63
 _LONGEST = 100
 """Characters of a quantity."""
 
-_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?", re.ASCII)
+_QUANTITY = re.compile(
+    r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]))?", re.ASCII
+)
 _SUFFIXES = {
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("numkMGTPE", start=-3) if power < 0},
+    **{
+        suffix: Decimal(1000) ** power
+        for power, suffix in enumerate("numkMGTPE", start=-3)
+        if power < 0
+    },
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
     **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
 }
 
 
 def quantity(value: Any, field: str) -> Decimal:
-    """The number that a quantity such as `1500m`, `2Gi`, `1e3` or 2 stands for. Raises ResourceError at `field`."""
+    """Return the number that a quantity such as `1500m`, `2Gi`, `1e3` or 2 stands for. Raises
+    ResourceError at `field`.
+    """
     text = str(value)
     if len(text) > _LONGEST:
-        raise ResourceError(field, f"{text[:20]}… has {len(text)} characters: at most {_LONGEST} are possible")
+        raise ResourceError(
+            field, f"{text[:20]}… has {len(text)} characters: at most {_LONGEST} are possible"
+        )
     match = _QUANTITY.fullmatch(text) if not isinstance(value, bool) else None
     if match is None:
         raise ResourceError(field, f"{value!r} isn't a quantity such as 2, 1500m or 4Gi")
@@ -39,10 +49,10 @@ def quantity(value: Any, field: str) -> Decimal:
 
 
 def whole(value: Any, field: str) -> int:
-    """A quantity rounded up to a whole number."""
+    """Return a quantity rounded up to a whole number."""
     return math.ceil(quantity(value, field))
 
 
 def mebibytes(value: Any, field: str) -> int:
-    """A quantity of bytes in whole MiB, rounded down."""
+    """Return a quantity of bytes in whole MiB, rounded down."""
     return int(quantity(value, field) // MEBIBYTE)

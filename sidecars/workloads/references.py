@@ -1,6 +1,7 @@
 """The Secrets and ConfigMaps that a custom resource refers to by name.
 
-Read from the plain JSON: a resource that can't be used for some fault elsewhere still waits for what it refers to.
+Read from the plain JSON: a resource that can't be used for some fault elsewhere still waits for
+what it refers to.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,9 @@ class Reference(NamedTuple):
 
 
 def of(manifest: dict[str, Any]) -> frozenset[Reference]:
-    """What the custom resource refers to, including the Secrets whose names derive from its own or from a reference."""
+    """Return what the custom resource refers to, including the Secrets whose names derive from its
+    own or from a reference.
+    """
     kind, metadata = manifest.get("kind", ""), manifest["metadata"]
     namespace, spec = metadata["namespace"], manifest.get("spec") or {}
     secrets = {name for path in SECRETS.get(kind, ()) for name in _names(spec, path)}
@@ -64,7 +67,9 @@ def of(manifest: dict[str, Any]) -> frozenset[Reference]:
 
 
 def _names(spec: Any, path: str) -> Iterator[str]:
-    """The non-empty names in a reference, or in a list of them; none where the path leads nowhere."""
+    """Yield the non-empty names in a reference, or in a list of them. Yield none where the path
+    leads nowhere.
+    """
     found = spec
     for part in path.split("."):
         found = found.get(part) if isinstance(found, dict) else None

@@ -37,41 +37,73 @@ _READ = frozenset(
             "ClusterName",
             "CommunicationParameters",
         ),
-        *("CredType", "DataParserParameters", "DebugFlags", "FederationParameters", "GresTypes", "HashPlugin"),
-        *("MessageTimeout", "PluginDir", "SelectType", "SelectTypeParameters", "SlurmUser", "SlurmctldAddr"),
-        *("SlurmctldHost", "SlurmctldPort", "SwitchType", "TCPTimeout", "TLSParameters", "TLSType", "TopologyPlugin"),
+        *(
+            "CredType",
+            "DataParserParameters",
+            "DebugFlags",
+            "FederationParameters",
+            "GresTypes",
+            "HashPlugin",
+        ),
+        *(
+            "MessageTimeout",
+            "PluginDir",
+            "SelectType",
+            "SelectTypeParameters",
+            "SlurmUser",
+            "SlurmctldAddr",
+        ),
+        *(
+            "SlurmctldHost",
+            "SlurmctldPort",
+            "SwitchType",
+            "TCPTimeout",
+            "TLSParameters",
+            "TLSType",
+            "TopologyPlugin",
+        ),
     )
 )
-"""Keys of slurm.conf that say how to reach and understand slurmctld and slurmdbd. The rest slurmrestd asks them for."""
+"""Keys of slurm.conf that say how to reach and understand slurmctld and slurmdbd. The rest
+slurmrestd asks them for.
+"""
 
 
 _SLURMDBD = "accounting_storage/slurmdbd"
+_ALL = {False: "0.0.0.0", True: "[::]"}  # noqa: S104 - a pod's clients come by its own address
+"""All addresses of a pod, by whether pods communicate by IPv6."""
 
 
 def config_map(controller: Controller, index: int = 0) -> str:
-    """The name of a ConfigMap with the configuration that slurmrestd reads: the accepted one.
-
-    Nothing of the operator's accepts an external Controller's.
+    """Name a ConfigMap with the configuration that slurmrestd reads: the accepted one. Nothing of
+    the operator's accepts an external Controller's.
     """
     name = names.config if controller.spec.external else names.accepted_config
     return name(controller.name, index)
 
 
 def url(restapi: RestApi) -> str:
-    """Where slurmrestd answers inside the cluster, without a trailing slash."""
+    """Return the address at which slurmrestd answers inside the cluster, without a trailing
+    slash.
+    """
     port = restapi.spec.service.port or ports.SLURMRESTD
     return f"http://{names.restapi(restapi.name)}.{restapi.namespace}:{port}"
 
 
 def url_for(controller: Controller, restapi: RestApi | None) -> str:
-    """Where a Controller's slurmrestd answers; with no RestApi yet, where the chart's would."""
+    """Return the address at which a Controller's slurmrestd answers. With no RestApi yet, return
+    that of the chart's.
+    """
     if restapi is not None:
         return url(restapi)
     return f"http://{names.restapi(controller.name)}.{controller.namespace}:{ports.SLURMRESTD}"
 
 
-def objects(restapi: RestApi, controller: Controller, facts: Facts, files: Mapping[str, str | bytes]) -> list[Manifest]:
-    """Service and Deployment, in the order to apply them. Raises ResourceError and MissingReferenceError.
+def objects(
+    restapi: RestApi, controller: Controller, facts: Facts, files: Mapping[str, str | bytes]
+) -> list[Manifest]:
+    """Service and Deployment, in the order to apply them. Raises ResourceError and
+    MissingReferenceError.
 
     `files`: the configuration in the ConfigMaps that `config_map` names.
     """
@@ -89,7 +121,7 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts, files: Mappi
             "slurmKeyHash": facts.slurm_keys(slurm, "spec.slurmKeyRef"),
             "configHash": combined({"": {"slurm.conf": digest(_read(files))}}),
             "fileSources": more_sources(partial(config_map, controller)),
-            "arguments": _arguments(restapi, files),
+            "arguments": _arguments(restapi, files, ipv6=facts.site.ipv6),
             **users.variables(controller),
         },
     )
@@ -106,14 +138,24 @@ def objects(restapi: RestApi, controller: Controller, facts: Facts, files: Mappi
 
 
 def _read(files: Mapping[str, str | bytes]) -> str:
-    """What of the configuration slurmrestd restarts for, which reads it at its start only."""
+    """Return what of the configuration slurmrestd restarts for, which reads it at its start
+    only.
+    """
     found = included(files)
     lines = [line for name in sorted(found) for line in conf.parse_readable(found[name]).lines]
-    return "\n".join(line.text.strip() for line in lines if line.pairs and line.pairs[0].key.lower() in _READ)
+    return "\n".join(
+        line.text.strip() for line in lines if line.pairs and line.pairs[0].key.lower() in _READ
+    )
 
 
-def _arguments(restapi: RestApi, files: Mapping[str, str | bytes]) -> list[str]:
+def _arguments(restapi: RestApi, files: Mapping[str, str | bytes], *, ipv6: bool) -> list[str]:
     # Without slurmdbd its part of the API would fail at start.
-    storage = [conf.parse_readable(text).get("AccountingStorageType") for text in included(files).values()]
+    storage = [
+        conf.parse_readable(text).get("AccountingStorageType") for text in included(files).values()
+    ]
     no_accounting = [] if _SLURMDBD in storage else ["-s", "openapi/slurmctld"]
-    return [*no_accounting, *(restapi.spec.slurmrestd.get("args") or ()), f"0.0.0.0:{ports.SLURMRESTD}"]
+    return [
+        *no_accounting,
+        *(restapi.spec.slurmrestd.get("args") or ()),
+        f"{_ALL[ipv6]}:{ports.SLURMRESTD}",
+    ]

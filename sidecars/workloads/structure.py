@@ -1,12 +1,13 @@
-"""The structure of the pods: reads the YAML folder once, composes a base with its overlays, fills in variables.
+"""The structure of the pods: reads the YAML folder once, composes a base with its overlays, fills
+in variables.
 
-A file is a stream of Kubernetes objects. `slurmctld.yaml` is a base, `slurmctld-ha.yaml` an overlay of it: each of
-its documents is merged (Kubernetes' strategic merge, null removes) into the base's document of the same kind and name,
-or added where the base has none. Variables are filled in last:
+A file is a stream of Kubernetes objects. `slurmctld.yaml` is a base, `slurmctld-ha.yaml` an overlay
+of it: each of its documents is merged (Kubernetes' strategic merge, null removes) into the base's
+document of the same kind and name, or added where the base has none. Variables are filled in last:
 
 - `${name}` in a string is replaced by the variable's text; `$${` stands for `${`.
-- A string that is nothing but `${name}` takes the variable's value, whatever its type: None removes the field or list
-  item, and a list as a list item is spliced in.
+- A string that is nothing but `${name}` takes the variable's value, whatever its type: None removes
+  the field or list item, and a list as a list item is spliced in.
 """
 
 import json
@@ -18,14 +19,12 @@ from typing import Any
 
 import yaml
 
+from sidecars.contract.project import VERSION
 from sidecars.workloads import merge
 from sidecars.workloads.resources import Json, Manifest, ResourceError
 
 STAMP = "version"
 """The file, without `.yaml`, that contains the version of the folder."""
-
-VERSION = "0.1.0"
-"""The version of this code, which must be the folder's: variables and files of the two go together."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """That of libyaml if PyYAML has it: it takes a sixth of the time."""
@@ -42,7 +41,8 @@ class StructureError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Workloads:
-    """The folder's files, by name without `.yaml`; each a stream of objects with their variables not filled in.
+    """The folder's files, by name without `.yaml`; each a stream of objects with their variables
+    not filled in.
 
     `scripts` are its shell scripts, by name without `.sh`, as they are.
     """
@@ -51,18 +51,33 @@ class Workloads:
     scripts: Mapping[str, str] = field(default_factory=dict)
 
     def part(self, base: str) -> "Workloads":
-        """Only the base of this name and its overlays."""
+        """Return only the base of this name and its overlays."""
         return Workloads(
-            {name: file for name, file in self.files.items() if name == base or name.startswith(f"{base}-")}
+            {
+                name: file
+                for name, file in self.files.items()
+                if name == base or name.startswith(f"{base}-")
+            }
         )
 
-    def render(self, base: str, overlays: Sequence[str], variables: Mapping[str, Any]) -> list[Manifest]:
-        """The objects of a base with overlays laid on in order, variables filled in. Raises StructureError."""
+    def render(
+        self, base: str, overlays: Sequence[str], variables: Mapping[str, Any]
+    ) -> list[Manifest]:
+        """Return the objects of a base with overlays laid on in order, variables filled in. Raises
+        StructureError.
+        """
         objects = list(self._file(base))
         for overlay in overlays:
             name = f"{base}-{overlay}"
             for patch in self._file(name):
-                index = next((i for i, document in enumerate(objects) if _identity(document) == _identity(patch)), None)
+                index = next(
+                    (
+                        i
+                        for i, document in enumerate(objects)
+                        if _identity(document) == _identity(patch)
+                    ),
+                    None,
+                )
                 if index is None:
                     objects.append(patch)
                     continue
@@ -77,7 +92,9 @@ class Workloads:
 
     def _file(self, name: str) -> Sequence[Json]:
         if name not in self.files:
-            raise StructureError(f"{name}.yaml is missing among {', '.join(sorted(self.files)) or 'no files'}")
+            raise StructureError(
+                f"{name}.yaml is missing among {', '.join(sorted(self.files)) or 'no files'}"
+            )
         return self.files[name]
 
 
@@ -122,7 +139,9 @@ def _text(match: re.Match[str], variables: Mapping[str, Any]) -> str:
         return match[0][1:]
     value = _variable(match[1], variables)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise StructureError(f"${{{match[1]}}} stands within a text, but its value is no text or number")
+        raise StructureError(
+            f"${{{match[1]}}} stands within a text, but its value is no text or number"
+        )
     return str(value)
 
 
@@ -133,30 +152,40 @@ def _variable(name: str, variables: Mapping[str, Any]) -> Any:
 
 
 def folder(choice: str | None) -> Path:
-    """The folder to read: `choice` if given, else the one in the installed package, else the source checkout's."""
+    """Return the folder to read: `choice` if given, else the one in the installed package, else the
+    source checkout's.
+    """
     if choice:
         return Path(choice)
     return _PACKAGED if _PACKAGED.is_dir() else _SOURCE
 
 
 def load(path: Path) -> Workloads:
-    """Read all files of the folder. Raises StructureError for unreadable files and for a stamp of another version."""
+    """Read all files of the folder. Raises StructureError for unreadable files and for a stamp of
+    another version.
+    """
     files: dict[str, Sequence[Json]] = {}
     try:
         for file in sorted(path.glob("*.yaml")):
-            documents = [document for document in yaml.load_all(file.read_text(encoding="utf-8"), _Loader) if document]
+            documents = [
+                document
+                for document in yaml.load_all(file.read_text(encoding="utf-8"), _Loader)
+                if document
+            ]
             if not all(isinstance(document, dict) for document in documents):
                 raise StructureError(f"{file}: every document must be a map")
             # JSON values only: a YAML timestamp or set could not be written into an object.
             files[file.stem] = json.loads(json.dumps(documents))
-        scripts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(path.glob("*.sh"))}
+        scripts = {
+            file.stem: file.read_text(encoding="utf-8") for file in sorted(path.glob("*.sh"))
+        }
     except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError) as error:
         raise StructureError(f"{path}: {error}") from error
     stamp = files.pop(STAMP, None)
     if stamp is None:
         raise StructureError(f"{path / STAMP}.yaml doesn't exist: is this the folder of workloads?")
     found = str(stamp[0].get("version")) if stamp else "nothing"
-    if found != VERSION:
+    if found != VERSION:  # Variables and files of the two go together.
         raise StructureError(
             f"{path} belongs to version {found}, this is {VERSION}: "
             "install the chart slurm-operator and the image of the same version"

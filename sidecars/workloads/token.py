@@ -12,29 +12,33 @@ LONGEST_SECONDS = 2**31 - 2
 
 
 def secret_name(token: Token) -> str:
-    """The name of the Secret."""
+    """Return the name of the Secret."""
     named = token.spec.secret_ref.name if token.spec.secret_ref is not None else ""
     return named or names.token_secret(token.name, token.spec.username)
 
 
 def secret_key(token: Token) -> str:
-    """The key in the Secret's data."""
+    """Return the key in the Secret's data."""
     return token.spec.secret_ref.key if token.spec.secret_ref is not None else names.TOKEN_KEY
 
 
 def jwt_key(token: Token) -> KeySelector:
-    """The Secret key that signs. Raises ResourceError when the Token names none."""
+    """Return the Secret key that signs. Raises ResourceError when the Token names none."""
     selector = token.spec.jwt_key_ref or token.spec.jwt_hs256_key_ref
     if selector is None:
-        raise ResourceError("spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens")
+        raise ResourceError(
+            "spec.jwtKeyRef", "must name the Secret with the key that signs Slurm's tokens"
+        )
     return selector
 
 
 def username(token: Token) -> str:
-    """The Slurm user. Raises ResourceError for a name that no token is signed for."""
+    """Return the Slurm user. Raises ResourceError for a name that no token is signed for."""
     name = token.spec.username
     if not USERNAME.fullmatch(name):
-        raise ResourceError("spec.username", f"{name!r} must consist of letters, digits, '_', '.' and '-'")
+        raise ResourceError(
+            "spec.username", f"{name!r} must consist of letters, digits, '_', '.' and '-'"
+        )
     return name
 
 
@@ -44,19 +48,24 @@ def lifetime(token: Token) -> int:
     if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
         raise ResourceError(
             "spec.lifetime",
-            f"{token.spec.lifetime} must be at least {SHORTEST_SECONDS}s and at most {LONGEST_SECONDS}s",
+            f"{token.spec.lifetime} must be at least {SHORTEST_SECONDS}s and at most "
+            f"{LONGEST_SECONDS}s",
         )
     return seconds
 
 
 def secret(token: Token, text: str) -> Manifest:
-    """The Secret with the token in it; immutable unless the token is renewed."""
+    """Return the Secret with the token in it, immutable unless the token is renewed."""
     manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
             "name": secret_name(token),
-            "labels": {names.APP_NAME: "token", names.APP_INSTANCE: token.name, names.APP_COMPONENT: "token"},
+            "labels": {
+                names.APP_NAME: "token",
+                names.APP_INSTANCE: token.name,
+                names.APP_COMPONENT: "token",
+            },
         },
         "type": "Opaque",
         "data": {secret_key(token): base64.b64encode(text.encode()).decode()},

@@ -1,7 +1,9 @@
-"""topology.yaml of a Controller with `topologies`, whose switches and blocks are labels of Kubernetes nodes.
+"""topology.yaml of a Controller with `topologies`, whose switches and blocks are labels of
+Kubernetes nodes.
 
-slurmctld creates the switches of a tree from the path with which a node registers, so that the file has only their
-root. It creates no blocks: the file lists them (https://slurm.schedmd.com/topology.yaml.html).
+slurmctld creates the switches of a tree from the path with which a node registers, so that the file
+has only their root. It creates no blocks: the file lists them
+(https://slurm.schedmd.com/topology.yaml.html).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,37 +25,47 @@ NO_BLOCKS: Blocks = MappingProxyType({})
 
 
 def root(topology: Topology) -> str:
-    """The switch of a tree that all others are below."""
+    """Return the switch of a tree that all others are below."""
     return topology.name
 
 
 def elsewhere(topology: Topology) -> str:
-    """The switch of a tree for workers whose place the labels don't tell."""
+    """Return the switch of a tree for workers whose place the labels don't tell."""
     return f"{topology.name}-other"
 
 
 def nowhere(topology: str) -> str:
-    """The empty block of a block topology without others."""
+    """Return the empty block of a block topology without others."""
     return f"{topology}-none"
 
 
 def render(topologies: Sequence[Topology], blocks: Blocks) -> str:
-    """The file. A block topology without blocks has an empty one, for slurmctld refuses to start without any."""
+    """Return the file. A block topology without blocks has an empty one, for slurmctld refuses to
+    start without any.
+    """
     found: list[dict[str, object]] = []
     for topology in topologies:
         kind: dict[str, object]
         if topology.block is not None:
             names = sorted(blocks.get(topology.name, ())) or [nowhere(topology.name)]
-            kind = {"block": {"block_sizes": topology.block.sizes, "blocks": [{"block": name} for name in names]}}
+            kind = {
+                "block": {
+                    "block_sizes": topology.block.sizes,
+                    "blocks": [{"block": name} for name in names],
+                }
+            }
         else:
             kind = {"tree": {"switches": [{"switch": root(topology)}]}}
-        found.append({"topology": topology.name, "cluster_default": topology.cluster_default, **kind})
+        found.append(
+            {"topology": topology.name, "cluster_default": topology.cluster_default, **kind}
+        )
     return yaml.safe_dump(found, sort_keys=False)
 
 
 @lru_cache(maxsize=64)
 def places(text: str) -> Mapping[str, frozenset[str] | None] | None:
-    """The switches and blocks that a topology.yaml names, by topology; None for one of another type, such as flat.
+    """Return the switches and blocks that a topology.yaml names, by topology, or None for one of
+    another type, such as flat.
 
     None for a text that isn't a topology.yaml.
     """

@@ -1,7 +1,7 @@
 """The users and groups that a Controller declares, in its pods.
 
-Pods mount the ConfigMap as a folder, so that a change reaches them without a restart. libnss-extrausers, in the images,
-reads it; an image without this NSS module ignores it.
+Pods mount the ConfigMap as a folder, so that a change reaches them without a restart.
+libnss-extrausers, in the images, reads it; an image without this NSS module ignores it.
 """
 
 import re
@@ -22,25 +22,27 @@ _OWN_KEYS = re.compile(r"^[ \t]*AuthorizedKeysCommand[ \t=]", re.IGNORECASE | re
 
 
 def overlays(controller: Controller | None) -> list[str]:
-    """The overlay of pods of a Controller that declares users."""
+    """Return the overlay of pods of a Controller that declares users."""
     return [OVERLAY] if controller is not None and controller.spec.users_ref is not None else []
 
 
 def variables(controller: Controller | None) -> dict[str, Any]:
-    """The variables of the overlay."""
+    """Return the variables of the overlay."""
     return {"usersConfigMap": names.users(controller.name) if controller is not None else None}
 
 
 def first_declaring(controllers: Iterable[Controller]) -> Controller | None:
-    """The first by name that declares users; None if none does."""
+    """Return the first by name that declares users, or None if none does."""
     return min((it for it in controllers if overlays(it)), key=lambda it: it.name, default=None)
 
 
 def sshd_config(controller: Controller, extra: str) -> str:
-    """Lines that follow those of a custom resource (`extra`) in sshd_config: where sshd finds the users' keys.
+    """Return lines that follow those of a custom resource (`extra`) in sshd_config: where sshd
+    finds the users' keys. Return nothing if `extra` sets AuthorizedKeysCommand, which these lines
+    would override.
 
-    Nothing if `extra` sets AuthorizedKeysCommand, which these lines would override. A command, because sshd refuses key
-    files in a folder that others than root may write, as folders of a volume look to it.
+    A command is used, because sshd refuses key files in a folder that others than root may write,
+    as folders of a volume look to it.
     """
     if not overlays(controller) or _OWN_KEYS.search(extra):
         return ""

@@ -1,4 +1,5 @@
-"""`python -m tests.bench [NAME...] [--former DIR]`: run all benchmarks or the named ones; see CONTRIBUTING.md.
+"""`python -m tests.bench [NAME...] [--former DIR]`: run all benchmarks or the named ones; see
+CONTRIBUTING.md.
 
 Results also go to build/bench/NAME.json.
 """
@@ -14,6 +15,7 @@ from tests.bench import (
     checks,
     containers,
     controlplane,
+    elsewhere,
     exporter,
     figures,
     kube,
@@ -37,6 +39,7 @@ BENCHES: dict[str, figures.Bench] = {
     "worker": worker.bench,
     "containers": containers.bench,
     "logs": logs.bench,
+    "elsewhere": elsewhere.bench,
     "exporter": exporter.bench,
     "postrender": postrender.bench,
 }
@@ -47,12 +50,19 @@ def main() -> int:
     """Run what the arguments name; see `figures.run` for the status."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
-    parser.add_argument("--former", type=Path, metavar="DIR", help="a worktree of a former commit to compare with")
-    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="how often both are measured, in turns")
+    parser.add_argument(
+        "--former", type=Path, metavar="DIR", help="a worktree of a former commit to compare with"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, metavar="N", help="how often both are measured, in turns"
+    )
     given = parser.parse_args()
     benches = BENCHES
     if given.former is not None:
-        benches = {name: comparing(name, bench, given.former, given.rounds) for name, bench in BENCHES.items()}
+        benches = {
+            name: comparing(name, bench, given.former, given.rounds)
+            for name, bench in BENCHES.items()
+        }
     return figures.run(given.names, benches, FOLDER)
 
 

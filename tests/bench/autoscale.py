@@ -1,12 +1,19 @@
-"""Benchmark `autoscale`: a decision for 50,000 pending jobs on 5,000 nodes, and one after a single job has changed.
+"""Benchmark `autoscale`: a decision for 50,000 pending jobs on 5,000 nodes, and one after a single
+job has changed.
 
-The jobs have 40 different requests, in no order, as users submit them; half of them find no room. The ceiling does the
-least that could be done with the jobs: sorting them, and counting those that request the same.
+The jobs have 40 different requests, in no order, as users submit them; half of them find no room.
+The ceiling does the least that could be done with the jobs: sorting them, and counting those that
+request the same.
 
-The job that changes then requests something that no other job does, so that the jobs behind it are placed again. Its
-row begins with a whole list of jobs, in which the unchanged ones are the same objects, as `get_queue` gives it.
+The job that changes then requests something that no other job does, so that the jobs behind it are
+placed again. Its row begins with a whole list of jobs, in which the unchanged ones are the same
+objects, as `get_queue` gives it.
 
-The last row is what the operator spends on decisions, and on nothing else, while jobs and nodes stay as they are.
+Then follows what the operator spends on decisions, and on nothing else, while jobs and nodes stay
+as they are.
+
+The last rows are a trace of the model of Lublin and Feitelson in virtual time, beside a plan that
+knows all jobs before.
 """
 
 import random
@@ -18,12 +25,23 @@ from dataclasses import replace
 from sidecars.operator.autoscaling.reconcile import PLAN_EVERY
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import Behavior, Nodes, PresentNode, ScaledNodeSet, Settings, Shape
+from sidecars.policy.autoscaling.records import (
+    Behavior,
+    Nodes,
+    PresentNode,
+    ScaledNodeSet,
+    Settings,
+    Shape,
+)
 from sidecars.slurm.gres import Gres
 from sidecars.slurm.records import JobRequest, Pending, QueuedJob, QueuedJobs
 from tests.bench.figures import Figure, figure, median
+from tests.bench.following import clairvoyant, followed
+from tests.bench.workload import trace
 
 JOBS, NODES, REQUESTS, TIMES = 50_000, 5_000, 40, 9
+TRACE, PROCESSORS, MOST = 1000, 256, 32
+"""Jobs of the trace, the processors of the largest ones, and the most nodes."""
 NOW = 1_000_000.0
 CPU = Shape(2, 32, 2, 256_000)
 GPU = Shape(2, 48, 2, 1_000_000, (Gres("gpu", "h100", 8),))
@@ -88,7 +106,9 @@ def nodes() -> list[PresentNode]:
                     nodeset.weight,
                     free_cores=int(shape.all_cores * share),
                     free_memory=int(shape.memory * share),
-                    free_gres=tuple(Gres(it.name, it.type, int(it.count * share)) for it in shape.gres),
+                    free_gres=tuple(
+                        Gres(it.name, it.type, int(it.count * share)) for it in shape.gres
+                    ),
                 )
             )
     return found
@@ -105,10 +125,15 @@ def bench() -> list[Figure]:
         autoscaling.plan(sets, Jobs(queue, NOW), present, {}, NOW)
 
     whole = median(
-        lambda: _seconds(lambda: decision(QueuedJobs(tuple(listed), 0), Queue(), Autoscaling(Settings()))), TIMES
+        lambda: _seconds(
+            lambda: decision(QueuedJobs(tuple(listed), 0), Queue(), Autoscaling(Settings()))
+        ),
+        TIMES,
     )
     decision(QueuedJobs(tuple(listed), 0), queue, autoscaling)
-    settled = median(lambda: _seconds(lambda: autoscaling.plan(sets, Jobs(queue, NOW), present, {}, NOW)), TIMES)
+    settled = median(
+        lambda: _seconds(lambda: autoscaling.plan(sets, Jobs(queue, NOW), present, {}, NOW)), TIMES
+    )
     order = sorted(range(JOBS), key=lambda at: _place(listed[at]))
     rows = []
     for where, first in (("first", 0), ("in the middle", JOBS // 2), ("last", JOBS - TIMES - 1)):
@@ -130,10 +155,39 @@ def bench() -> list[Figure]:
             )
         )
     share = figure(
-        f"decisions while nothing changes, one each {PLAN_EVERY:g} s", settled / PLAN_EVERY * 100, "% of a core"
+        f"decisions while nothing changes, one each {PLAN_EVERY:g} s",
+        settled / PLAN_EVERY * 100,
+        "% of a core",
     )
     of_all = f"decision for {JOBS} jobs, {NODES} nodes"
-    return [figure(of_all, whole, "s", against=("sorting and counting them", least), most=1), *rows, share]
+    return [
+        figure(of_all, whole, "s", against=("sorting and counting them", least), most=1),
+        *rows,
+        share,
+        *followed_trace(),
+    ]
+
+
+def followed_trace() -> list[Figure]:
+    """The figures of the trace."""
+    drawn = trace(1, TRACE, PROCESSORS)
+    found, best = followed(drawn, MOST), clairvoyant(drawn, MOST)
+    name = "a plan that knows all jobs before"
+    return [
+        figure(
+            f"node hours by the work of {TRACE} jobs",
+            found.per_work(drawn),
+            "",
+            against=(name, best.per_work(drawn)),
+        ),
+        figure("their mean wait", found.mean_wait, "s", against=(name, best.mean_wait)),
+        figure(
+            "turns of direction per 10 jobs",
+            found.turns * 10 / TRACE,
+            "",
+            most=1,
+        ),
+    ]
 
 
 def _place(job: QueuedJob) -> tuple[int, int]:
@@ -150,7 +204,11 @@ def _other_request(job: QueuedJob, other: QueuedJob) -> QueuedJob:
 
 
 def _least(queue: list[QueuedJob]) -> None:
-    pending = [(-job.pending.priority, job.job_id, id(job.pending.request)) for job in queue if job.pending is not None]
+    pending = [
+        (-job.pending.priority, job.job_id, id(job.pending.request))
+        for job in queue
+        if job.pending is not None
+    ]
     pending.sort()
     Counter(request for _, _, request in pending)
 

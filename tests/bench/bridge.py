@@ -1,12 +1,16 @@
-"""Benchmark `bridge`: pods that a real slurmctld schedules, beside pods that the scheduler of Kubernetes binds alone.
+"""Benchmark `bridge`: pods that a real slurmctld schedules, beside pods that the scheduler of
+Kubernetes binds alone.
 
-The bridge is the real program in a process of its own, with a real kube-apiserver, kube-scheduler, slurmctld and
-slurmrestd. Only the kubelets are simulated. Needs root, as slurmctld is started from the images of the local cluster.
+The bridge is the real program in a process of its own, with a real kube-apiserver, kube-scheduler,
+slurmctld and slurmrestd. Only the kubelets are simulated. Needs root, as slurmctld is started from
+the images of the local cluster.
 
-The scheduler may send 200 requests a second: with the 50 of its default, it needs 18 of the 20 s for 1,000 pods alone.
+The scheduler may send 200 requests a second: with the 50 of its default, it needs 18 of the 20 s
+for 1,000 pods alone.
 
-`python -m tests.bench.bridge --pods N` runs with fewer pods, `--step burst` this step alone; `--profile FILE` has
-cProfile on the bridge; `--scheduler-requests N` gives kube-scheduler another limit.
+`python -m tests.bench.bridge --pods N` runs with fewer pods, `--step burst` this step alone;
+`--profile FILE` has cProfile on the bridge; `--scheduler-requests N` gives kube-scheduler another
+limit.
 """
 
 import argparse
@@ -26,6 +30,7 @@ from typing import Self
 
 import msgspec
 
+from sidecars import objects
 from sidecars.bridge.passes import REST_SECONDS
 from sidecars.contract import bridge
 from sidecars.kube import (
@@ -39,7 +44,6 @@ from sidecars.kube import (
     NotFound,
     Reflector,
     load_credentials,
-    records,
 )
 from sidecars.slurm import protocol
 from sidecars.slurm.client import Client as SlurmClient
@@ -53,7 +57,14 @@ from tests.bench.running_pods import BOUND, kubelets
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
 from tests.support.bridge import node, pod
-from tests.support.bridge_world import ACCOUNTS, bind, bridge_account, control_plane, slurm_conf, status
+from tests.support.bridge_world import (
+    ACCOUNTS,
+    bind,
+    bridge_account,
+    control_plane,
+    slurm_conf,
+    status,
+)
 
 PODS_IN_ALL = 5_000
 BURST = 1_000
@@ -79,7 +90,10 @@ def bench() -> list[Figure]:
 
 
 def measured(
-    pods: int, profile: Path | None = None, steps: Sequence[str] = STEPS, scheduler_requests: int = SCHEDULER_REQUESTS
+    pods: int,
+    profile: Path | None = None,
+    steps: Sequence[str] = STEPS,
+    scheduler_requests: int = SCHEDULER_REQUESTS,
 ) -> list[Figure]:
     """The figures of these steps with so many pods at the end."""
     kubernetes = partial(control_plane, scheduler_requests=scheduler_requests)
@@ -134,7 +148,8 @@ async def _slurm(key: bytes) -> AsyncIterator[SlurmClient]:
 
 
 class _Seen:
-    """When a watch showed what of bound pods, by namespace and name. Times are of the monotonic clock.
+    """When a watch showed what of bound pods, by namespace and name. Times are of the monotonic
+    clock.
 
     Of the others it shows nothing: each watched change takes time of the same cores.
     """
@@ -151,7 +166,9 @@ class _Seen:
     async def watching(cls, client: Client) -> AsyncIterator[Self]:
         """It, while the block runs."""
         seen = cls()
-        pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod, field_selector=BOUND)
+        pods: Reflector[objects.Pod] = Reflector(
+            client, PODS, type=objects.Pod, field_selector=BOUND
+        )
         pods.store.subscribe(seen._changed)
         work = asyncio.create_task(pods.run())
         try:
@@ -161,7 +178,7 @@ class _Seen:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
-    def _changed(self, event: Event[records.Pod]) -> None:
+    def _changed(self, event: Event[objects.Pod]) -> None:
         now, item = time.monotonic(), event.object
         key = item.metadata.namespace, item.metadata.name
         if event.kind == "DELETED":
@@ -202,7 +219,9 @@ class _Stalls:
 class _Bench:
     """One run, step by step."""
 
-    def __init__(self, plane: ControlPlane, client: Client, slurm: SlurmClient, seen: _Seen, pods: int) -> None:
+    def __init__(
+        self, plane: ControlPlane, client: Client, slurm: SlurmClient, seen: _Seen, pods: int
+    ) -> None:
         self._plane = plane
         self._client = client
         self._slurm = slurm
@@ -216,10 +235,14 @@ class _Bench:
     async def prepare(self, path: Path, profile: Path | None) -> None:
         """Namespaces, nodes for Slurm and others, the tenant, the bridge."""
         # A list of nodes that is empty counts only after a minute.
-        other = "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
+        other = (
+            "NodeName=other NodeAddr=127.0.0.1 CPUs=1 RealMemory=100 State=External Feature=other"
+        )
         await self._slurm.call(protocol.create_nodes(other))
         for name in (TENANT, BARE):
-            await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            await self._client.create(
+                NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            )
             account = {"name": "default", "namespace": name}
             body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
             await self._client.create(ACCOUNTS, body)
@@ -227,14 +250,20 @@ class _Bench:
         managed = -(-(self._pods + UNSATISFIABLE) // ON_A_NODE) + 1
         names = [f"slurm-{number}" for number in range(managed)]
         names += [f"bare-{number}" for number in range(-(-self._burst // ON_A_NODE) + 1)]
-        await bulk.each(partial(self._node, name, managed=name.startswith("slurm")) for name in names)
+        await bulk.each(
+            partial(self._node, name, managed=name.startswith("slurm")) for name in names
+        )
         # The chart's ConfigMap, without the tenants of the values.
         data = {"data": {TENANT: f'{{"user": "{USER}"}}'}}
         await self._client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", data)
         url = f"http://{slurmctld.ADDRESS}:{slurmctld.COMPACT}"
         self.program = Program(
             [
-                *("bridge", f"--kubeconfig={bridge_account(self._plane)}", f"--slurmrestd-url={url}"),
+                *(
+                    "bridge",
+                    f"--kubeconfig={bridge_account(self._plane)}",
+                    f"--slurmrestd-url={url}",
+                ),
                 *("--namespace=slurm", f"--jwt-key={path}", "--health-port=0"),
             ],
             self._plane.folder / "bridge.log",
@@ -321,8 +350,19 @@ class _Bench:
             await self._delete([key])
         beside = ("scheduler alone", statistics.median(bare))
         return [
-            figure("pod created → Running, median", statistics.median(starts), "s", against=beside, most=2),
-            figure("pod created → Running, longest", max(starts), "s", against=("scheduler alone", max(bare))),
+            figure(
+                "pod created → Running, median",
+                statistics.median(starts),
+                "s",
+                against=beside,
+                most=2,
+            ),
+            figure(
+                "pod created → Running, longest",
+                max(starts),
+                "s",
+                against=("scheduler alone", max(bare)),
+            ),
             figure("scancel → pod deleted, median", statistics.median(ends), "s"),
             figure("scancel → pod deleted, longest", max(ends), "s", most=2),
         ]
@@ -346,17 +386,24 @@ class _Bench:
         beside = ("scheduler alone", alone)
         most = 20 if self._burst == BURST else None
         name = f"{self._burst} pods created → bound"
-        changes, events = since["PATCH", "pods"] / self._burst, since["POST", "events"] / self._burst
+        changes, events = (
+            since["PATCH", "pods"] / self._burst,
+            since["POST", "events"] / self._burst,
+        )
         return [
             figure(f"{name}, one group", together, "s", against=beside, most=most),
             figure(f"{name}, each alone", took, "s", against=beside, most=most),
             figure(f"{name}: CPU of the bridge", 1e3 * spent / self._burst, "ms per pod"),
-            figure(f"{name}: changes of pods until then, by bridge and kubelets", changes, "per pod"),
+            figure(
+                f"{name}: changes of pods until then, by bridge and kubelets", changes, "per pod"
+            ),
             figure(f"{name}: Events until then, of bridge and scheduler", events, "per pod"),
         ]
 
     async def _bound(self, bodies: Sequence[Manifest]) -> tuple[list[tuple[str, str]], float]:
-        """Create the pods; when all are bound, their keys and the seconds since the first request."""
+        """Create the pods; when all are bound, their keys and the seconds since the first
+        request.
+        """
         start = time.monotonic()
         keys = await self._create(bodies)
         await until("all are bound", partial(self._all, keys, self._seen.bound))
@@ -374,8 +421,18 @@ class _Bench:
         await self._delete(waiting)
         delay = statistics.median(starts) - statistics.median(before)
         return [
-            figure(f"small pod behind {UNSATISFIABLE} unsatisfiable: created → Running", longest, "s", against=alone),
-            figure(f"small pod behind {UNSATISFIABLE} unsatisfiable: delay, median", max(0.0, delay), "s", most=2),
+            figure(
+                f"small pod behind {UNSATISFIABLE} unsatisfiable: created → Running",
+                longest,
+                "s",
+                against=alone,
+            ),
+            figure(
+                f"small pod behind {UNSATISFIABLE} unsatisfiable: delay, median",
+                max(0.0, delay),
+                "s",
+                most=2,
+            ),
         ]
 
     async def _constrained(self) -> bool:
@@ -383,7 +440,9 @@ class _Bench:
         return sum("PENDING" in it for it in states) >= UNSATISFIABLE
 
     async def settled(self) -> list[Figure]:
-        """All pods run, and nothing changes: Slurm has forgotten the jobs of the steps before, too."""
+        """All pods run, and nothing changes: Slurm has forgotten the jobs of the steps before,
+        too.
+        """
         present = self._seen.counts[f"running {TENANT}"]
         keys = await self._create(self._bodies(TENANT, self._pods - present))
         await until("all run", partial(self._all, keys, self._seen.running))
@@ -396,7 +455,9 @@ class _Bench:
         written = writes(since, to_pods=True) + writes(since, to_pods=False)
         name = f"{self._pods} pods, settled"
         return [
-            figure(f"{name}: writes to the API server", written * 60 / seconds, "per minute", most=0),
+            figure(
+                f"{name}: writes to the API server", written * 60 / seconds, "per minute", most=0
+            ),
             figure(f"{name}: CPU of the bridge", 100 * spent / seconds, "% of a core", most=1),
             figure(f"{name}: RSS of the bridge", self.program.memory("VmRSS"), "MiB"),
         ]
@@ -418,7 +479,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bridge")
     parser.add_argument("--pods", type=int, default=PODS_IN_ALL)
     parser.add_argument("--profile", type=Path, help="where cProfile writes what the bridge did")
-    parser.add_argument("--step", action="append", choices=STEPS, help="this step alone; may be repeated")
+    parser.add_argument(
+        "--step", action="append", choices=STEPS, help="this step alone; may be repeated"
+    )
     limit = "of kube-scheduler in a second; its own default is 50"
     parser.add_argument("--scheduler-requests", type=int, default=SCHEDULER_REQUESTS, help=limit)
     given = parser.parse_args()

@@ -27,13 +27,17 @@ def bench() -> list[Figure]:
     for chart in sorted(path.parent for path in (ROOT / "charts").glob("*/Chart.yaml")):
         for values in (None, ALL_VALUES / f"{chart.name}.yaml"):
             name = f"helm template {chart.name}{', everything enabled' if values else ''}"
-            words = ["template", "bench", str(chart), *([f"--values={values}"] if values else [])]
-            (chart_wall, chart_cpu) = _run(words)
+            chart_wall, chart_cpu = rendered(chart, values)
             found += [
                 figure(f"{name}: wall", chart_wall, "s", against=(bare, wall), most=MOST_SECONDS),
                 figure(f"{name}: CPU", chart_cpu, "s", against=(bare, cpu)),
             ]
     return found
+
+
+def rendered(chart: Path, values: Path | None) -> tuple[float, float]:
+    """Median wall time and CPU time of `helm template` with these values, in seconds."""
+    return _run(["template", "bench", str(chart), *([f"--values={values}"] if values else [])])
 
 
 def _run(words: list[str]) -> tuple[float, float]:
@@ -47,7 +51,12 @@ def _run(words: list[str]) -> tuple[float, float]:
         passed, after = time.perf_counter() - started, os.times()
         if done.returncode:
             raise RuntimeError(f"helm {words[0]}: {done.stderr.decode(errors='replace')}")
-        used = after.children_user + after.children_system - before.children_user - before.children_system
+        used = (
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
         cpu.append(used)
         return passed
 

@@ -1,6 +1,7 @@
 """Benchmark `checks`: by how much a running check delays a user's job that needs all of its nodes.
 
-Real Slurm as plain processes with two slurmds. The same job beside no check, in turns with it; needs root.
+Real Slurm as plain processes with two slurmds. The same job beside no check, in turns with it;
+needs root.
 """
 
 import asyncio
@@ -28,13 +29,18 @@ Job = Callable[[], Awaitable[float]]
 def bench() -> list[Figure]:
     """The figures."""
     lines = "PartitionName=all Nodes=ALL Default=YES\n"
-    with TemporaryDirectory() as folder, plain.running(Path(folder), ports.CHECK_JOBS, NODES, lines) as slurm:
+    with (
+        TemporaryDirectory() as folder,
+        plain.running(Path(folder), ports.CHECK_JOBS, NODES, lines) as slurm,
+    ):
         srun = _measure(slurm, lambda: plain.seconds_of_srun(slurm, NODES))
         batch = _measure(slurm, lambda: plain.seconds_to_start(slurm, NODES))
     usual, name = statistics.median(srun[0]), "srun of a user on all nodes of a check"
     more = max(srun[1]) - usual
     return [
-        figure(f"{name}, median", statistics.median(srun[1]), "s", against=("beside no check", usual)),
+        figure(
+            f"{name}, median", statistics.median(srun[1]), "s", against=("beside no check", usual)
+        ),
         figure(f"the same, slowest of {ROUNDS}, more than beside no check", more, "s", most=1),
         figure(
             "batch job: start, median",

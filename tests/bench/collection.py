@@ -1,10 +1,12 @@
-"""What a collection of the exporter costs a real slurmctld, beside the commands of vpenso's exporter, in the same run.
+"""What a collection of the exporter costs a real slurmctld, beside the commands of vpenso's
+exporter, in the same run.
 
-The commands are those that prometheus-slurm-exporter runs for each scrape. The third way is a scrape of slurmctld's own
-endpoints of metrics, by which it would have to be asked beside the REST API for what they don't have. slurmctld has
-nodes that are only records and pending jobs. Its CPU time is that of /proc, without what it uses anyway in the same
-time. Needs root and the images of the local cluster. A part of the benchmark `exporter`;
-`python -m tests.bench.collection` takes other sizes.
+The commands are those that prometheus-slurm-exporter runs for each scrape. The third way is a
+scrape of slurmctld's own endpoints of metrics, by which it would have to be asked beside the REST
+API for what they don't have. slurmctld has nodes that are only records and pending jobs. Its CPU
+time is that of /proc, without what it uses anyway in the same time. Needs root and the images of
+the local cluster. A part of the benchmark `exporter`; `python -m tests.bench.collection` takes
+other sizes.
 """
 
 import argparse
@@ -53,7 +55,9 @@ def pid_of(program: str) -> int:
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
-                if (folder / "comm").read_text().strip() == program and os.getpid() in _ancestors(int(folder.name)):
+                if (folder / "comm").read_text().strip() == program and os.getpid() in _ancestors(
+                    int(folder.name)
+                ):
                     return int(folder.name)
             except OSError:
                 continue
@@ -78,7 +82,9 @@ def peak(pid: int | str, *, reset: bool = False) -> float:
     """MiB that a process had at most, since the last `reset`."""
     if reset:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    lines = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
     return int(lines["VmHWM"].split()[0]) / 1024
 
 
@@ -90,7 +96,9 @@ def rest_of(pid: int) -> float:
 
 
 def spent(pid: int, work: Callable[[], None], times: int, idle: float) -> tuple[float, float]:
-    """CPU and wall seconds for one of so many repetitions. `idle`: CPU seconds that pass by themselves in a second."""
+    """CPU and wall seconds for one of so many repetitions. `idle`: CPU seconds that pass without
+    it in a second.
+    """
     begin, before = time.monotonic(), cpu(pid)
     for _ in range(times):
         work()
@@ -143,12 +151,15 @@ def measured(slurm: Slurmctld, times: int, size: str) -> list[Figure]:
         figure("collection: CPU of slurmrestd", rest * 1e3, "ms"),
         figure("collection: wall", wall, "s", against=("the same commands", their_wall)),
         figure(
-            "collection: wall, beside slurmctld's own endpoints", wall, "s", against=("those endpoints", native_wall)
+            "collection: wall, beside slurmctld's own endpoints",
+            wall,
+            "s",
+            against=("those endpoints", native_wall),
         ),
         figure("collection: memory of the exporter beside its code, at most", grown, "MiB"),
         figure("memory of slurmrestd, at most", peak(slurmrestd), "MiB"),
         figure("memory of slurmctld, at most", peak(slurmctld), "MiB"),
-        figure("slurmctld by itself, in a second", idle * 1e3, "ms"),
+        figure("slurmctld alone, in a second", idle * 1e3, "ms"),
     ]
 
 
@@ -156,12 +167,18 @@ def bench(nodes: int = NODES, jobs: int = JOBS, times: int = TIMES) -> list[Figu
     """The figures for so many nodes and pending jobs, of so many collections of each kind."""
     more = (
         f"NodeName=n[0-{nodes - 1}] NodeAddr=127.0.0.1 CPUs=64 RealMemory=256000 State=CLOUD\n"
-        f"MetricsType=metrics/openmetrics\n"
-        f"MaxNodeCount={nodes}\nMaxJobCount={2 * jobs}\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
+        "MetricsType=metrics/openmetrics\n"
+        f"MaxNodeCount={nodes}\nMaxJobCount={2 * jobs}\nPartitionName=all Nodes=ALL Default=YES "
+        "State=UP\n"
     )
-    with tempfile.TemporaryDirectory() as home, simulated_nodes.running(Path(home), more, "", PORT) as slurm:
+    with (
+        tempfile.TemporaryDirectory() as home,
+        simulated_nodes.running(Path(home), more, "", PORT) as slurm,
+    ):
         with ThreadPoolExecutor(SUBMITTERS) as threads:
-            for _ in threads.map(lambda _: slurm.submit({"tasks": 1, "hold": True, "partition": "all"}), range(jobs)):
+            for _ in threads.map(
+                lambda _: slurm.submit({"tasks": 1, "hold": True, "partition": "all"}), range(jobs)
+            ):
                 pass
         return measured(slurm, times, f"{nodes} nodes, {jobs} pending jobs")
 

@@ -1,7 +1,8 @@
-"""Benchmark `containers`: what a container adds to a job's start, and how often many tasks read a new image.
+"""Benchmark `containers`: what a container adds to a job's start, and how often many tasks read a
+new image.
 
-Real Slurm on a local cluster of its own, with three workers that share the cache of images, and a real registry. Each
-figure stands beside the same job without a container, in turns with it.
+Real Slurm on a local cluster of its own, with three workers that share the cache of images, and a
+real registry. Each figure stands beside the same job without a container, in turns with it.
 """
 
 import statistics
@@ -38,7 +39,10 @@ def bench() -> list[Figure]:
     """The figures."""
     with TemporaryDirectory() as folder, cluster("bench-containers") as kubernetes:
         install_operator(kubernetes, f"namespaces={{{contained.NAMESPACE}}}")
-        with registry.running(kubernetes) as images, contained.running(kubernetes, Path(folder)) as slurm:
+        with (
+            registry.running(kubernetes) as images,
+            contained.running(kubernetes, Path(folder)) as slurm,
+        ):
             [plain_many], [first_many] = _measure(slurm, 1, MANY)
             read = Counter(images.downloads())
             imports = max(read[layer] for layer in contained.layers(slurm))
@@ -50,13 +54,30 @@ def bench() -> list[Figure]:
     return [
         figure(f"{TASKS} tasks on 3 nodes, a new image: imports", imports, "", most=1),
         figure(f"{TASKS} tasks on 3 nodes, a new image: time", first_many, "s", against=of_many),
-        figure(f"{TASKS} tasks on 3 nodes, image cached: time", statistics.median(cached_many), "s", against=cached),
-        figure("job of one task, image cached: time", inside_one, "s", against=("the same job without", plain_one)),
-        figure("job of one task, image cached: more than without", inside_one - plain_one, "s", most=0.3),
+        figure(
+            f"{TASKS} tasks on 3 nodes, image cached: time",
+            statistics.median(cached_many),
+            "s",
+            against=cached,
+        ),
+        figure(
+            "job of one task, image cached: time",
+            inside_one,
+            "s",
+            against=("the same job without", plain_one),
+        ),
+        figure(
+            "job of one task, image cached: more than without",
+            inside_one - plain_one,
+            "s",
+            most=0.3,
+        ),
     ]
 
 
-def _measure(slurm: Slurm, rounds: int, options: tuple[str, ...]) -> tuple[list[float], list[float]]:
+def _measure(
+    slurm: Slurm, rounds: int, options: tuple[str, ...]
+) -> tuple[list[float], list[float]]:
     """Seconds of srun without and with the image, in turns, on the login node."""
     words = ("env", f"IMAGE={BOX}", "bash", "-c", _TIMES, "times", str(rounds), *options)
     lines = [line.split() for line in run_as(slurm, "alice", *words).splitlines()]

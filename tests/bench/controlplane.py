@@ -1,9 +1,11 @@
-"""Benchmark `controlplane`: what 50 settled Slurm clusters cost, what a new version of the chart changes, what large
-ConfigMaps of others in the namespace cost, and how long it takes until slurmctld runs a changed setting.
+"""Benchmark `controlplane`: what 50 settled Slurm clusters cost, what a new version of the chart
+changes, what large ConfigMaps of others in the namespace cost, and how long it takes until
+slurmctld runs a changed setting.
 
-The clusters: the operator in a process of its own on a real kube-apiserver and etcd, each Controller with Accounting,
-RestApi, LoginSet, Token and a NodeSet of two workers on simulated kubelets; one simulated Slurm answers for them all.
-The setting: real Slurm on a local cluster of its own, on which `sinfo` and `srun` are called all the time.
+The clusters: the operator in a process of its own on a real kube-apiserver and etcd, each
+Controller with Accounting, RestApi, LoginSet, Token and a NodeSet of two workers on simulated
+kubelets; one simulated Slurm answers for them all. The setting: real Slurm on a local cluster of
+its own, on which `sinfo` and `srun` are called all the time.
 """
 
 import asyncio
@@ -33,7 +35,15 @@ from tests.bench.kubelets import Kubelets, kubelets
 from tests.bench.operator import Operator, until
 from tests.cluster.control_plane import ControlPlane
 from tests.support import bulk
-from tests.support.apiserver import KEYS, KINDS, WatchedNamespace, control_plane, custom, namespace, secret
+from tests.support.apiserver import (
+    KEYS,
+    KINDS,
+    WatchedNamespace,
+    control_plane,
+    custom,
+    namespace,
+    secret,
+)
 from tests.support.config_maps import config_map
 from tests.support.real.configuration import calling, change_timeout, until_running
 from tests.support.real.installed import cluster, install_operator, install_slurm
@@ -50,12 +60,16 @@ CHANGE_SECONDS = 1.0
 """One of the ConfigMaps of others changes this often."""
 BESIDE_SECONDS = 120.0
 BESIDE_SETTLE_SECONDS = 180.0
-"""An operator that was started again writes each object once; what slurmctld's pods must answer for, after a minute."""
+"""An operator that was started again writes each object once; what slurmctld's pods must answer
+for, after a minute.
+"""
 ETCD_OPTIONS = (f"--quota-backend-bytes={4 * 2**30}",)
 """The ConfigMaps of others are 1 GiB; etcd's default bound is 2 GiB with all old revisions."""
 NAMESPACE = "bench"
 OF_OTHERS, EMPTY = "of-others", "empty"
-"""Namespaces: of the ConfigMaps of others, and one that the operator watches in its place for the comparison."""
+"""Namespaces: of the ConfigMaps of others, and one that the operator watches in its place for the
+comparison.
+"""
 ROLLED = (STATEFUL_SETS, DEPLOYMENTS, PODS)
 WRITTEN = (*KINDS.values(), CONFIG_MAPS, SECRETS, *ROLLED)
 
@@ -91,26 +105,52 @@ async def _settled(plane: ControlPlane) -> list[Figure]:
             templates = await _templates(client)
             await _upgrade_chart(client)
             await _until_still(client)
-            rolled = sum(templates.get(name) != now for name, now in (await _templates(client)).items())
+            rolled = sum(
+                templates.get(name) != now for name, now in (await _templates(client)).items()
+            )
         finally:
             operator.stop()
         of_others = await _config_maps_of_others(plane, client, nodes)
-    writes = written + sum(before.get(name) != after.get(name) for name in before.keys() | after.keys())
+    writes = written + sum(
+        before.get(name) != after.get(name) for name in before.keys() | after.keys()
+    )
     return [
-        figure(f"{CLUSTERS} settled clusters: objects written", writes * 60 / seconds, "per minute", most=0),
-        figure(f"{CLUSTERS} settled clusters: CPU of the operator", 100 * cpu / seconds, "% of a core", most=1),
+        figure(
+            f"{CLUSTERS} settled clusters: objects written",
+            writes * 60 / seconds,
+            "per minute",
+            most=0,
+        ),
+        figure(
+            f"{CLUSTERS} settled clusters: CPU of the operator",
+            100 * cpu / seconds,
+            "% of a core",
+            most=1,
+        ),
         figure(f"{CLUSTERS} settled clusters: RSS of the operator", memory, "MiB"),
-        figure(f"{CLUSTERS} settled clusters: requests to slurmrestd", asked * 60 / seconds, "per minute"),
-        figure("new version of the chart alone: templates and pods changed", rolled, "objects", most=0),
+        figure(
+            f"{CLUSTERS} settled clusters: requests to slurmrestd",
+            asked * 60 / seconds,
+            "per minute",
+        ),
+        figure(
+            "new version of the chart alone: templates and pods changed", rolled, "objects", most=0
+        ),
         *of_others,
     ]
 
 
-async def _config_maps_of_others(plane: ControlPlane, client: Client, nodes: Kubelets) -> list[Figure]:
-    """An operator that watches them, and one that doesn't: the API server has the same load beside both."""
+async def _config_maps_of_others(
+    plane: ControlPlane, client: Client, nodes: Kubelets
+) -> list[Figure]:
+    """An operator that watches them, and one that doesn't: the API server has the same load beside
+    both.
+    """
 
     async def create(number: int) -> None:
-        await client.create(CONFIG_MAPS, config_map(OF_OTHERS, f"of-others-{number}", x="x" * CONFIG_MAP_BYTES))
+        await client.create(
+            CONFIG_MAPS, config_map(OF_OTHERS, f"of-others-{number}", x="x" * CONFIG_MAP_BYTES)
+        )
 
     async def change() -> None:
         for number in itertools.count():
@@ -130,13 +170,27 @@ async def _config_maps_of_others(plane: ControlPlane, client: Client, nodes: Kub
     name = f"{CONFIG_MAPS_OF_OTHERS} ConfigMaps of others, {CONFIG_MAP_BYTES // 1024} KiB each"
     without = "in a namespace that isn't watched"
     return [
-        figure(f"{name}: RSS of the operator", memory, "MiB", against=(without, memory_without), most_times=1.1),
-        figure(f"{name}: CPU of the operator", cpu, "% of a core", against=(without, cpu_without), most_times=1.1),
+        figure(
+            f"{name}: RSS of the operator",
+            memory,
+            "MiB",
+            against=(without, memory_without),
+            most_times=1.1,
+        ),
+        figure(
+            f"{name}: CPU of the operator",
+            cpu,
+            "% of a core",
+            against=(without, cpu_without),
+            most_times=1.1,
+        ),
     ]
 
 
 async def _spent(plane: ControlPlane, nodes: Kubelets, other: str) -> tuple[float, float]:
-    """RSS in MiB and CPU in % of a core of an operator that watches the namespace `other`, too, and has settled."""
+    """RSS in MiB and CPU in % of a core of an operator that watches the namespace `other`, too, and
+    has settled.
+    """
     operator = Operator(plane, NAMESPACE, nodes.url, others=[other])
     try:
         await until("the operator to lead", lambda: "reconciling" in operator.logged())
@@ -191,10 +245,16 @@ def _cluster(number: int) -> list[Manifest]:
     sssd = {"name": "sssd", "key": "sssd.conf"}
     return [
         custom("Accounting", name, {**KEYS, "storageConfig": storage, "slurmdbd": {"image": "x"}}),
-        custom("Controller", name, {**KEYS, "slurmctld": {"image": "x"}, "accountingRef": {"name": name}}),
+        custom(
+            "Controller",
+            name,
+            {**KEYS, "slurmctld": {"image": "x"}, "accountingRef": {"name": name}},
+        ),
         custom("RestApi", name, {**of, "slurmrestd": {"image": "x"}}),
         custom("LoginSet", f"login-{number}", {**of, "login": {"image": "x"}, "sssdConfRef": sssd}),
-        custom("NodeSet", f"workers-{number}", {**of, "replicas": WORKERS, "slurmd": {"image": "x"}}),
+        custom(
+            "NodeSet", f"workers-{number}", {**of, "replicas": WORKERS, "slurmd": {"image": "x"}}
+        ),
         custom("Token", name, {"jwtKeyRef": KEYS["jwtKeyRef"], "username": "slurm"}),
     ]
 
@@ -208,7 +268,9 @@ async def _upgrade_chart(client: Client) -> None:
             await client.merge_patch(resource, NAMESPACE, item["metadata"]["name"], patch)
 
 
-async def _by_name(client: Client, resources: tuple[Resource, ...], of: Callable[[Manifest], Any]) -> dict[str, Any]:
+async def _by_name(
+    client: Client, resources: tuple[Resource, ...], of: Callable[[Manifest], Any]
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for resource in resources:
         items, _ = await client.list(resource, NAMESPACE)
@@ -222,7 +284,9 @@ async def _versions(client: Client) -> dict[str, Any]:
 
 async def _templates(client: Client) -> dict[str, Any]:
     """The pod templates, and each pod's uid."""
-    return await _by_name(client, ROLLED, lambda item: item["spec"].get("template") or item["metadata"]["uid"])
+    return await _by_name(
+        client, ROLLED, lambda item: item["spec"].get("template") or item["metadata"]["uid"]
+    )
 
 
 async def _report_ready(client: Client) -> None:
@@ -231,10 +295,15 @@ async def _report_ready(client: Client) -> None:
     for resource in (STATEFUL_SETS, DEPLOYMENTS):
         items, _ = await client.list(resource, NAMESPACE)
         for item in items:
-            status = {"observedGeneration": item["metadata"]["generation"], **dict.fromkeys(counts, 1)}
+            status = {
+                "observedGeneration": item["metadata"]["generation"],
+                **dict.fromkeys(counts, 1),
+            }
             if item.get("status", {}).get("observedGeneration") != status["observedGeneration"]:
                 name = item["metadata"]["name"]
-                await client.merge_patch(resource, NAMESPACE, name, {"status": status}, subresource="status")
+                await client.merge_patch(
+                    resource, NAMESPACE, name, {"status": status}, subresource="status"
+                )
 
 
 async def _until_still(client: Client) -> None:

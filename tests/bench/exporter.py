@@ -1,7 +1,8 @@
 """Benchmark `exporter`: collection, scrapes and memory of the role at 5,000 nodes and 50,000 jobs.
 
-The exporter runs in a process of its own, as in its pod, against a server with recorded records under other names: a
-tenth of the jobs run, the others wait, of 500 users in 50 accounts and 10 partitions.
+The exporter runs in a process of its own, as in its pod, against a server with recorded records
+under other names: a tenth of the jobs run, the others wait, of 500 users in 50 accounts and 10
+partitions.
 
 For root, also what a collection costs a real slurmctld (`collection`).
 """
@@ -69,7 +70,11 @@ def jobs() -> Iterator[bytes]:
             "state_reason": "Priority",
         }
         if number % 10 == 0:
-            more |= {"job_state": ["RUNNING"], "state_reason": "None", "tres_alloc_str": "cpu=8,mem=64G,node=1"}
+            more |= {
+                "job_state": ["RUNNING"],
+                "state_reason": "None",
+                "tres_alloc_str": "cpu=8,mem=64G,node=1",
+            }
             more["gres_detail"] = [f"gpu:h100:{number // 10 % 4 + 1}(IDX:0-3)"]
         yield json.dumps(record | more, separators=(",", ":")).encode()
 
@@ -81,14 +86,22 @@ def slurmrestd() -> web.Application:
     answers = {
         "nodes/": all_nodes,
         "jobs/": b'{"jobs":[' + all_jobs + end,
-        "diag/": json.dumps(json.loads((FIXTURES / "v0.0.45-diag.json").read_text())["body"]).encode(),
-        "partitions/": json.dumps(json.loads((FIXTURES / "v0.0.45-partitions.json").read_text())["body"]).encode(),
-        "reservations/": json.dumps(json.loads((FIXTURES / "v0.0.45-reservations.json").read_text())["body"]).encode(),
+        "diag/": json.dumps(
+            json.loads((FIXTURES / "v0.0.45-diag.json").read_text())["body"]
+        ).encode(),
+        "partitions/": json.dumps(
+            json.loads((FIXTURES / "v0.0.45-partitions.json").read_text())["body"]
+        ).encode(),
+        "reservations/": json.dumps(
+            json.loads((FIXTURES / "v0.0.45-reservations.json").read_text())["body"]
+        ).encode(),
         "licenses/": b'{"licenses":[],"errors":[],"warnings":[]}',
     }
 
     async def answer(request: web.Request) -> web.Response:
-        return web.Response(body=answers[request.match_info["path"]], content_type="application/json")
+        return web.Response(
+            body=answers[request.match_info["path"]], content_type="application/json"
+        )
 
     application = web.Application()
     application.router.add_get("/slurm/{version}/{path:.*}", answer)
@@ -124,7 +137,12 @@ def bench() -> list[Figure]:
         ("aiohttp, as many bytes", copied * 1e3),
     )
     return [
-        figure(f"collection of {NODES} nodes and {JOBS} jobs: wall", found.collection, "s", against=ceiling),
+        figure(
+            f"collection of {NODES} nodes and {JOBS} jobs: wall",
+            found.collection,
+            "s",
+            against=ceiling,
+        ),
         figure("collection: CPU", found.collection_cpu, "s"),
         figure(f"scrape, text, {size}", found.plain * 1e3, "ms", against=copy, most=1000),
         figure("scrape, OpenMetrics", found.openmetrics * 1e3, "ms", most=1000),
@@ -164,10 +182,18 @@ async def _running(url: str, interval: int) -> AsyncIterator[tuple[int, str]]:
     with tempfile.TemporaryDirectory() as folder:
         key = Path(folder) / "jwt.key"
         key.write_bytes(KEY)
-        environment = {**os.environ, "SLURMRESTD_URL": url, "SLURM_JWT_KEY_FILE": str(key), "EXPORTER_PORT": str(port)}
+        environment = {
+            **os.environ,
+            "SLURMRESTD_URL": url,
+            "SLURM_JWT_KEY_FILE": str(key),
+            "EXPORTER_PORT": str(port),
+        }
         environment |= {"EXPORTER_INTERVAL_SECONDS": str(interval), "EXPORTER_NAME_SETS": NAME_SETS}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "sidecars", "exporter"), cwd=ROOT, env=environment, stderr=subprocess.DEVNULL
+            *(sys.executable, "-m", "sidecars", "exporter"),
+            cwd=ROOT,
+            env=environment,
+            stderr=subprocess.DEVNULL,
         )
         try:
             yield process.pid, f"http://127.0.0.1:{port}/metrics"
@@ -194,7 +220,17 @@ async def _exporter(url: str) -> Measured:
     lines = body.count(b"\n") - body.count(b"\n# ")
     sizes = len(body) / 1e6
     return Measured(
-        max(durations.values()), cpu, plain, openmetrics, compressed, first, busiest, lines, sizes, rss, peak
+        max(durations.values()),
+        cpu,
+        plain,
+        openmetrics,
+        compressed,
+        first,
+        busiest,
+        lines,
+        sizes,
+        rss,
+        peak,
     )
 
 
@@ -206,7 +242,9 @@ async def _collected(metrics: str) -> dict[str, float]:
             found: dict[str, dict[str, float]] = {}
             for family in text_string_to_metric_families((await _get(metrics, TEXT)).decode()):
                 if family.name.startswith("slurm_exporter_"):
-                    found[family.name] = {s.labels.get("source", ""): s.value for s in family.samples}
+                    found[family.name] = {
+                        s.labels.get("source", ""): s.value for s in family.samples
+                    }
             if found["slurm_exporter_up"][""] == 1:
                 return found["slurm_exporter_collection_duration_seconds"]
         await asyncio.sleep(0.2)
@@ -215,7 +253,10 @@ async def _collected(metrics: str) -> dict[str, float]:
 
 async def _get(metrics: str, accept: str, *, gzip: bool = False) -> bytes:
     headers = {"Accept": accept, "Accept-Encoding": "gzip" if gzip else "identity"}
-    async with aiohttp.ClientSession(auto_decompress=False) as session, session.get(metrics, headers=headers) as answer:
+    async with (
+        aiohttp.ClientSession(auto_decompress=False) as session,
+        session.get(metrics, headers=headers) as answer,
+    ):
         return await answer.read()
 
 
@@ -238,5 +279,7 @@ def _cpu(pid: int) -> float:
 
 def _memory(pid: int) -> tuple[float, float]:
     """MiB that the process has, and the most that it had."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    lines = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
     return int(lines["VmRSS"].split()[0]) / 1024, int(lines["VmHWM"].split()[0]) / 1024

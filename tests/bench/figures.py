@@ -13,7 +13,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure. `ratio` is to the same measure of `against`, in the same run; `ok` is None without a target."""
+    """One figure. `ratio` is to the same measure of `against`, in the same run; `ok` is None
+    without a target.
+    """
 
     figure: str
     value: float
@@ -39,8 +41,8 @@ def figure(
 ) -> Figure:
     """A figure beside a ceiling or peer (its name and value).
 
-    The target: at most `most`, at most `most_times` the ceiling, or at least `least_times` of it. Raises ValueError for
-    a multiple of nothing.
+    The target: at most `most`, at most `most_times` the ceiling, or at least `least_times` of it.
+    Raises ValueError for a multiple of nothing.
     """
     times = most_times if most_times is not None else least_times
     if times is not None and against is None:
@@ -84,16 +86,23 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def run(names: Sequence[str], benches: Mapping[str, Bench], folder: Path) -> int:
-    """Run these benches (all when none is named): a table to stdout and `folder`/NAME.json for each.
+    """Run these benches (all when none is named): a table to stdout and `folder`/NAME.json for
+    each.
 
     Returns 0, 1 when one of them could not measure (it then has no file), 2 for an unknown name.
     """
     unknown = [name for name in names if name not in benches]
     if unknown:
-        print(f"bench: no benchmark {unknown[0]!r}; the names are {', '.join(sorted(benches))}", file=sys.stderr)
+        print(
+            f"bench: no benchmark {unknown[0]!r}; the names are {', '.join(sorted(benches))}",
+            file=sys.stderr,
+        )
         return 2
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
-    print(f"Python {platform.python_version()}, {cpus} CPUs, load {load:.1f} before the start", flush=True)
+    print(
+        f"Python {platform.python_version()}, {cpus} CPUs, load {load:.1f} before the start",
+        flush=True,
+    )
     if load >= cpus:
         print("bench: this machine is busy; wall times will be too long", file=sys.stderr)
     status = 0

@@ -1,6 +1,8 @@
-"""The same benchmark with a former commit: `python -m tests.bench NAME --former DIR`, DIR being a worktree of it.
+"""The same benchmark with a former commit: `python -m tests.bench NAME --former DIR`, DIR being a
+worktree of it.
 
-Both are measured in the same session, in turns, because the speed of this machine differs from hour to hour.
+Both are measured in the same session, in turns, because the speed of this machine differs from hour
+to hour.
 """
 
 import json
@@ -14,8 +16,8 @@ from tests.bench.figures import Bench, Figure, rounded, table
 from tests.bench.operator import CHECKOUT_VARIABLE
 
 OF_THE_OPERATOR = frozenset({"nodeset"})
-"""Benchmarks that look at the operator's process alone: this checkout measures the former operator, so that new figures
-have a former value, too. In the others the former commit measures itself.
+"""Benchmarks that look at the operator's process alone: this checkout measures the former operator,
+so that new figures have a former value, too. In the others the former commit measures itself.
 """
 
 
@@ -27,7 +29,10 @@ def comparing(name: str, bench: Bench, checkout: Path, rounds: int) -> Bench:
         for number in range(1, rounds + 1):
             before = former(name, bench, checkout)
             found = bench()
-            print(f"round {number} of {rounds}, beside {checkout}\n{table(beside(found, before))}\n", flush=True)
+            print(
+                f"round {number} of {rounds}, beside {checkout}\n{table(beside(found, before))}\n",
+                flush=True,
+            )
         return found
 
     return compare
@@ -41,7 +46,12 @@ def former(name: str, bench: Bench, checkout: Path) -> list[Figure]:
             return bench()
         finally:
             del os.environ[CHECKOUT_VARIABLE]
-    subprocess.run([sys.executable, "-m", "tests.bench", name], cwd=checkout, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "tests.bench", name],
+        cwd=checkout,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
     figures = json.loads((checkout / "build" / "bench" / f"{name}.json").read_text())
     return [Figure(**figure) for figure in figures]
 
@@ -54,5 +64,13 @@ def beside(figures: Sequence[Figure], before: Sequence[Figure]) -> list[Figure]:
         value = values.get((it.figure, it.unit))
         if value is not None:
             ratio = rounded(it.value / value) if value else None
-            found.append(Figure(it.figure, it.value, it.unit, ratio=ratio, against=f"former: {value:g} {it.unit}"))
+            found.append(
+                Figure(
+                    it.figure,
+                    it.value,
+                    it.unit,
+                    ratio=ratio,
+                    against=f"former: {value:g} {it.unit}",
+                )
+            )
     return found

@@ -1,6 +1,8 @@
-"""The readers of 50,000 jobs that benchmark `slurm` compares: `python -m tests.bench.jobs READER URL` prints a Spent.
+"""The readers of 50,000 jobs that benchmark `slurm` compares: `python -m tests.bench.jobs READER
+URL` prints a Spent.
 
-Each reads the answer of `slurmrestd` once, in a process of its own. What it costs to import it doesn't count.
+Each reads the answer of `slurmrestd` once, in a process of its own. What it costs to import it
+doesn't count.
 """
 
 import asyncio
@@ -27,7 +29,9 @@ SECONDS = 240.0
 
 
 class Spent(NamedTuple):
-    """What a reader used: seconds of CPU, MiB that its peak RSS grew by, and the longest time it blocked the loop."""
+    """What a reader used: seconds of CPU, MiB that its peak RSS grew by, and the longest time it
+    blocked the loop.
+    """
 
     cpu: float
     peak_rss: float
@@ -54,7 +58,9 @@ def slurmrestd() -> web.Application:
             if len(block) >= 50:
                 await response.write(b"".join(block))
                 block.clear()
-        block.append(b'],"last_update":{"set":true,"infinite":false,"number":7},"errors":[],"warnings":[]}')
+        block.append(
+            b'],"last_update":{"set":true,"infinite":false,"number":7},"errors":[],"warnings":[]}'
+        )
         await response.write(b"".join(block))
         return response
 

@@ -1,8 +1,10 @@
-"""Benchmark `kube`: list and watch of 5,000 worker pods, each client in a process of its own, from the same server.
+"""Benchmark `kube`: list and watch of 5,000 worker pods, each client in a process of its own, from
+the same server.
 
-The pods are those of this product, with the status and managedFields of running ones. Every client takes in
-the list, then one change of each pod from the watch. The clients are in `tests.bench.watchers`. How a watch treats a
-sick server is counted in virtual time; how soon a killed leader is replaced is taken on a real API server.
+The pods are those of this product, with the status and managedFields of running ones. Every client
+takes in the list, then one change of each pod from the watch. The clients are in
+`tests.bench.watchers`. How a watch treats a sick server is counted in virtual time; how soon a
+killed leader is replaced is taken on a real API server.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from typing import Any
 from aiohttp import web
 
 from sidecars.kube import Client, Reflector, load_credentials, resources
-from sidecars.kube.records import ConfigMap
+from sidecars.objects import ConfigMap
 from sidecars.workloads import nodeset
 from tests.bench.figures import Figure, figure
 from tests.bench.serving import served
@@ -43,11 +45,16 @@ def bench() -> list[Figure]:
     with served(apiserver) as url:
         # In turns, so that a busy moment of this machine affects both.
         pairs = [(_run("reflector", url), _run("bare", url)) for _ in range(TIMES)]
-        ours, bare = (Spent(*map(statistics.median, zip(*runs, strict=True))) for runs in zip(*pairs, strict=True))
+        ours, bare = (
+            Spent(*map(statistics.median, zip(*runs, strict=True)))
+            for runs in zip(*pairs, strict=True)
+        )
         official = _run("official", url)
     size = len(_encode(pod(0, LISTED)))
     floor, peer = "bare aiohttp loop, same fields", "kubernetes client's SharedInformer"
-    total, bare_total, peer_total = (spent.list_cpu + spent.watch_cpu for spent in (ours, bare, official))
+    total, bare_total, peer_total = (
+        spent.list_cpu + spent.watch_cpu for spent in (ours, bare, official)
+    )
     event, bare_event = (spent.watch_cpu / PODS * 1e6 for spent in (ours, bare))
     name = f"list and watch of {PODS} pods of {size / 1e3:.1f} kB"
     return [
@@ -57,7 +64,12 @@ def bench() -> list[Figure]:
         figure("watch: CPU per event", event, "µs", against=(floor, bare_event)),
         figure("RSS growth", ours.rss, "MiB", against=(floor, bare.rss), most=60),
         figure("peak RSS growth", ours.peak_rss, "MiB", against=(floor, bare.peak_rss), most=60),
-        figure("peak RSS growth, and the official client", ours.peak_rss, "MiB", against=(peer, official.peak_rss)),
+        figure(
+            "peak RSS growth, and the official client",
+            ours.peak_rss,
+            "MiB",
+            against=(peer, official.peak_rss),
+        ),
         figure(
             "requests of a watch in 60 s of HTTP 500",
             run_with_sockets(_requests_of_a_sick_minute()),
@@ -91,7 +103,9 @@ async def _takeover() -> float:
         try:
             async with Client.connect(load_credentials(plane.kubeconfig)) as client:
                 await client.create(resources.CONFIG_MAPS, config_map("default", "log"))
-                reflector = Reflector(client, resources.CONFIG_MAPS, namespaces=["default"], type=ConfigMap)
+                reflector = Reflector(
+                    client, resources.CONFIG_MAPS, namespaces=["default"], type=ConfigMap
+                )
                 log = Log(reflector)
                 async with following(reflector), running(plane.kubeconfig, "default", "one") as one:
                     await until(lambda: "one" in log.writers, "the first to lead")
@@ -108,7 +122,9 @@ async def _takeover() -> float:
 
 def _run(client: str, url: str) -> Spent:
     command = [sys.executable, "-m", "tests.bench.watchers", client, url, str(PODS)]
-    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=SECONDS).stdout
+    output = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=SECONDS
+    ).stdout
     return Spent(**json.loads(output))
 
 
@@ -117,7 +133,12 @@ def pod(ordinal: int, version: int) -> dict[str, Any]:
     found = nodeset.pod(*_template(), ordinal, "6d9c7b9f5d", f"kube-{ordinal}")
     spec, metadata = found["spec"], found["metadata"]
     address = f"10.{ordinal >> 16}.{ordinal >> 8 & 255}.{ordinal & 255}"
-    condition = {"status": "True", "lastProbeTime": None, "lastTransitionTime": NOW, "observedGeneration": 1}
+    condition = {
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": NOW,
+        "observedGeneration": 1,
+    }
     types = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     metadata |= {
         "uid": f"00000000-0000-4000-8000-{ordinal:012d}",
@@ -125,8 +146,15 @@ def pod(ordinal: int, version: int) -> dict[str, Any]:
         "creationTimestamp": NOW,
         "generation": 1,
     }
-    fields = {"f:metadata": _owned({k: metadata[k] for k in ("labels", "annotations")}), "f:spec": _owned(spec)}
-    spec |= {"nodeName": f"kube-{ordinal}", "schedulerName": "default-scheduler", "serviceAccountName": "default"}
+    fields = {
+        "f:metadata": _owned({k: metadata[k] for k in ("labels", "annotations")}),
+        "f:spec": _owned(spec),
+    }
+    spec |= {
+        "nodeName": f"kube-{ordinal}",
+        "schedulerName": "default-scheduler",
+        "serviceAccountName": "default",
+    }
     status = {
         "phase": "Running",
         "conditions": [condition | {"type": type} for type in types],
@@ -142,15 +170,18 @@ def pod(ordinal: int, version: int) -> dict[str, Any]:
     manager = {"operation": "Update", "apiVersion": "v1", "time": NOW, "fieldsType": "FieldsV1"}
     metadata["managedFields"] = [
         manager | {"manager": "slurm-operator", "fieldsV1": fields},
-        manager | {"manager": "kubelet", "subresource": "status", "fieldsV1": {"f:status": _owned(status)}},
+        manager
+        | {"manager": "kubelet", "subresource": "status", "fieldsV1": {"f:status": _owned(status)}},
     ]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
 @functools.cache
 def _template() -> tuple[Any, dict[str, Any]]:
-    image = {"image": "ghcr.io/slurm-charts/slurmd:26.05"}
-    wanted = builders.nodeset(template={"spec": {"hostname": "slinky-"}}, slurmd=image, logfile=image)
+    image = {"image": "registry.invalid/slurm-charts/slurmd:26.05"}
+    wanted = builders.nodeset(
+        template={"spec": {"hostname": "slinky-"}}, slurmd=image, logfile=image
+    )
     return wanted, nodeset.pod_template(wanted, builders.controller(), builders.facts())
 
 
@@ -173,8 +204,15 @@ def _owned(value: Any) -> dict[str, Any]:
     """As managedFields name a value; lists by their items' names."""
     if isinstance(value, list):
         items = (item for item in value if isinstance(item, dict))
-        return {f'k:{{"name":"{item.get("name", item.get("type", ""))}"}}': {".": {}} | _owned(item) for item in items}
-    return {f"f:{key}": _owned(inner) for key, inner in value.items()} if isinstance(value, dict) else {}
+        return {
+            f'k:{{"name":"{item.get("name", item.get("type", ""))}"}}': {".": {}} | _owned(item)
+            for item in items
+        }
+    return (
+        {f"f:{key}": _owned(inner) for key, inner in value.items()}
+        if isinstance(value, dict)
+        else {}
+    )
 
 
 def apiserver() -> web.Application:

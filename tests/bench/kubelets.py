@@ -1,8 +1,10 @@
-"""Simulated kubelets and a simulated Slurm in a process of their own, for the benchmarks of the operator.
+"""Simulated kubelets and a simulated Slurm in a process of their own, for the benchmarks of the
+operator.
 
-A kubelet here binds the pod to a free Kubernetes node, registers its slurmd in Slurm, and reports the pod as ready: two
-requests per pod and no delay. When the pod is deleted, its record is deleted from Slurm, as the `node` sidecar does it,
-and the pod ends. Times are of the monotonic clock, which all processes share.
+A kubelet here binds the pod to a free Kubernetes node, registers its slurmd in Slurm, and reports
+the pod as ready: two requests per pod and no delay. When the pod is deleted, its record is deleted
+from Slurm, as the `node` sidecar does it, and the pod ends. Times are of the monotonic clock, which
+all processes share.
 """
 
 import asyncio
@@ -11,16 +13,25 @@ import contextlib
 import multiprocessing
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from sidecars import objects
 from sidecars.contract.extra import PodFacts, encode
-from sidecars.kube import PODS, Client, Event, Manifest, NotFound, Reflector, Resource, load_credentials, records
+from sidecars.kube import (
+    PODS,
+    Client,
+    Event,
+    NotFound,
+    Reflector,
+    load_credentials,
+)
+from sidecars.policy.podstate import CONDITION_PREFIX
 from sidecars.simulate import SlurmModel, serve
 from sidecars.simulate.records import Reply
 from sidecars.slurm.hostlists import expand
+from tests.support import kubelet
 
 START_SECONDS = 60.0
 WORKERS = 32
@@ -33,8 +44,15 @@ class _Slurm(SlurmModel):
         super().__init__()
         self.drained: dict[str, float] = {}
 
-    def handle(self, method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
-        reply = super().handle(method, target, body, token)
+    def handle(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        token: str | None = "",
+        named: str | None = None,
+    ) -> Reply:
+        reply = super().handle(method, target, body, token, named)
         call = self.calls[-1]
         if method == "POST" and reply.status == 200 and (call.body or {}).get("state") == ["DRAIN"]:
             now = time.monotonic()
@@ -49,13 +67,14 @@ class _Kubelets:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod)
+        self._pods: Reflector[objects.Pod] = Reflector(client, PODS, type=objects.Pod)
         self._pods.store.subscribe(self._changed)
-        self._work: asyncio.Queue[records.Pod] = asyncio.Queue()
+        self._work: asyncio.Queue[objects.Pod] = asyncio.Queue()
         self._free: collections.deque[str] = collections.deque()
         self._created: dict[str, float] = {}
         self._ready: dict[str, float] = {}
         self._deleted: dict[str, float] = {}
+        self._shown: dict[str, float] = {}
         self._requests = 0
         self.slurm = _Slurm()
 
@@ -65,16 +84,35 @@ class _Kubelets:
 
     def forget(self) -> None:
         """Drop all times and counts so far."""
-        for noted in (self._created, self._ready, self._deleted, self.slurm.drained):
+        for noted in (
+            self._created,
+            self._ready,
+            self._deleted,
+            self._shown,
+            self.slurm.drained,
+        ):
             noted.clear()
         self.slurm.calls.clear()
         self._requests = 0
 
     def pods(self) -> tuple[int, int, float, float]:
-        """How many exist, how many are ready, and when the last one was created and became ready."""
+        """How many exist, how many are ready, and when the last one was created and became
+        ready.
+        """
         pods = self._pods.store.values()
         ready = sum(1 for pod in pods if pod.metadata.uid in self._ready)
-        return len(pods), ready, max(self._created.values(), default=0.0), max(self._ready.values(), default=0.0)
+        return (
+            len(pods),
+            ready,
+            max(self._created.values(), default=0.0),
+            max(self._ready.values(), default=0.0),
+        )
+
+    def shown(self) -> tuple[int, float]:
+        """How many pods have shown the state of their Slurm node in a condition, and when the last
+        of them showed it first.
+        """
+        return len(self._shown), max(self._shown.values(), default=0.0)
 
     def drained(self) -> dict[str, float]:
         """When Slurm was asked to drain a node, by node."""
@@ -98,8 +136,10 @@ class _Kubelets:
         self.slurm.job_end(job)
         return time.monotonic()
 
-    def _changed(self, event: Event[records.Pod]) -> None:
+    def _changed(self, event: Event[objects.Pod]) -> None:
         now, pod = time.monotonic(), event.object
+        if any(it.type.startswith(CONDITION_PREFIX) for it in pod.status.conditions):
+            self._shown.setdefault(pod.metadata.uid, now)
         terminating = pod.metadata.deletion_timestamp is not None
         if event.kind == "ADDED":
             self._created[pod.metadata.uid] = now
@@ -107,7 +147,9 @@ class _Kubelets:
         elif event.kind == "DELETED":
             self._deleted.setdefault(pod.spec.hostname, now)
             self._free.append(pod.spec.node_name)
-        elif terminating and event.old is not None and event.old.metadata.deletion_timestamp is None:
+        elif (
+            terminating and event.old is not None and event.old.metadata.deletion_timestamp is None
+        ):
             self._deleted.setdefault(pod.spec.hostname, now)
             self._work.put_nowait(pod)
 
@@ -126,42 +168,28 @@ class _Kubelets:
         while True:
             pod = await self._work.get()
             with contextlib.suppress(NotFound):
-                await (self._start(pod) if pod.metadata.deletion_timestamp is None else self._stop(pod))
+                await (
+                    self._start(pod) if pod.metadata.deletion_timestamp is None else self._stop(pod)
+                )
 
-    async def _start(self, pod: records.Pod) -> None:
+    async def _start(self, pod: objects.Pod) -> None:
         metadata = pod.metadata
-        identity = {"name": metadata.name, "namespace": metadata.namespace}
-        target = {"kind": "Node", "name": self._free.popleft()}
+        kube_node = self._free.popleft()
         self._requests += 2
-        bindings = Resource("", "v1", "Binding", f"pods/{metadata.name}/binding")
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": identity, "target": target}
-        await self._client.create(bindings, binding)
+        await kubelet.bind(self._client, metadata.namespace, metadata.name, kube_node)
         owner = metadata.controller
-        facts = PodFacts(metadata.uid, metadata.name, target["name"], owner.uid if owner is not None else "")
-        self.slurm.node_register(pod.spec.hostname, extra=encode(facts), instance_id=target["name"])
-        await self._client.json_patch(PODS, metadata.namespace, metadata.name, running(), dict, subresource="status")
+        facts = PodFacts(
+            metadata.uid, metadata.name, kube_node, owner.uid if owner is not None else ""
+        )
+        self.slurm.node_register(pod.spec.hostname, extra=encode(facts), instance_id=kube_node)
+        await kubelet.run(self._client, metadata.namespace, metadata.name)
         self._ready[metadata.uid] = time.monotonic()
 
-    async def _stop(self, pod: records.Pod) -> None:
+    async def _stop(self, pod: objects.Pod) -> None:
         if pod.spec.hostname in self.slurm.nodes:
             self.slurm.node_lose(pod.spec.hostname)
         self._requests += 1
-        await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, grace_period_seconds=0)
-
-
-def running() -> list[Manifest]:
-    """The patch of a kubelet: it adds conditions to PodScheduled, which the binding has set, and to those of others."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    slurmd = {"name": "slurmd", "ready": True, "started": True, "restartCount": 0, "image": "", "imageID": ""}
-    conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-    values = [
-        ("phase", "Running"),
-        ("podIP", "10.0.0.1"),
-        ("podIPs", [{"ip": "10.0.0.1"}]),
-        *(("conditions/-", {"type": type, "status": "True", "lastTransitionTime": now}) for type in conditions),
-        ("containerStatuses", [slurmd | {"state": {"running": {"startedAt": now}}}]),
-    ]
-    return [{"op": "add", "path": f"/status/{field}", "value": value} for field, value in values]
+        await kubelet.end(self._client, pod.metadata.namespace, pod.metadata.name)
 
 
 class Kubelets:

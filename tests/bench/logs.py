@@ -1,7 +1,7 @@
 """Benchmark `logs`: what job logs cost, and whether each byte of fast output is printed or counted.
 
-A thread reads what the container prints, as a container runtime does. `register`'s interpreter without work is the
-ceiling of memory; a job without the container beside it that of time.
+A thread reads what the container prints, as a container runtime does. `register`'s interpreter
+without work is the ceiling of memory; a job without the container beside it that of time.
 """
 
 import json
@@ -18,9 +18,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.bench.figures import Figure, figure
-from tests.bench.worker import LEAVE, NO_ROLE, PRINT_MEMORY, ROLE, ROOT, _cpu, _memory, _peak, _proc, _python
+from tests.bench.worker import (
+    LEAVE,
+    NO_ROLE,
+    PRINT_MEMORY,
+    ROLE,
+    ROOT,
+    _cpu,
+    _memory,
+    _peak,
+    _proc,
+    _python,
+)
 
-LINE = b"epoch 12 step 4711: loss 0.4132 accuracy 0.9871, 812 samples/s, 71 % of GPU memory used, all is well\n"
+LINE = (
+    b"epoch 12 step 4711: loss 0.4132 accuracy 0.9871, 812 samples/s, 71 % of GPU memory used, "
+    b"all is well\n"
+)
 RATE = 100_000_000
 SECONDS = 8.0
 IDLE_SECONDS = 20.0
@@ -58,11 +72,19 @@ def bench() -> list[Figure]:
 
 
 @contextmanager
-def _running(root: Path, name: str, **more: str) -> Iterator[tuple[Path, Path, "subprocess.Popen[bytes]", Printed]]:
+def _running(
+    root: Path, name: str, **more: str
+) -> Iterator[tuple[Path, Path, "subprocess.Popen[bytes]", Printed]]:
     inbox, home = root / name / "inbox", root / name / "home"
     home.mkdir(parents=True)
-    environment = {"SLURM_NODE_NAME": "w-0", "SLURM_LOGS_DIR": str(inbox), "LOGS_FOLDERS": str(home)} | more
-    process = subprocess.Popen(_python(root, ROLE + LEAVE, "logs"), env=environment, stdout=subprocess.PIPE)
+    environment = {
+        "SLURM_NODE_NAME": "w-0",
+        "SLURM_LOGS_DIR": str(inbox),
+        "LOGS_FOLDERS": str(home),
+    } | more
+    process = subprocess.Popen(
+        _python(root, ROLE + LEAVE, "logs"), env=environment, stdout=subprocess.PIPE
+    )
     printed = Printed(process)
     try:
         deadline = time.monotonic() + START_SECONDS
@@ -78,8 +100,18 @@ def _running(root: Path, name: str, **more: str) -> Iterator[tuple[Path, Path, "
 
 
 def _announce(inbox: Path, path: Path) -> None:
-    items = ["job=7", f"uid={os.getuid()}", "gid=0", "user=ada", "partition=all", "restarts=0", "workDir=/"]
-    (inbox / "new").write_bytes(b"".join(item.encode() + b"\0" for item in [*items, f"stdout={path}"]))
+    items = [
+        "job=7",
+        f"uid={os.getuid()}",
+        "gid=0",
+        "user=ada",
+        "partition=all",
+        "restarts=0",
+        "workDir=/",
+    ]
+    (inbox / "new").write_bytes(
+        b"".join(item.encode() + b"\0" for item in [*items, f"stdout={path}"])
+    )
     (inbox / "new").rename(inbox / "7-0.job")
 
 
@@ -97,7 +129,7 @@ def _write(path: Path) -> int:
 
 
 def _fast(root: Path, bare: float) -> list[Figure]:
-    """No limit but that of the machine."""
+    """No limit but that of the host."""
     more = {"LOGS_BYTES_PER_SECOND": str(1 << 30), "LOGS_BACKLOG_BYTES": str(1 << 40)}
     with _running(root, "fast", **more) as (inbox, home, process, printed):
         _announce(inbox, home / "out")
@@ -117,7 +149,9 @@ def _fast(root: Path, bare: float) -> list[Figure]:
         figure("100 MB/s: dropped", counted["droppedBytes"] / 1e6, "MB"),
         figure("100 MB/s: printed from start to end", counted["readBytes"] / took / 1e6, "MB/s"),
         figure("CPU for 1 GB of output", cpu / counted["readBytes"] * 1e9, "s"),
-        figure("peak RSS under load", memory, "MiB", against=("python -c pass, peak", bare), most=40),
+        figure(
+            "peak RSS under load", memory, "MiB", against=("python -c pass, peak", bare), most=40
+        ),
     ]
 
 
@@ -139,7 +173,12 @@ def _limited(root: Path) -> list[Figure]:
     counted = json.loads(printed.last.splitlines()[-1])
     lost = written - counted["readBytes"] - counted["droppedBytes"]
     return [
-        figure("default limits, 100 MB/s for 8 s, pod ends: bytes neither printed nor counted", abs(lost), "B", most=0),
+        figure(
+            "default limits, 100 MB/s for 8 s, pod ends: bytes neither printed nor counted",
+            abs(lost),
+            "B",
+            most=0,
+        ),
         figure("default limits: printed", rate / 1e6, "MB/s", most=13),
         figure("default limits: CPU meanwhile", 100 * cpu / took, "% of a core"),
     ]
@@ -158,7 +197,10 @@ def _idle(root: Path, bare: float) -> list[Figure]:
     return [
         figure("RSS while idle", memory, "MiB", against=("python -c pass, peak", bare), most=40),
         figure(
-            f"CPU while a silent job runs for {IDLE_SECONDS:g} s", 100 * cpu / IDLE_SECONDS, "% of a core", most=0.2
+            f"CPU while a silent job runs for {IDLE_SECONDS:g} s",
+            100 * cpu / IDLE_SECONDS,
+            "% of a core",
+            most=0.2,
         ),
     ]
 
@@ -166,7 +208,7 @@ def _idle(root: Path, bare: float) -> list[Figure]:
 def _job(root: Path) -> list[Figure]:
     """A job that computes and prints, with and without the container beside it, in turns.
 
-    The shortest of each count: whatever else runs on the machine only adds to a job's time.
+    The shortest of each count: whatever else runs on the host only adds to a job's time.
     """
     alone: list[float] = []
     beside: list[float] = []
@@ -185,7 +227,7 @@ def _job(root: Path) -> list[Figure]:
             used.append(_cpu(process.pid) - before)
 
     for turn in range(JOBS):
-        # each goes first in half of the turns: a machine that gets slower meanwhile favours neither
+        # each runs first in half of the turns: a host that gets slower meanwhile favours neither
         for job in (job_alone, job_beside) if turn % 2 else (job_beside, job_alone):
             job(turn)
     prolog = _prolog(root)

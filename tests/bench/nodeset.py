@@ -1,9 +1,12 @@
-"""Benchmark `nodeset`: one NodeSet of 200, 1,000 and 5,000 replicas, from its creation to its scale-in.
+"""Benchmark `nodeset`: one NodeSet of 200, 1,000 and 5,000 replicas, from its creation to its
+scale-in.
 
-The operator is the real program in a process of its own, on a real kube-apiserver and etcd. Kubelets and Slurm are
-simulated (`tests.bench.kubelets`). The ceilings are measured in the same run (`tests.bench.bare_loop`).
+The operator is the real program in a process of its own, on a real kube-apiserver and etcd.
+Kubelets and Slurm are simulated (`tests.bench.kubelets`). The ceilings are measured in the same run
+(`tests.bench.bare_loop`).
 
-`python -m tests.bench.nodeset --replicas N` runs one size; `--profile FILE` has cProfile on the operator.
+`python -m tests.bench.nodeset --replicas N` runs one size; `--profile FILE` has cProfile on the
+operator.
 """
 
 import argparse
@@ -18,8 +21,9 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from sidecars import objects
 from sidecars.custom_resources import NODESETS
-from sidecars.kube import NODES, PODS, Client, load_credentials, records
+from sidecars.kube import NODES, PODS, Client, load_credentials
 from sidecars.simulate import SlurmModel
 from sidecars.slurm import protocol
 from sidecars.workloads import names
@@ -39,6 +43,8 @@ NODESET = "slinky"
 JOBS = 20
 SCALED_IN = 500
 IDLE_SECONDS = 60.0
+SHOWN_SECONDS = 2.0
+"""After the last pod became ready, all pods show the state of their Slurm nodes within this."""
 HOSTNAME = "kubernetes.io/hostname"
 WRITES = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
 
@@ -77,7 +83,10 @@ async def _run(plane: ControlPlane, replicas: int, profile: Path | None) -> list
             ]
         except TimeoutError:
             lines = it.operator.logged().splitlines()
-            print("\n".join([*(line for line in lines if "lease was" in line), *lines[-40:]]), file=sys.stderr)
+            print(
+                "\n".join([*(line for line in lines if "lease was" in line), *lines[-40:]]),
+                file=sys.stderr,
+            )
             raise
         finally:
             it.operator.stop()
@@ -87,7 +96,12 @@ class _Bench:
     """One size, step by step."""
 
     def __init__(
-        self, plane: ControlPlane, client: Client, simulated: Kubelets, replicas: int, profile: Path | None
+        self,
+        plane: ControlPlane,
+        client: Client,
+        simulated: Kubelets,
+        replicas: int,
+        profile: Path | None,
     ) -> None:
         self._plane = plane
         self._client = client
@@ -104,13 +118,19 @@ class _Bench:
         nodes = [f"kube-{number}" for number in range(self._replicas)]
         labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"}
         manifests = [
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels | {HOSTNAME: name}}}
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels | {HOSTNAME: name}},
+            }
             for name in nodes
         ]
         await bulk.each(partial(self._client.create, NODES, manifest) for manifest in manifests)
         self._kubelets.ask("add_kube_nodes", nodes)
         await self._world.cluster()
-        self._bare = await BareLoop(self._client, self._kubelets, BARE, NODESET, self._replicas).run()
+        self._bare = await BareLoop(
+            self._client, self._kubelets, BARE, NODESET, self._replicas
+        ).run()
         self.operator = Operator(self._plane, NAMESPACE, self._kubelets.url, self._profile)
         await self.operator.until_quiet()
 
@@ -121,7 +141,10 @@ class _Bench:
         start = time.monotonic()
         await self._world.nodeset(NODESET, self._replicas)
         status = await until("its status is complete", self._complete) - start
-        created = self._kubelets.ask("pods")[2] - start
+        _, _, created, ready = self._kubelets.ask("pods")
+        created, ready = created - start, ready - start
+        await until("all pods show Slurm's state", lambda: self._shown() == self._replicas)
+        shown = self._kubelets.ask("shown")[1] - start
         spent = await self.operator.until_quiet() - cpu
         by_kubelets, slurm, _ = self._kubelets.ask("requests")
         since = served(self._plane) - before
@@ -129,11 +152,18 @@ class _Bench:
         # The kubelets write to nothing but pods.
         to_pods = writes(since, to_pods=True) - by_kubelets
         others = writes(since, to_pods=False)
-        # Of a few hundred the creation takes seconds, and its ratio moves by a half from run to run.
+        # Of a few hundred the creation takes seconds, and its ratio moves by a half from run to
+        # run.
         least = 0.9 if self._replicas >= max(SIZES) else None
         rate, bare_rate = self._replicas / created, self._replicas / self._bare.created
         return [
-            figure(f"{self._name}: pods created", rate, "pods/s", against=("bare loop", bare_rate), least_times=least),
+            figure(
+                f"{self._name}: pods created",
+                rate,
+                "pods/s",
+                against=("bare loop", bare_rate),
+                least_times=least,
+            ),
             figure(
                 f"{self._name}: status complete",
                 status,
@@ -141,9 +171,25 @@ class _Bench:
                 against=("kubelets with the bare loop", self._bare.ready),
                 most_times=1.3,
             ),
+            figure(
+                f"{self._name}: conditions of all pods complete",
+                shown,
+                "s",
+                against=("the last pod is ready", ready),
+                most=ready + SHOWN_SECONDS,
+            ),
             figure(f"{self._name}: CPU of the operator for that", spent, "s"),
-            figure(f"{self._name}: requests to the API server for that", requests / self._replicas, "per pod"),
-            figure(f"{self._name}: writes to worker pods until quiet", to_pods / self._replicas, "per pod", most=2),
+            figure(
+                f"{self._name}: requests to the API server for that",
+                requests / self._replicas,
+                "per pod",
+            ),
+            figure(
+                f"{self._name}: writes to worker pods until quiet",
+                to_pods / self._replicas,
+                "per pod",
+                most=2,
+            ),
             figure(f"{self._name}: other writes to the API server until quiet", others, "writes"),
             figure(f"{self._name}: requests to slurmrestd for that", slurm, "requests"),
         ]
@@ -159,7 +205,9 @@ class _Bench:
         written = writes(since, to_pods=True) + writes(since, to_pods=False) + slurm_writes
         return [
             figure(f"{self._name}, settled: writes", written * 60 / seconds, "per minute", most=0),
-            figure(f"{self._name}, settled: requests to slurmrestd", slurm * 60 / seconds, "per minute"),
+            figure(
+                f"{self._name}, settled: requests to slurmrestd", slurm * 60 / seconds, "per minute"
+            ),
             figure(f"{self._name}, settled: CPU", 100 * spent / seconds, "% of a core", most=2),
             figure(f"{self._name}, settled: RSS", self.operator.memory("VmRSS"), "MiB", most=256),
         ]
@@ -174,12 +222,20 @@ class _Bench:
         await self.operator.until_quiet()
         floor = ("a watch and one request", self._bare.reaction)
         return [
-            figure(f"{self._name}: cordon → DRAIN, median", statistics.median(took), "s", against=floor, most=1),
+            figure(
+                f"{self._name}: cordon → DRAIN, median",
+                statistics.median(took),
+                "s",
+                against=floor,
+                most=1,
+            ),
             figure(f"{self._name}: cordon → DRAIN, longest", max(took), "s", against=floor, most=3),
         ]
 
     async def scale_in_with_jobs(self) -> list[Figure]:
-        """Some of the condemned pods have a job; one by one the jobs end. Afterwards all replicas are back."""
+        """Some of the condemned pods have a job; one by one the jobs end. Afterwards all replicas
+        are back.
+        """
         count = min(SCALED_IN, self._replicas // 2)
         busy = [f"{NODESET}-{number}" for number in self._rng.sample(range(self._replicas), JOBS)]
         jobs = {}
@@ -193,7 +249,9 @@ class _Bench:
         await self._world.scale(self._replicas - count, NODESET)
         await until("the nodes are drained", lambda: len(self._kubelets.ask("drained")) >= count)
         drained = max(self._kubelets.ask("drained").values()) - start
-        await until("the idle pods have ended", lambda: self._existing() == self._replicas - count + JOBS)
+        await until(
+            "the idle pods have ended", lambda: self._existing() == self._replicas - count + JOBS
+        )
         ended = time.monotonic() - start
         job_ended = {}
         for name, job in jobs.items():
@@ -205,14 +263,30 @@ class _Bench:
         await self._world.scale(self._replicas, NODESET)
         await until("all replicas are back", self._complete)
         await self.operator.until_quiet()
-        floor, tick = ("a watch and one request", self._bare.reaction), ("half a tick of the poller", 0.5)
+        floor, tick = (
+            ("a watch and one request", self._bare.reaction),
+            ("half a tick of the poller", 0.5),
+        )
         median = statistics.median(took)
         return [
-            figure(f"{self._name}: scale-in of {count}: all drained", drained, "s", against=floor, most=0.5),
+            figure(
+                f"{self._name}: scale-in of {count}: all drained",
+                drained,
+                "s",
+                against=floor,
+                most=0.5,
+            ),
             figure(f"{self._name}: scale-in of {count}: idle pods gone", ended, "s"),
-            figure(f"{self._name}: job ends → pod deleted, median", median, "s", against=tick, most=0.7),
+            figure(
+                f"{self._name}: job ends → pod deleted, median", median, "s", against=tick, most=0.7
+            ),
             figure(f"{self._name}: job ends → pod deleted, longest", max(took), "s", against=tick),
-            figure(f"{self._name}: pods deleted before their job ended", sum(it < 0 for it in took), "pods", most=0),
+            figure(
+                f"{self._name}: pods deleted before their job ended",
+                sum(it < 0 for it in took),
+                "pods",
+                most=0,
+            ),
         ]
 
     async def restart(self) -> list[Figure]:
@@ -223,7 +297,7 @@ class _Bench:
         await until("the new one to lead", lambda: "reconciling" in self.operator.logged())
         spent = await self.operator.until_quiet()
         start = time.process_time()
-        for resource, kind in ((PODS, records.Pod), (NODES, records.Node)):
+        for resource, kind in ((PODS, objects.Pod), (NODES, objects.Node)):
             await self._client.list(resource, type=kind)
         async with slurm_client(self._kubelets) as slurm:
             await slurm.call(protocol.get_nodes())
@@ -252,7 +326,15 @@ class _Bench:
 
     async def _complete(self) -> bool:
         status = (await self._client.get(NODESETS, NAMESPACE, NODESET)).get("status") or {}
-        return all(status.get(name) == self._replicas for name in ("replicas", "readyReplicas", "slurmIdle"))
+        return all(
+            status.get(name) == self._replicas
+            for name in ("replicas", "readyReplicas", "slurmIdle")
+        )
+
+    def _shown(self) -> int:
+        """Pods that have shown the state of their Slurm node."""
+        count: int = self._kubelets.ask("shown")[0]
+        return count
 
     def _existing(self) -> int:
         """Pods that exist, terminating ones included."""
@@ -262,7 +344,10 @@ class _Bench:
 
 def served(plane: ControlPlane) -> Served:
     """What the API server has served so far, to all clients."""
-    metrics = run([tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", "get", "--raw", "/metrics"], seconds=30)
+    metrics = run(
+        [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", "get", "--raw", "/metrics"],
+        seconds=30,
+    )
     found: Served = collections.Counter()
     for line in metrics.splitlines():
         if line.startswith("apiserver_request_total{"):
@@ -273,7 +358,11 @@ def served(plane: ControlPlane) -> Served:
 
 def writes(served: Served, *, to_pods: bool) -> int:
     """Writes to pods, or to everything else but leases."""
-    counted = {(verb, kind): count for (verb, kind), count in served.items() if verb in WRITES and kind != "leases"}
+    counted = {
+        (verb, kind): count
+        for (verb, kind), count in served.items()
+        if verb in WRITES and kind != "leases"
+    }
     return sum(count for (_, kind), count in counted.items() if (kind == "pods") == to_pods)
 
 

@@ -1,4 +1,6 @@
-"""The operator and other programs as their users run them, in processes that a benchmark looks at."""
+"""The operator and other programs as their users run them, in processes that a benchmark looks
+at.
+"""
 
 import asyncio
 import os
@@ -20,7 +22,9 @@ WAIT_SECONDS = 240.0
 
 
 async def until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> float:
-    """Wait until `look` is true; the time then, by `time.monotonic`. Raises TimeoutError, which names `what`."""
+    """Wait until `look` is true; the time then, by `time.monotonic`. Raises TimeoutError, which
+    names `what`.
+    """
     try:
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
@@ -35,9 +39,14 @@ async def until(what: str, look: Callable[[], bool] | Callable[[], Awaitable[boo
 class Program:
     """One of our programs as a process, from the checkout that is measured. Its log is in `log`."""
 
-    def __init__(self, arguments: Sequence[str | Path], log: Path, profile: Path | None = None) -> None:
+    def __init__(
+        self, arguments: Sequence[str | Path], log: Path, profile: Path | None = None
+    ) -> None:
         """`profile`: a file into which cProfile writes at its end."""
-        python = [sys.executable, *(["-m", "cProfile", "-o", str(profile)] if profile is not None else [])]
+        python = [
+            sys.executable,
+            *(["-m", "cProfile", "-o", str(profile)] if profile is not None else []),
+        ]
         self.log = log
         self._begin = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as stream:
@@ -82,15 +91,26 @@ class Program:
 
 
 class Operator(Program):
-    """The operator, for everything in one namespace. `url` is slurmrestd's; `others`: more namespaces to watch."""
+    """The operator, for everything in one namespace. `url` is slurmrestd's; `others`: more
+    namespaces to watch.
+    """
 
     def __init__(
-        self, plane: ControlPlane, namespace: str, url: str, profile: Path | None = None, others: Sequence[str] = ()
+        self,
+        plane: ControlPlane,
+        namespace: str,
+        url: str,
+        profile: Path | None = None,
+        others: Sequence[str] = (),
     ) -> None:
         super().__init__(
             [
                 *("operator", f"--kubeconfig={plane.kubeconfig}", f"--slurmrestd-url={url}"),
-                *(f"--namespaces={','.join((namespace, *others))}", "--health-addr=0", "--metrics-addr=0"),
+                *(
+                    f"--namespaces={','.join((namespace, *others))}",
+                    "--health-addr=0",
+                    "--metrics-addr=0",
+                ),
                 *("--leader-elect", f"--leader-elect-namespace={namespace}"),
             ],
             plane.folder / "operator.log",

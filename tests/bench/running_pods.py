@@ -1,4 +1,6 @@
-"""Kubelets for benchmark `bridge`, in a process of their own: bound pods run, and deleted ones end, at once."""
+"""Kubelets for benchmark `bridge`, in a process of their own: bound pods run, and deleted ones end,
+at once.
+"""
 
 import asyncio
 import contextlib
@@ -7,8 +9,10 @@ from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from sidecars.kube import PODS, Client, Event, NotFound, Reflector, load_credentials, records
-from tests.bench.kubelets import START_SECONDS, WORKERS, running
+from sidecars import objects
+from sidecars.kube import PODS, Client, Event, NotFound, Reflector, load_credentials
+from tests.bench.kubelets import START_SECONDS, WORKERS
+from tests.support import kubelet
 
 BOUND = "spec.nodeName!="
 """The field selector of the pods that have a node."""
@@ -35,11 +39,13 @@ def _main(kubeconfig: Path, connection: Connection) -> None:
     async def serving() -> None:
         async with Client.connect(load_credentials(kubeconfig), concurrency=WORKERS) as client:
             # A kubelet sees no pod without a node.
-            pods: Reflector[records.Pod] = Reflector(client, PODS, type=records.Pod, field_selector=BOUND)
-            work: asyncio.Queue[records.Pod] = asyncio.Queue()
+            pods: Reflector[objects.Pod] = Reflector(
+                client, PODS, type=objects.Pod, field_selector=BOUND
+            )
+            work: asyncio.Queue[objects.Pod] = asyncio.Queue()
             started: set[str] = set()
 
-            def changed(event: Event[records.Pod]) -> None:
+            def changed(event: Event[objects.Pod]) -> None:
                 pod = event.object
                 uid, terminating = pod.metadata.uid, pod.metadata.deletion_timestamp is not None
                 if event.kind == "DELETED":
@@ -48,22 +54,21 @@ def _main(kubeconfig: Path, connection: Connection) -> None:
                     started.add(uid)
                     work.put_nowait(pod)
 
-            async def kubelet() -> None:
+            async def serve() -> None:
                 while True:
                     pod = await work.get()
                     meta = pod.metadata
                     with contextlib.suppress(NotFound):
                         if meta.deletion_timestamp is not None:
-                            await client.delete(PODS, meta.namespace, meta.name, grace_period_seconds=0)
+                            await kubelet.end(client, meta.namespace, meta.name)
                         else:
-                            patch = running()
-                            await client.json_patch(PODS, meta.namespace, meta.name, patch, dict, subresource="status")
+                            await kubelet.run(client, meta.namespace, meta.name)
 
             pods.store.subscribe(changed)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(pods.run())
                 for _ in range(WORKERS):
-                    tasks.create_task(kubelet())
+                    tasks.create_task(serve())
                 await pods.wait_synced(START_SECONDS)
                 connection.send(True)
 

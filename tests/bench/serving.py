@@ -13,7 +13,9 @@ START_SECONDS = 120.0
 
 @contextlib.contextmanager
 def served(application: Callable[[], web.Application]) -> Iterator[str]:
-    """Serve the result of `application` in another process, on loopback; the URL. It must be a function of a module."""
+    """Serve the result of `application` in another process, on loopback; the URL. It must be a
+    function of a module.
+    """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_serve, args=(application, theirs), daemon=True)

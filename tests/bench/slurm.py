@@ -1,7 +1,8 @@
-"""Benchmark `slurm`: decoding and polling of 5,000 nodes, hostlists of 10,000 names, and reading of 50,000 jobs.
+"""Benchmark `slurm`: decoding and polling of 5,000 nodes, hostlists of 10,000 names, and reading of
+50,000 jobs.
 
-The records are those that Slurm 26.05 was recorded to give, under other names. The ceilings do the least that could be
-done with the same bytes, and know nothing of the fields.
+The records are those that Slurm 26.05 was recorded to give, under other names. The ceilings do the
+least that could be done with the same bytes, and know nothing of the fields.
 """
 
 import asyncio
@@ -41,7 +42,11 @@ def answer(*, changed: bool = False) -> bytes:
     nodes = []
     for number in range(NODES):
         name = f"slinky-{number}"
-        more: dict[str, Any] = {"name": name, "hostname": name, "address": f"10.0.{number // 250}.{number % 250}"}
+        more: dict[str, Any] = {
+            "name": name,
+            "hostname": name,
+            "address": f"10.0.{number // 250}.{number % 250}",
+        }
         if changed and number < CHANGED:
             more |= {"state": ["MIXED", "DYNAMIC_NORM"], "alloc_cpus": 1, "alloc_memory": 1024}
         nodes.append(recorded["nodes"][0] | more)
@@ -85,7 +90,12 @@ def _decoding() -> Iterator[Figure]:
     same = median(lambda: _cpu(lambda: decoder(request, 200, before)), TIMES)
     answers = cycle((after, before))
     changed = median(lambda: _cpu(lambda: decoder(request, 200, next(answers))), TIMES)
-    yield figure(f"decode {NODES} nodes, {len(before) / 1e6:.1f} MB: the first time", first, "ms", against=stdlib)
+    yield figure(
+        f"decode {NODES} nodes, {len(before) / 1e6:.1f} MB: the first time",
+        first,
+        "ms",
+        against=stdlib,
+    )
     yield figure("decode: the same again", same, "ms", against=bare)
     yield figure(f"decode: {CHANGED} of them changed", changed, "ms", against=bare)
 
@@ -101,10 +111,19 @@ async def _polling(url: str) -> list[Figure]:
 
         no_decode = await _median(lambda: get("unchanged/nodes", len), 50)
         decode = await _median(lambda: get("changing/nodes", msgspec.json.decode), TIMES)
-    aiohttp_alone, with_msgspec = ("aiohttp alone", no_decode), ("aiohttp and msgspec.json.decode", decode)
+    aiohttp_alone, with_msgspec = (
+        ("aiohttp alone", no_decode),
+        ("aiohttp and msgspec.json.decode", decode),
+    )
     return [
         figure(f"poll of {NODES} unchanged nodes", unchanged, "ms", against=aiohttp_alone, most=5),
-        figure(f"poll with {CHANGED} changed, to their keys in a queue", changed, "ms", against=with_msgspec, most=50),
+        figure(
+            f"poll with {CHANGED} changed, to their keys in a queue",
+            changed,
+            "ms",
+            against=with_msgspec,
+            most=50,
+        ),
     ]
 
 
@@ -135,7 +154,9 @@ def _hostlists() -> Figure:
     expression = compress(names)
     if sorted(expand(expression)) != sorted(names):
         raise RuntimeError("compress and expand lost names")
-    plain = median(lambda: _cpu(lambda: sorted([f"slinky-{number}" for number in range(NAMES)])), TIMES)
+    plain = median(
+        lambda: _cpu(lambda: sorted([f"slinky-{number}" for number in range(NAMES)])), TIMES
+    )
     spent = median(lambda: _cpu(lambda: expand(compress(names))), TIMES)
     name = f"compress and expand {NAMES} names, no two in a row"
     return figure(name, spent, "ms", against=("making and sorting the names", plain), most=20)
@@ -148,12 +169,16 @@ def _jobs(url: str) -> Iterator[Figure]:
     yield figure(f"{name}: CPU", ours.cpu, "s", against=(other, whole.cpu))
     yield figure(f"{name}: peak RSS growth", ours.peak_rss, "MiB", against=(other, whole.peak_rss))
     stops = ours.longest_stop * 1e3, whole.longest_stop * 1e3
-    yield figure(f"{name}: longest stop of the event loop", stops[0], "ms", against=(other, stops[1]))
+    yield figure(
+        f"{name}: longest stop of the event loop", stops[0], "ms", against=(other, stops[1])
+    )
 
 
 def _read(reader: str, url: str) -> jobs.Spent:
     command = [sys.executable, "-m", "tests.bench.jobs", reader, url]
-    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=jobs.SECONDS).stdout
+    output = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=jobs.SECONDS
+    ).stdout
     return jobs.Spent(**json.loads(output))
 
 

@@ -1,8 +1,10 @@
-"""`python -m tests.bench.slurmctld`: what reading many pending jobs costs a real slurmctld, slurmrestd and the reader.
+"""`python -m tests.bench.slurmctld`: what reading many pending jobs costs a real slurmctld,
+slurmrestd and the reader.
 
-Starts a slurmctld of its own, without nodes, and a slurmrestd that answers compact JSON as this product has it do, from
-the images of the local cluster; needs root, as that does. slurmrestd submits them as held jobs. Not a part
-of `make bench`, because it takes minutes and gigabytes. Results also go to build/bench/slurmctld.json.
+Starts a slurmctld of its own, without nodes, and a slurmrestd that answers compact JSON as this
+product has it do, from the images of the local cluster; needs root, as that does. slurmrestd
+submits them as held jobs. Not a part of `make bench`, because it takes minutes and gigabytes.
+Results also go to build/bench/slurmctld.json.
 """
 
 import argparse
@@ -60,7 +62,9 @@ class Slurmrestd:
     async def call(self, method: str, path: str, body: Any = None) -> int:
         """The size of a good answer, which isn't kept; raises RuntimeError for any other."""
         headers = {TOKEN_HEADER: sign(self._key, "root", 900, time.time())}
-        async with self._session.request(method, self._base + path, json=body, headers=headers) as response:
+        async with self._session.request(
+            method, self._base + path, json=body, headers=headers
+        ) as response:
             size = 0
             async for chunk in response.content.iter_any():
                 size += len(chunk)
@@ -102,7 +106,11 @@ class Process:
     def execute(self, words: Sequence[str]) -> tuple[str, str]:
         """Run a command in its files: what it prints on both outputs."""
         done = subprocess.run(
-            ["chroot", str(self._folder / "root"), *words], capture_output=True, text=True, check=True, timeout=60
+            ["chroot", str(self._folder / "root"), *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
         )
         return done.stdout, done.stderr
 
@@ -137,14 +145,21 @@ async def running(home: Path, lines: str, *, plain: bool = False) -> AsyncIterat
         more[PLAIN] = []
     with contextlib.ExitStack() as stack:
         command = ["/usr/sbin/slurmctld", "-D"]
-        slurmctld = stack.enter_context(outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, command))
+        slurmctld = stack.enter_context(
+            outside.daemon(home / "slurmctld", "slurmctld", outside.SLURM, files, command)
+        )
         rests: dict[int, Process] = {}
         for port, environment in more.items():
-            environment += ["SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv"]
+            environment += [
+                "SLURM_JWT=daemon",
+                "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv",
+            ]
             command = ["prlimit", f"--as={MOST_MEMORY}", "env", *environment, "slurmrestd"]
             command += ["-s", "slurmctld", f"{ADDRESS}:{port}"]
             folder = home / f"slurmrestd-{port}"
-            process = stack.enter_context(outside.daemon(folder, "slurmrestd", outside.NOBODY, files, command))
+            process = stack.enter_context(
+                outside.daemon(folder, "slurmrestd", outside.NOBODY, files, command)
+            )
             rests[port] = Process(process.pid)
         yield Slurm(Process(slurmctld.pid), rests, keys["jwt.key"])
 
@@ -170,7 +185,9 @@ def explained(slurm: Slurm, times: int) -> list[Figure]:
 async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
     """The figures."""
     timeout = aiohttp.ClientTimeout(total=300)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=AT_ONCE + 1)) as session:
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=aiohttp.TCPConnector(limit=AT_ONCE + 1)
+    ) as session:
         compact = Slurmrestd(session, COMPACT, slurm.key)
         await compact.answers()
         plain = Slurmrestd(session, PLAIN, slurm.key) if PLAIN in slurm.slurmrestd else None
@@ -183,7 +200,10 @@ async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
         print(table(explain), flush=True)
 
         async def reading(
-            name: str, port: int, path: Callable[[], str], before: Callable[[], Awaitable[object]] | None = None
+            name: str,
+            port: int,
+            path: Callable[[], str],
+            before: Callable[[], Awaitable[object]] | None = None,
         ) -> list[Figure]:
             rest, walls, cpus, rest_cpus, size = slurm.slurmrestd[port], [], [], [], 0
             for _ in range(times):
@@ -221,13 +241,24 @@ async def measure(slurm: Slurm, count: int, times: int) -> list[Figure]:
         slowest = await slowest_beside(first)
         figures = await first
         figures += explain
-        figures += [figure(f"{everything}, compact: peak RSS of slurmrestd", slurm.slurmrestd[COMPACT].peak(), "MiB")]
+        figures += [
+            figure(
+                f"{everything}, compact: peak RSS of slurmrestd",
+                slurm.slurmrestd[COMPACT].peak(),
+                "MiB",
+            )
+        ]
         if plain is not None:
             figures += await reading(f"{everything}, as slurmrestd comes", PLAIN, lambda: "jobs/")
         figures += await reading(
-            "after another job", COMPACT, lambda: f"jobs/?update_time={int(time.time()) - 1}", submitting
+            "after another job",
+            COMPACT,
+            lambda: f"jobs/?update_time={int(time.time()) - 1}",
+            submitting,
         )
-        figures += await reading("unchanged", COMPACT, lambda: f"jobs/?update_time={int(time.time()) + 100}")
+        figures += await reading(
+            "unchanged", COMPACT, lambda: f"jobs/?update_time={int(time.time()) + 100}"
+        )
         figures += [
             figure(
                 "a submission while all jobs are read, slowest",
@@ -252,7 +283,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.slurmctld", description=__doc__)
     parser.add_argument("--jobs", type=int, default=50_000)
     parser.add_argument("--times", type=int, default=1, help="of each reading")
-    parser.add_argument("--plain", action="store_true", help="also as slurmrestd answers when nobody sets it up")
+    parser.add_argument(
+        "--plain", action="store_true", help="also as slurmrestd answers when nobody sets it up"
+    )
     given = parser.parse_args()
     figures = asyncio.run(bench(given.jobs, given.times, plain=given.plain))
     path = Path(__file__).parents[2] / "build" / "bench" / "slurmctld.json"

@@ -1,6 +1,8 @@
-"""The clients that benchmark `kube` compares: `python -m tests.bench.watchers CLIENT URL PODS` prints a Spent as JSON.
+"""The clients that benchmark `kube` compares: `python -m tests.bench.watchers CLIENT URL PODS`
+prints a Spent as JSON.
 
-Each lists all pods and watches until every one has changed. What it costs to import the client doesn't count.
+Each lists all pods and watches until every one has changed. What it costs to import the client
+doesn't count.
 """
 
 import asyncio
@@ -19,14 +21,16 @@ import msgspec
 
 from sidecars.kube import PODS, Client, Credentials, Event, Reflector
 from sidecars.kube.client import PAGE
-from sidecars.kube.records import Pod
+from sidecars.objects import Pod
 
 PODS_PATH = PODS.path()
 SECONDS = 240.0
 
 
 class Spent(NamedTuple):
-    """What a client used: seconds of CPU for the list and for the watch, MiB that its RSS and peak RSS grew by."""
+    """What a client used: seconds of CPU for the list and for the watch, MiB that its RSS and peak
+    RSS grew by.
+    """
 
     list_cpu: float
     watch_cpu: float
@@ -50,7 +54,9 @@ class Meter:
         """Every pod has changed."""
         end = time.process_time()
         (rss, peak), (rss_before, peak_before) = memory(), self._before
-        return Spent(self._listed - self._start, end - self._listed, rss - rss_before, peak - peak_before)
+        return Spent(
+            self._listed - self._start, end - self._listed, rss - rss_before, peak - peak_before
+        )
 
 
 async def reflector(url: str, pods: int) -> Spent:
@@ -97,11 +103,18 @@ class _Line(msgspec.Struct):
 
 
 async def bare(url: str, pods: int) -> Spent:
-    """The least that can be done with aiohttp and the same records: a dictionary, no recovery from anything."""
-    decode_list, decode_line = msgspec.json.Decoder(_List).decode, msgspec.json.Decoder(_Line).decode
+    """The least that can be done with aiohttp and the same records: a dictionary, no recovery from
+    anything.
+    """
+    decode_list, decode_line = (
+        msgspec.json.Decoder(_List).decode,
+        msgspec.json.Decoder(_Line).decode,
+    )
     store: dict[tuple[str, str], Pod] = {}
     meter = Meter()
-    async with aiohttp.ClientSession(headers={"Accept-Encoding": "identity"}, read_bufsize=2**18) as session:
+    async with aiohttp.ClientSession(
+        headers={"Accept-Encoding": "identity"}, read_bufsize=2**18
+    ) as session:
         token = "0"
         while token:
             async with session.get(f"{url}{PODS_PATH}?limit={PAGE}&continue={token}") as response:
@@ -111,7 +124,9 @@ async def bare(url: str, pods: int) -> Spent:
             token = page.metadata.continue_
         meter.listed()
         changed, rest = 0, b""
-        async with session.get(f"{url}{PODS_PATH}?watch=1&resourceVersion={page.metadata.resource_version}") as stream:
+        async with session.get(
+            f"{url}{PODS_PATH}?watch=1&resourceVersion={page.metadata.resource_version}"
+        ) as stream:
             async for chunk in stream.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
@@ -131,7 +146,9 @@ def official(url: str, pods: int) -> Spent:
     # By name, because type checkers would read its thousand generated modules.
     api: Any = importlib.import_module("kubernetes.client")
     informers: Any = importlib.import_module("kubernetes.informer")
-    list_pods = api.CoreV1Api(api.ApiClient(api.Configuration(host=url))).list_pod_for_all_namespaces
+    list_pods = api.CoreV1Api(
+        api.ApiClient(api.Configuration(host=url))
+    ).list_pod_for_all_namespaces
     informer = informers.SharedInformer(list_pods)
     listed, everything = threading.Event(), threading.Event()
     counts = {"ADDED": 0, "MODIFIED": 0}

@@ -1,6 +1,8 @@
-"""`python -m tests.bench.webhook [COUNT]`: the bridge's webhook under idle connections, 5,000 by default.
+"""`python -m tests.bench.webhook [COUNT]`: the bridge's webhook under idle connections, 5,000 by
+default.
 
-Prints its memory, the connections that it keeps, and how long a question waits for its answer, before and meanwhile.
+Prints its memory, the connections that it keeps, and how long a question waits for its answer,
+before and meanwhile.
 """
 
 import argparse
@@ -53,8 +55,9 @@ def measure(port: int, pid: int, count: int) -> str:
         attack.grow(count)
         answer = ask(port)
         return (
-            f"{count} idle connections: {resident(pid) / 2**20:.0f} MiB (before: {memory / 2**20:.0f}), "
-            f"{attack.alive()} kept, an answer after {answer * 1000:.1f} ms (before: {before * 1000:.1f})"
+            f"{count} idle connections: {resident(pid) / 2**20:.0f} MiB (before: "
+            f"{memory / 2**20:.0f}), {attack.alive()} kept, an answer after {answer * 1000:.1f} "
+            f"ms (before: {before * 1000:.1f})"
         )
 
 
@@ -70,7 +73,14 @@ def main() -> int:
         for name, text in (("tls.crt", certificate), ("tls.key", key)):
             (Path(folder) / name).write_text(text)
         [port] = free_ports(1)
-        command = [sys.executable, "-m", "sidecars", "webhook", f"--certificate={folder}", f"--port={port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "sidecars",
+            "webhook",
+            f"--certificate={folder}",
+            f"--port={port}",
+        ]
         with subprocess.Popen(command) as process:
             try:
                 print(measure(port, process.pid, count))

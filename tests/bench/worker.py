@@ -1,7 +1,8 @@
-"""Benchmark `worker`: what the sidecars of a worker pod cost as processes. The ceiling is an interpreter without work.
+"""Benchmark `worker`: what the sidecars of a worker pod cost as processes. The ceiling is an
+interpreter without work.
 
-`register` finds the record's file there, so its wait for `node` isn't in the figures. `node` has its pod's slurmd
-registered and waits for the pod's end, as it does almost all its life.
+`register` finds the record's file there, so its wait for `node` isn't in the figures. `node` has
+its pod's slurmd registered and waits for the pod's end, as it does almost all its life.
 """
 
 import asyncio
@@ -23,7 +24,10 @@ ROOT = Path(__file__).parents[2]
 RUNS = 15
 IDLE_SECONDS = 20.0
 START_SECONDS = 15.0
-ROLE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from sidecars.__main__ import main; status = main()"
+ROLE = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from sidecars.__main__ import main; status = "
+    "main()"
+)
 NO_ROLE = "status = 0"
 PRINT_MEMORY = "; print(open('/proc/self/status').read())"
 LEAVE = "; raise SystemExit(status)"
@@ -54,7 +58,11 @@ def _register(folder: Path) -> list[Figure]:
     memory = _peak(_python(folder, ROLE + PRINT_MEMORY, "register"), environment)
     bare_memory = _peak(_python(folder, NO_ROLE + PRINT_MEMORY), environment)
     name = "python -c pass"
-    with_gpus = environment | {"REGISTER_GPUS": "nvidia", "REGISTER_GPUS_EXPECTED": "8", "PATH": _stub_driver(folder)}
+    with_gpus = environment | {
+        "REGISTER_GPUS": "nvidia",
+        "REGISTER_GPUS_EXPECTED": "8",
+        "PATH": _stub_driver(folder),
+    }
     (gpu_wall, _), driver = _run(role, with_gpus), _answer_of_the_driver(with_gpus)
     gpu_memory = _peak(_python(folder, ROLE + PRINT_MEMORY, "register"), with_gpus)
     return [
@@ -62,9 +70,19 @@ def _register(folder: Path) -> list[Figure]:
         figure("register: CPU", cpu, "ms", against=(name, bare_cpu)),
         figure("register: peak RSS", memory, "MiB", against=(name, bare_memory), most=40),
         figure(
-            "register with 8 GPUs: from start to end", gpu_wall, "ms", against=("the driver alone", driver), most=500
+            "register with 8 GPUs: from start to end",
+            gpu_wall,
+            "ms",
+            against=("the driver alone", driver),
+            most=500,
         ),
-        figure("register with 8 GPUs: peak RSS", gpu_memory, "MiB", against=(name, bare_memory), most=40),
+        figure(
+            "register with 8 GPUs: peak RSS",
+            gpu_memory,
+            "MiB",
+            against=(name, bare_memory),
+            most=40,
+        ),
     ]
 
 
@@ -72,7 +90,9 @@ def _stub_driver(folder: Path) -> str:
     """A PATH with an nvidia-smi that lists eight GPUs: a driver that needs no time."""
     programs = folder / "bin"
     programs.mkdir()
-    (programs / "nvidia-smi").write_text(f"#!/bin/sh\nexec cat {ROOT}/tests/fixtures/gpu/nvidia-smi/h100.txt\n")
+    (programs / "nvidia-smi").write_text(
+        f"#!/bin/sh\nexec cat {ROOT}/tests/fixtures/gpu/nvidia-smi/h100.txt\n"
+    )
     (programs / "nvidia-smi").chmod(0o755)
     return f"{programs}:{os.environ['PATH']}"
 
@@ -93,7 +113,10 @@ def _health(folder: Path) -> list[Figure]:
     # Only checks that work on a host without GPUs and with any mounts.
     settings = "CHECKS='disk memory'\nDISKS='/'\nDISK_FREE_PERCENT=0\nMEMORY_FREE_PERCENT=0\n"
     (program / "settings").write_text(settings)
-    environment = {"PATH": f"{_no_slurm(folder)}:{os.environ['PATH']}", "SLURM_HEALTH_STATE": str(folder / "state")}
+    environment = {
+        "PATH": f"{_no_slurm(folder)}:{os.environ['PATH']}",
+        "SLURM_HEALTH_STATE": str(folder / "state"),
+    }
     wall, cpu = _run([str(program / "run")], environment)
     return [
         figure("health: one run of two checks", wall, "ms"),
@@ -126,12 +149,16 @@ async def _node(folder: Path) -> list[Figure]:
             "SLURMD_PORT": "1",
         }
         command = _python(folder, ROLE + LEAVE, "node")
-        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.DEVNULL)
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, stdout=subprocess.DEVNULL
+        )
         try:
             deadline = time.monotonic() + START_SECONDS
             while not (folder / podfiles.RECORD).exists():
                 if process.returncode is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"node wrote nothing about the record within {START_SECONDS:g} s, or ended")
+                    raise RuntimeError(
+                        f"node wrote nothing about the record within {START_SECONDS:g} s, or ended"
+                    )
                 await asyncio.sleep(0.05)
             (folder / podfiles.CONF).write_text("NodeAddr=10.0.0.9")
             model.node_register("w-0", extra='{"podUid": "uid-0"}')
@@ -146,18 +173,35 @@ async def _node(folder: Path) -> list[Figure]:
             await process.wait()
     return [
         figure("node: RSS", memory, "MiB", against=("python -c pass, peak", bare), most=40),
-        figure(f"node: CPU while idle for {IDLE_SECONDS:g} s", 100 * cpu / IDLE_SECONDS, "% of a core", most=0.2),
+        figure(
+            f"node: CPU while idle for {IDLE_SECONDS:g} s",
+            100 * cpu / IDLE_SECONDS,
+            "% of a core",
+            most=0.2,
+        ),
         figure("node: requests to slurmrestd while idle", asked, "requests", most=0),
     ]
 
 
 def _python(folder: Path, program: str, *arguments: str) -> list[str]:
-    """As in the image: isolated, and with byte code that exists already (from the second run on)."""
-    return [sys.executable, "-I", "-X", f"pycache_prefix={folder / 'pycache'}", "-c", program, *arguments]
+    """As in the image: isolated, and with byte code that exists already (from the second run
+    on).
+    """
+    return [
+        sys.executable,
+        "-I",
+        "-X",
+        f"pycache_prefix={folder / 'pycache'}",
+        "-c",
+        program,
+        *arguments,
+    ]
 
 
 def _run(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Milliseconds of wall time and of CPU of the whole process: medians, after a run that doesn't count."""
+    """Milliseconds of wall time and of CPU of the whole process: medians, after a run that doesn't
+    count.
+    """
     walls, cpus = [], []
     for _ in range(RUNS + 1):
         start = time.perf_counter()
@@ -173,7 +217,9 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[float, float]
 
 def _peak(command: list[str], environment: dict[str, str]) -> float:
     """As the process itself reports it: wait4 includes the memory of the parent."""
-    output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    output = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
     return _memory(output, "VmHWM")
 
 

@@ -1,16 +1,18 @@
 """The YAML in the documentation: what its blocks are, and what is wrong with them.
 
-A block has a title, which GitHub doesn't show, or consists of Kubernetes objects:
+A block has a title or consists of Kubernetes objects:
 
     ```yaml title="values.yaml"             values of the chart slurm
     ```yaml title="operator-values.yaml"    values of the chart slurm-operator
-    ```yaml title="definitions-values.yaml" values of the chart slurm-operator-crds
     ```yaml title="exporter-values.yaml"    values of the chart slurm-exporter
     ```yaml title="bridge-values.yaml"      values of the chart slurm-bridge
     ```yaml title="NAME"                    a file of another program
 
-Values are rendered by Helm. Those within the objects of Argo CD and Flux are, too, and those in the key values.yaml of
-a ConfigMap CHART-values.
+The site shows the title and the chart (docs/conf.py), GitHub neither. So on a page with values of
+another chart than slurm, a block of values begins with the comment `# Values of the chart NAME`.
+
+Values are rendered by Helm. Those within the objects of Argo CD and Flux are, too, and those in the
+key values.yaml of a ConfigMap CHART-values.
 """
 
 import re
@@ -24,7 +26,6 @@ import yaml
 CHARTS = {
     "values.yaml": "slurm",
     "operator-values.yaml": "slurm-operator",
-    "definitions-values.yaml": "slurm-operator-crds",
     "exporter-values.yaml": "slurm-exporter",
     "bridge-values.yaml": "slurm-bridge",
 }
@@ -38,6 +39,7 @@ class Example:
 
     place: str
     title: str
+    text: str
     documents: tuple[Any, ...]
 
     def values(self) -> Iterator[tuple[str, Any]]:
@@ -57,22 +59,47 @@ class Example:
 def examples(page: str, text: str) -> list[Example]:
     """All of a page, in order. Raises yaml.YAMLError for what is no YAML."""
     found = []
-    for block in re.finditer(r'^( *)```yaml(?: title="([^"]+)")?\n(.*?)^ *```$', text, re.MULTILINE | re.DOTALL):
+    for block in re.finditer(
+        r'^( *)```yaml(?: title="([^"]+)")?\n(.*?)^ *```$', text, re.MULTILINE | re.DOTALL
+    ):
         place = f"{page}:{text.count(chr(10), 0, block.start()) + 1}"
         content = re.sub(rf"^{block[1]}", "", block[3], flags=re.MULTILINE)
-        found.append(Example(place, block[2] or "", tuple(yaml.load_all(content, yaml.CSafeLoader))))
+        found.append(
+            Example(place, block[2] or "", content, tuple(yaml.load_all(content, yaml.CSafeLoader)))
+        )
     return found
 
 
 def of_folder(root: Path) -> list[Example]:
     """Those of the README, of all pages of the documentation, and of the charts."""
-    pages = [root / "README.md", *sorted(root.glob("docs/*.md")), *sorted(root.glob("charts/*/README.md"))]
-    return [each for path in pages for each in examples(str(path.relative_to(root)), path.read_text(encoding="utf-8"))]
+    pages = [
+        root / "README.md",
+        *sorted(root.glob("docs/*.md")),
+        *sorted(root.glob("charts/*/README.md")),
+    ]
+    return [
+        each
+        for path in pages
+        for each in examples(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
+    ]
 
 
 def unmarked(example: Example) -> bool:
     """Whether nothing shows what a block is."""
     return not example.title and not all(_group(document) for document in example.documents)
+
+
+def unnamed(found: list[Example]) -> list[str]:
+    """Places of values whose chart the reader of a page on GitHub can't see. `found`: all blocks of
+    the page.
+    """
+    values = [(example, CHARTS[example.title]) for example in found if example.title in CHARTS]
+    several = any(chart != "slurm" for _, chart in values)
+    return [
+        f"{example.place}: begin with the line `# Values of the chart {chart}`"
+        for example, chart in values
+        if several and not example.text.startswith(f"# Values of the chart {chart}\n")
+    ]
 
 
 def lost_nulls(example: Example) -> Iterator[str]:
@@ -82,7 +109,10 @@ def lost_nulls(example: Example) -> Iterator[str]:
     """
     for document in () if example.title else example.documents:
         spec = document.get("spec", {})
-        for values in (spec.get("values"), spec.get("source", {}).get("helm", {}).get("valuesObject")):
+        for values in (
+            spec.get("values"),
+            spec.get("source", {}).get("helm", {}).get("valuesObject"),
+        ):
             for path in _nulls(values) if isinstance(values, dict) else ():
                 yield f"{example.place}: {path}"
 
@@ -106,10 +136,17 @@ def _of_object(document: Any) -> Iterator[tuple[str, Any]]:
     elif document["kind"] == "HelmRelease":
         yield spec["chartRef"]["name"], spec.get("values", {})
     elif document["kind"] == "ConfigMap" and "values.yaml" in document.get("data", {}):
-        yield document["metadata"]["name"].removesuffix("-values"), yaml.safe_load(document["data"]["values.yaml"])
+        yield (
+            document["metadata"]["name"].removesuffix("-values"),
+            yaml.safe_load(document["data"]["values.yaml"]),
+        )
 
 
 def _group(document: Any) -> str:
     """`v1` for the core group, and "" for what is no Kubernetes object."""
-    known = isinstance(document, dict) and "kind" in document and isinstance(document.get("apiVersion"), str)
+    known = (
+        isinstance(document, dict)
+        and "kind" in document
+        and isinstance(document.get("apiVersion"), str)
+    )
     return str(document["apiVersion"].split("/")[0]) if known else ""

@@ -1,18 +1,21 @@
 """Values files in the shapes of SchedMD's charts 1.0 to 1.3, and what they become here.
 
-Each file of tests/configurations/migration has two YAML documents: the values file, and what is expected of it:
+Each file of tests/configurations/migration has two YAML documents: the values file, and what is
+expected of it:
 
-- `about`: its subject. `of`: the charts of SchedMD whose shape it has. `chart`: `slurm-operator`, else `slurm`.
-- `objects`: what is installed, KIND/NAME → how the object differs from the one of its kind in `base.yaml`. null removes
-  a field, or an object that would be installed without values. Objects of other kinds are described in full. `stem` and
-  `namespace` are those of their names.
+- `about`: its subject. `of`: the charts of SchedMD whose shape it has. `chart`: `slurm-operator`,
+  else `slurm`.
+- `objects`: what is installed, KIND/NAME → how the object differs from the one of its kind in
+  `base.yaml`. null removes a field, or an object that would be installed without values. Objects of
+  other kinds are described in full. `stem` and `namespace` are those of their names.
 - `contains`: for the operator, KIND/NAME → path → value. Of a list, the items that it must have.
 - `warns`: what Helm prints all the same, without the place in Helm's source.
-- `refused`: instead of both, the lines of the message with which the values are refused, all of them.
+- `refused`: instead of both, the lines of the message with which the values are refused, all of
+  them.
 
-Objects of `helm test` aren't installed, and are left out. Custom resources are compared in their meaning: after the
-defaults of their definitions, without what is empty or off.
-What a file must become is written from the documentation of SchedMD's charts, never copied from our own output.
+Objects of `helm test` aren't installed, and are left out. Custom resources are compared in their
+meaning: after the defaults of their definitions, without what is empty or off. What a file must
+become is written from the documentation of SchedMD's charts, never copied from our own output.
 """
 
 import configparser
@@ -28,7 +31,7 @@ import yaml
 
 from schemas import definitions, sources
 from sidecars.workloads import names
-from tests.charts import objects
+from tests.charts import helm, objects
 from tests.cluster.commands import environment
 from tests.cluster.tools import tool
 
@@ -44,8 +47,14 @@ CHART_LABELS = (
     "app.kubernetes.io/version",
     "app.kubernetes.io/managed-by",
 )
-IDENTITY_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component")
-"""Labels that SchedMD's charts put on no object but the PodDisruptionBudget, which has the first two."""
+IDENTITY_LABELS = (
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/component",
+)
+"""Labels that SchedMD's charts put on no object but the PodDisruptionBudget, which has the first
+two.
+"""
 
 GENERATED = "generated"
 """What stands for the content of a Secret that the operator generates."""
@@ -85,13 +94,17 @@ def problems(chosen: list[Case]) -> list[str]:
     tool("helm")
     base = yaml.safe_load(BASE.read_text(encoding="utf-8"))
     with ThreadPoolExecutor(2) as threads:
-        each = threads.map(lambda case: [f"{case.name}: {problem}" for problem in problems_of(case, base)], chosen)
+        each = threads.map(
+            lambda case: [f"{case.name}: {problem}" for problem in problems_of(case, base)], chosen
+        )
         return [problem for found in each for problem in found]
 
 
 def problems_of(case: Case, base: dict[str, Any]) -> list[str]:
     """What differs from the expectations of one file."""
-    release, namespace = ("slurm-operator", "slinky") if case.chart == "slurm-operator" else ("slurm", "slurm")
+    release, namespace = (
+        ("slurm-operator", "slinky") if case.chart == "slurm-operator" else ("slurm", "slurm")
+    )
     words: list[str | Path] = [
         release,
         ROOT / "charts" / case.chart,
@@ -108,13 +121,15 @@ def problems_of(case: Case, base: dict[str, Any]) -> list[str]:
         timeout=SECONDS,
         check=False,
     )
-    told = [line for line in done.stderr.splitlines() if line.strip()]
+    received = helm.warnings(done.stderr)
     if "refused" in case.expected:
-        return refusal_problems(done.returncode, told, case.expected["refused"])
+        return refusal_problems(done.returncode, received, case.expected["refused"])
     if done.returncode:
-        return ["refused:", *told]
-    found = warning_problems(told, case.expected.get("warns", []))
-    manifests = [each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None]
+        return ["refused:", *received]
+    found = warning_problems(received, case.expected.get("warns", []))
+    manifests = [
+        each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None
+    ]
     found += [problem for manifest in manifests for problem in objects.problems(manifest, "1.35.0")]
     if "contains" in case.expected:
         return found + contained_problems(manifests, case.expected["contains"])
@@ -122,20 +137,20 @@ def problems_of(case: Case, base: dict[str, Any]) -> list[str]:
     return found + object_problems(manifests, expected, case.expected.get("namespace", namespace))
 
 
-def refusal_problems(status: int, told: list[str], lines: list[str]) -> list[str]:
+def refusal_problems(status: int, received: list[str], lines: list[str]) -> list[str]:
     """What differs from a refusal with these lines."""
     if not status:
         return [f"taken, though it should be refused: {lines}"]
-    listed = [line.strip() for line in told if line.startswith("  ")]
-    given = listed or [line.partition("): ")[2] for line in told[:1]]
+    listed = [line.strip() for line in received if line.startswith("  ")]
+    given = listed or [line.partition("): ")[2] for line in received[:1]]
     return [f"not reported: {line}" for line in lines if line not in given] + [
         f"also reported: {line}" for line in given if line not in lines
     ]
 
 
-def warning_problems(told: list[str], lines: list[str]) -> list[str]:
+def warning_problems(received: list[str], lines: list[str]) -> list[str]:
     """What differs from these warnings of Helm, which it may repeat."""
-    given = {re.sub(r"^\S+\.go:\d+: ", "", line) for line in told}
+    given = {re.sub(r"^\S+\.go:\d+: ", "", line) for line in received}
     return [f"not printed: {line}" for line in lines if line not in given] + [
         f"unexpected: {line}" for line in sorted(given) if line not in lines
     ]
@@ -144,7 +159,10 @@ def warning_problems(told: list[str], lines: list[str]) -> list[str]:
 def wanted(differing: dict[str, Any], base: dict[str, Any], stem: str) -> dict[str, Any]:
     """The meaning of all objects that must be installed, by KIND/NAME."""
     result = {}
-    for name, difference in {**{key: {} for key in _named(base["always"], stem, "")}, **differing}.items():
+    for name, difference in {
+        **{key: {} for key in _named(base["always"], stem, "")},
+        **differing,
+    }.items():
         if difference is not None:
             kind, _, own = name.partition("/")
             usual = _named(base["kinds"].get(kind, {}), stem, own.rpartition("-worker-")[2])
@@ -170,9 +188,13 @@ def object_problems(manifests: list[Any], expected: dict[str, Any], namespace: s
     return found
 
 
-def contained_problems(manifests: list[Any], expected: dict[str, dict[str, Any] | None]) -> list[str]:
+def contained_problems(
+    manifests: list[Any], expected: dict[str, dict[str, Any] | None]
+) -> list[str]:
     """Values of objects that are missing or different."""
-    given = {f"{manifest['kind']}/{manifest['metadata']['name']}": manifest for manifest in manifests}
+    given = {
+        f"{manifest['kind']}/{manifest['metadata']['name']}": manifest for manifest in manifests
+    }
     found = []
     for name, paths in expected.items():
         if paths is None and name in given:
@@ -187,9 +209,16 @@ def contained_problems(manifests: list[Any], expected: dict[str, dict[str, Any] 
 
 
 def content(manifest: dict[str, Any]) -> dict[str, Any]:
-    """An object as the files describe it: its spec, or else what it has instead, and the metadata of the user."""
-    ours = {*CHART_LABELS, *(IDENTITY_LABELS[2:] if manifest["kind"] == "PodDisruptionBudget" else IDENTITY_LABELS)}
-    labels = {key: text for key, text in manifest["metadata"].get("labels", {}).items() if key not in ours}
+    """An object as the files describe it: its spec, or else what it has instead, and the metadata
+    of the user.
+    """
+    ours = {
+        *CHART_LABELS,
+        *(IDENTITY_LABELS[2:] if manifest["kind"] == "PodDisruptionBudget" else IDENTITY_LABELS),
+    }
+    labels = {
+        key: text for key, text in manifest["metadata"].get("labels", {}).items() if key not in ours
+    }
     annotations = _structured(manifest["metadata"].get("annotations", {}))
     generated = annotations.pop(names.GENERATE, None)
     own = {"labels": labels, "annotations": annotations}
@@ -225,7 +254,11 @@ def differences(expected: Any, given: Any, path: str = "") -> list[str]:
         for key in sorted(expected.keys() | given.keys()):
             found += differences(expected.get(key), given.get(key), f"{path}.{key}")
         return found
-    return [] if expected == given or (expected == ANY and given) else [f"{path}: {given!r}, expected {expected!r}"]
+    return (
+        []
+        if expected == given or (expected == ANY and given)
+        else [f"{path}: {given!r}, expected {expected!r}"]
+    )
 
 
 @functools.cache
@@ -237,7 +270,10 @@ def _spec(kind: str) -> sources.Schema:
 def _ini(text: str) -> dict[str, dict[str, str]]:
     parser = configparser.ConfigParser()
     parser.read_string(text)
-    return {name: {key: item.replace(", ", ",") for key, item in parser.items(name)} for name in parser.sections()}
+    return {
+        name: {key: item.replace(", ", ",") for key, item in parser.items(name)}
+        for name in parser.sections()
+    }
 
 
 def _at(value: Any, path: str) -> Any:
@@ -249,7 +285,10 @@ def _at(value: Any, path: str) -> Any:
 
 def _structured(annotations: dict[str, str]) -> dict[str, Any]:
     """Annotations, those with a list in YAML or JSON as that list."""
-    return {key: yaml.safe_load(text) if text.startswith(("[", "- ")) else text for key, text in annotations.items()}
+    return {
+        key: yaml.safe_load(text) if text.startswith(("[", "- ")) else text
+        for key, text in annotations.items()
+    }
 
 
 def _off(value: Any) -> bool:
@@ -272,7 +311,9 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     items = {key: _plain(item) for key, item in value.items()}
-    return {key: item for key, item in items.items() if item is not None and item not in ({}, [], "")}
+    return {
+        key: item for key, item in items.items() if item is not None and item not in ({}, [], "")
+    }
 
 
 def _defaulted(schema: sources.Schema, value: Any) -> Any:

@@ -1,1 +1,3 @@
-"""The local cluster: a real Kubernetes cluster of three nodes on one machine, for developers, CI and newcomers."""
+"""The local cluster: a real Kubernetes cluster of three nodes on one host, for developers, CI
+and newcomers.
+"""

@@ -23,14 +23,22 @@ def main(argv: list[str]) -> int:
         "status": "say what runs",
         "start": "the local cluster with the images, without the charts",
         "stop": "the same as down",
-        "boot": "boot the kernel of the node with cgroup v2 by itself, with one job each time",
+        "boot": "boot the kernel of the node with cgroup v2 alone, with one job each time",
     }
     parser.add_argument(
-        "command", choices=commands, help="; ".join(f"{name}: {what}" for name, what in commands.items())
+        "command",
+        choices=commands,
+        help="; ".join(f"{name}: {what}" for name, what in commands.items()),
     )
-    parser.add_argument("--name", default=local.default_name(), help="name of the local cluster (%(default)s)")
-    parser.add_argument("--cgroup2", action="store_true", help="of up and start: a fourth node, which has cgroup v2")
-    parser.add_argument("--times", type=int, default=20, help="of boot: how many times (%(default)s)")
+    parser.add_argument(
+        "--name", default=local.default_name(), help="name of the local cluster (%(default)s)"
+    )
+    parser.add_argument(
+        "--cgroup2", action="store_true", help="of up and start: a fourth node, which has cgroup v2"
+    )
+    parser.add_argument(
+        "--times", type=int, default=20, help="of boot: how many times (%(default)s)"
+    )
     given = parser.parse_args(argv)
     try:
         if given.command == "boot":
@@ -47,7 +55,7 @@ def main(argv: list[str]) -> int:
     except BrokenPipeError:
         return 1
     except KeyboardInterrupt:
-        print("\ninterrupted: the same command goes on from here", file=sys.stderr)
+        print("\ninterrupted: the same command continues from here", file=sys.stderr)
         return 130
 
 
@@ -59,8 +67,8 @@ def disk_remedy(message: str) -> str:
     if not any(text in message for text in (_FULL, "Disk quota exceeded")):
         return ""
     return (
-        f"\nThe disk is full: free some of it, or set SLURM_CHARTS_CACHE to a folder on a larger one instead of "
-        f"{cache.root()}. Then run the same command again: it goes on from here."
+        "\nThe disk is full: free some of it, or set SLURM_CHARTS_CACHE to a folder on a larger "
+        f"one instead of {cache.root()}. Then run the same command again: it continues from here."
     )
 
 
@@ -77,7 +85,7 @@ def _run(command: str, name: str, *, cgroup2: bool) -> int:
         progress.note(f"KUBECONFIG={cluster.kubeconfig}")
     elif command in {"down", "stop"}:
         if not local.cluster_down(name, progress):
-            progress.note(f"there is no local cluster {name!r}")
+            progress.note(f"no local cluster exists: {name!r}")
     elif command == "kubeconfig":
         print(os.environ.get("KUBECONFIG") or local.existing(name).kubeconfig)
     return 0
@@ -95,7 +103,11 @@ def _boot(times: int) -> int:
             except ClusterError as error:
                 wrong = str(error)
         failed += bool(wrong)
-        print(f"boot {number}: {wrong or 'the job was confined'} ({time.monotonic() - started:.1f} s)", flush=True)
+        print(
+            f"boot {number}: {wrong or 'the job was confined'} ({time.monotonic() - started:.1f} "
+            "s)",
+            flush=True,
+        )
     print(f"{times - failed} of {times} boots with a confined job")
     return 1 if failed else 0
 
@@ -111,11 +123,14 @@ def _up(name: str, progress: Progress, *, cgroup2: bool) -> None:
         return
     if os.environ.get("REGISTRY"):
         raise ClusterError(
-            "REGISTRY is set, and KUBECONFIG names no cluster that pulls from it: set KUBECONFIG to the kubeconfig of "
-            "your cluster, or unset REGISTRY for the local cluster, which needs no registry"
+            "REGISTRY is set, and KUBECONFIG names no cluster that pulls from it: set KUBECONFIG "
+            "to the kubeconfig of your cluster, or unset REGISTRY for the local cluster, which "
+            "needs no registry"
         )
     values = install.chosen_values(local=True)
-    cluster = local.cluster_up(name, progress, check=lambda progress: install.check_charts(values, progress))
+    cluster = local.cluster_up(
+        name, progress, check=lambda progress: install.check_charts(values, progress)
+    )
     if cgroup2:
         guest.start(cluster, progress)
     target = install.Target(str(cluster.kubeconfig), cluster.images(), _down_command(name))
@@ -128,7 +143,11 @@ def _up(name: str, progress: Progress, *, cgroup2: bool) -> None:
 
 
 def _down_command(name: str) -> str:
-    return "make down" if name == local.default_name() else f"python -m tests.cluster down --name {name}"
+    return (
+        "make down"
+        if name == local.default_name()
+        else f"python -m tests.cluster down --name {name}"
+    )
 
 
 def _status(name: str) -> int:

@@ -1,6 +1,8 @@
-"""The address plan of a local cluster: every address, port and device name, derived from its name and a small index.
+"""The address plan of a local cluster: every address, port and device name, derived from its name
+and a small index.
 
-Pure. Each index owns one /16 of private addresses, ten ports and its device names, so that clusters stand side by side.
+Pure. Each index owns one /16 of private addresses, ten ports and its device names, so that clusters
+stand side by side.
 """
 
 import re
@@ -13,7 +15,9 @@ _NAME = re.compile(r"[a-z]([a-z0-9-]{0,18}[a-z0-9])?")
 
 
 def valid_name(name: str) -> bool:
-    """Whether a cluster can be called so: its node names, folders and cgroups are made from it."""
+    """Whether a cluster can be called so: its node names, folders and cgroups are derived from
+    it.
+    """
     return _NAME.fullmatch(name) is not None
 
 
@@ -26,7 +30,7 @@ class Plan:
 
     @property
     def block(self) -> IPv4Network:
-        """Holds all networks of this cluster."""
+        """Contains all networks of this cluster."""
         return IPv4Network(f"10.{200 + self.index}.0.0/16")
 
     @property
@@ -36,7 +40,7 @@ class Plan:
 
     @property
     def node_network(self) -> IPv4Network:
-        """Holds the bridge and the nodes."""
+        """Contains the bridge and the nodes."""
         return IPv4Network(f"10.{200 + self.index}.0.0/24")
 
     @property
@@ -46,12 +50,12 @@ class Plan:
 
     @property
     def pod_network(self) -> IPv4Network:
-        """Holds the pods of all nodes."""
+        """Contains the pods of all nodes."""
         return IPv4Network(f"10.{200 + self.index}.16.0/20")
 
     @property
     def service_network(self) -> IPv4Network:
-        """Holds the cluster IPs of Services."""
+        """Contains the cluster IPs of Services."""
         return IPv4Network(f"10.{200 + self.index}.128.0/20")
 
     @property
@@ -99,5 +103,5 @@ class Plan:
 
     @property
     def cgroup(self) -> str:
-        """Name of the cgroup that holds all of this cluster's processes."""
+        """Name of the cgroup that contains all of this cluster's processes."""
         return f"slurm-charts-{self.name}"

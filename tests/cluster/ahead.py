@@ -1,7 +1,9 @@
-"""`python -m tests.cluster.ahead` builds what the later parts of `make test` need, beside its first ones.
+"""`python -m tests.cluster.ahead` builds what the later parts of `make test` need, beside its first
+ones.
 
-Programs, images and the kernel of the cgroup v2 node. What the local clusters begin with comes last: the lanes build it
-themselves, not at the lowest priority. Whoever needs one that is being built waits for it.
+Programs, images and the kernel of the cgroup v2 node. What the local clusters begin with comes
+last: the lanes build it themselves, not at the lowest priority. Whoever needs one that is being
+built waits for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cache folder: where everything that is downloaded or built lies.
 
-An entry is made beside its final place and renamed into it, so an interrupted run leaves no half entry under a final
-name. Knows nothing of what the entries are.
+An entry is written beside its final place and renamed, so that an interrupted run has no half
+entry under a final name. Knows nothing of what the entries are.
 """
 
 import contextlib
@@ -14,16 +14,20 @@ from pathlib import Path
 
 
 def root() -> Path:
-    """The cache folder: SLURM_CHARTS_CACHE, else `slurm-charts` in the user's cache folder. Not made by this call."""
+    """The cache folder: SLURM_CHARTS_CACHE, else `slurm-charts` in the user's cache folder. Not
+    created by this call.
+    """
     chosen = os.environ.get("SLURM_CHARTS_CACHE")
     if chosen:
         return Path(chosen).absolute()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "slurm-charts"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "slurm-charts"
+    )
 
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock file `path`; waits for whoever holds it, after a call of `waiting`.
+    """Lock the file `path`; waits for whoever has locked it, after a call of `waiting`.
 
     The kernel releases the lock when the holder dies.
     """
@@ -38,7 +42,9 @@ def locked(path: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[N
 
 
 def entry(final: Path, make: Callable[[Path], None]) -> Path:
-    """The folder `final`; if missing, `make` fills an empty folder that then becomes it. One maker at a time."""
+    """The folder `final`; if missing, `make` fills an empty folder that then becomes it. One maker
+    at a time.
+    """
     if final.is_dir():
         return final
     with locked(final.with_name(f".{final.name}.lock")):
@@ -58,7 +64,9 @@ def entry(final: Path, make: Callable[[Path], None]) -> Path:
 
 
 def write(path: Path, content: str | bytes, mode: int = 0o644) -> bool:
-    """Write a file in one step, with `mode` from its first byte on. False if it held the content already."""
+    """Write a file in one step, with `mode` from its first byte on. False if it had the content
+    already.
+    """
     data = content.encode() if isinstance(content, str) else content
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:

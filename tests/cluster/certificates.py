@@ -1,6 +1,8 @@
-"""The certificates of a local cluster: one authority, serving and client certificates, and the service-account keys.
+"""The certificates of a local cluster: one authority, serving and client certificates, and the
+service-account keys.
 
-Made with the openssl program; kept with the cluster's state. Not for anything but a local cluster.
+Created with the openssl program; kept with the cluster's state. Not for anything but a local
+cluster.
 """
 
 import base64
@@ -15,7 +17,9 @@ _DAYS = "365"
 
 
 class Authority:
-    """A certificate authority in `folder`. Every file is made once; private keys are readable by their owner alone."""
+    """A certificate authority in `folder`. Every file is created once; private keys are readable by
+    their owner alone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,16 +50,25 @@ class Authority:
         """The authority's own certificate."""
         return self.folder / "ca.crt"
 
-    def issue(self, name: str, user: str, groups: Iterable[str] = (), hosts: Iterable[str] = ()) -> tuple[Path, Path]:
-        """Certificate and key files for `user`; with `hosts` (DNS names and addresses) it serves as well."""
+    def issue(
+        self, name: str, user: str, groups: Iterable[str] = (), hosts: Iterable[str] = ()
+    ) -> tuple[Path, Path]:
+        """Certificate and key files for `user`; with `hosts` (DNS names and addresses) it serves as
+        well.
+        """
         certificate = self.folder / f"{name}.crt"
         key = self._key(name)
         if not certificate.exists():
             subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
             request = run(["openssl", "req", "-new", "-key", key, "-subj", subject])
             extensions = self.folder / f".{name}.ext"
-            names = [f"{'IP' if host.replace('.', '').isdigit() else 'DNS'}:{host}" for host in hosts]
-            lines = ["basicConstraints=CA:FALSE", "keyUsage=critical,digitalSignature,keyEncipherment"]
+            names = [
+                f"{'IP' if host.replace('.', '').isdigit() else 'DNS'}:{host}" for host in hosts
+            ]
+            lines = [
+                "basicConstraints=CA:FALSE",
+                "keyUsage=critical,digitalSignature,keyEncipherment",
+            ]
             lines.append("extendedKeyUsage=clientAuth" + (",serverAuth" if names else ""))
             if names:
                 lines.append(f"subjectAltName={','.join(names)}")
@@ -83,7 +96,7 @@ class Authority:
         return certificate, key
 
     def key_pair(self, name: str) -> tuple[Path, Path]:
-        """Files of a public and a private key that no certificate is made for."""
+        """Files of a public and a private key that no certificate is created for."""
         public = self.folder / f"{name}.pub"
         private = self._key(name)
         if not public.exists():
@@ -98,8 +111,10 @@ class Authority:
         return key
 
 
-def kubeconfig(server: str, authority: Path, certificate: Path, key: Path, cluster: str) -> Mapping[str, object]:
-    """A kubeconfig that holds its certificates itself."""
+def kubeconfig(
+    server: str, authority: Path, certificate: Path, key: Path, cluster: str
+) -> Mapping[str, object]:
+    """A kubeconfig that contains its certificates."""
 
     def inline(path: Path) -> str:
         return base64.b64encode(path.read_bytes()).decode()
@@ -108,11 +123,19 @@ def kubeconfig(server: str, authority: Path, certificate: Path, key: Path, clust
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": cluster,
-        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": inline(authority)}}],
+        "clusters": [
+            {
+                "name": cluster,
+                "cluster": {"server": server, "certificate-authority-data": inline(authority)},
+            }
+        ],
         "users": [
             {
                 "name": certificate.stem,
-                "user": {"client-certificate-data": inline(certificate), "client-key-data": inline(key)},
+                "user": {
+                    "client-certificate-data": inline(certificate),
+                    "client-key-data": inline(key),
+                },
             }
         ],
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": certificate.stem}}],

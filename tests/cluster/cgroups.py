@@ -19,7 +19,9 @@ _V2_CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids", "hugetlb")
 
 @dataclass(frozen=True)
 class Hierarchies:
-    """Where the machine's hierarchies are mounted: `v1` by controllers, `unified` the v2 one (None without)."""
+    """Where the host's hierarchies are mounted: `v1` by controllers, `unified` the v2 one (None
+    without).
+    """
 
     v1: tuple[Path, ...]
     unified: Path | None
@@ -31,7 +33,7 @@ class Hierarchies:
 
     @property
     def tracking(self) -> Path:
-        """The hierarchy in which daemons are kept together: the v2 one if there is any."""
+        """The hierarchy in which daemons are kept together: the v2 one if one exists."""
         return self.unified or next((path for path in self.v1 if "pids" in path.name), self.v1[0])
 
 
@@ -41,7 +43,9 @@ def parse(mountinfo: str) -> Hierarchies:
     unified: Path | None = None
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
-        mounted = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), left.split()[4]))
+        mounted = Path(
+            re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), left.split()[4])
+        )
         kind = right.split()[0] if right else ""
         if kind == "cgroup" and mounted not in v1:
             v1.append(mounted)
@@ -56,10 +60,12 @@ def found() -> Hierarchies:
 
 
 def make(hierarchies: Hierarchies, group: str, children: tuple[str, ...]) -> Path:
-    """Make `group` with a group for each of `children` everywhere; cgroup.procs of the group for daemons is returned.
+    """Make `group` with a group for each of `children` everywhere; cgroup.procs of the group for
+    daemons is returned.
 
-    cgroup v1 gives a new cpuset group no CPUs, so they are taken over from above. cgroup v2 allows processes only in
-    leaves and controllers only where they are switched on from the root down.
+    cgroup v1 gives a new cpuset group no CPUs, so they are taken over from above. cgroup v2 allows
+    processes only in groups without children and controllers only where they are switched on from
+    the root down.
     """
     for hierarchy in hierarchies.v1:
         for path in (hierarchy / group, *(hierarchy / group / child for child in children)):
@@ -69,7 +75,10 @@ def make(hierarchies: Hierarchies, group: str, children: tuple[str, ...]) -> Pat
                     if not (path / name).read_text().strip():
                         (path / name).write_text((path.parent / name).read_text())
     if hierarchies.unified is not None:
-        for path in (hierarchies.unified / group, *(hierarchies.unified / group / child for child in children)):
+        for path in (
+            hierarchies.unified / group,
+            *(hierarchies.unified / group / child for child in children),
+        ):
             path.mkdir(exist_ok=True)
             if not hierarchies.v1:
                 _switch_on(path.parent)
@@ -86,8 +95,9 @@ def _switch_on(path: Path) -> None:
                 (path / "cgroup.subtree_control").write_text(f"+{controller}")
             except OSError as error:
                 raise ClusterError(
-                    f"cgroup v2 controller {controller} can't be switched on in {path}: {error.strerror}. Inside a "
-                    "container, give it a cgroup namespace whose root holds no processes."
+                    f"cgroup v2 controller {controller} can't be switched on in {path}: "
+                    f"{error.strerror}. Inside a container, give it a cgroup namespace whose root "
+                    "contains no processes."
                 ) from None
 
 
@@ -115,7 +125,7 @@ def kill(hierarchies: Hierarchies, group: str) -> None:
 
 
 def remove(hierarchies: Hierarchies, group: str) -> None:
-    """Remove the group everywhere. It must hold no process."""
+    """Remove the group everywhere. It must have no process."""
     for hierarchy in hierarchies.all:
 
         def gone(top: Path = hierarchy / group) -> bool:

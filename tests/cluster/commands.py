@@ -1,4 +1,4 @@
-"""Running a program to its end, with an error that shows what it said; and one beside others."""
+"""Running a program to its end, with an error that shows what it printed; and one beside others."""
 
 import contextlib
 import os
@@ -11,11 +11,15 @@ from pathlib import Path
 from tests.cluster.errors import ClusterError
 
 GO = {"GOGC": "400"}
-"""For programs in Go, ours all: a quarter less time of the processor, for memory that a test host has."""
+"""For programs in Go, ours all: a quarter less time of the processor, for memory that a test host
+has.
+"""
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a program: the given one, by default this process's, and GO where it says nothing of that."""
+    """The environment for a program: the given one, by default this process's, and GO where it
+    names nothing of that.
+    """
     return {**GO, **(os.environ if env is None else env)}
 
 
@@ -27,7 +31,9 @@ def run(
     stdin: str | bytes | None = None,
     seconds: float = 600,
 ) -> str:
-    """The program's standard output. Raises ClusterError with its last lines if it fails or takes over `seconds`."""
+    """The program's standard output. Raises ClusterError with its last lines if it fails or takes
+    over `seconds`.
+    """
     words = [str(word) for word in argv]
     given = stdin.encode() if isinstance(stdin, str) else stdin
     try:
@@ -46,12 +52,16 @@ def run(
     except FileNotFoundError:
         raise ClusterError(f"{words[0]}: no such program") from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()[-25:]
-        raise ClusterError("\n".join([f"{' '.join(words[:8])}: exit code {done.returncode}", *said]))
+        message = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()[-25:]
+        raise ClusterError(
+            "\n".join([f"{' '.join(words[:8])}: exit code {done.returncode}", *message])
+        )
     return done.stdout.decode(errors="replace")
 
 
-def succeeds(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float = 30) -> bool:
+def succeeds(
+    argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, seconds: float = 30
+) -> bool:
     """Whether the program ends with 0 within `seconds`."""
     try:
         run(argv, env=env, seconds=seconds)
@@ -64,7 +74,8 @@ def succeeds(argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None
 def beside(module: str) -> Iterator[None]:
     """While the block runs, `python -m MODULE` runs with the time that other processes leave.
 
-    It ends with the block, and so does all that it has started. Its output and its exit code are dropped.
+    It ends with the block, and so does all that it has started. Its output and its exit code are
+    dropped.
     """
     process = subprocess.Popen(
         ["nice", "-n", "19", sys.executable, "-m", module],

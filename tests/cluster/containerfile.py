@@ -1,7 +1,8 @@
 """Reads the part of the Containerfile language that images/ uses.
 
-Pure: text in, values out. It neither builds nor looks at files. What it does not know is refused, never passed over, so
-that a Containerfile that an engine builds one way can't be built another way here.
+Pure: text in, values out. It neither builds nor looks at files. What it does not know is refused,
+never passed over, so that a Containerfile that an engine builds one way can't be built another way
+here.
 
 Language: https://docs.docker.com/reference/dockerfile/
 """
@@ -14,7 +15,9 @@ from dataclasses import dataclass, field, replace
 
 
 class ContainerfileError(Exception):
-    """A Containerfile that can't be read: the message has file, line, text and what is understood."""
+    """A Containerfile that can't be read: the message has file, line, text and what is
+    understood.
+    """
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Copy:
-    """A file or folder laid into the image at `target`: of the build context, or of the stage `stage`."""
+    """A file or folder laid into the image at `target`: of the build context, or of the stage
+    `stage`.
+    """
 
     source: str
     target: str
@@ -59,7 +64,7 @@ class Config:
     command: tuple[str, ...] = ()
 
     def on(self, below: "Config") -> "Config":
-        """This configuration where it says something, and that of the image `below` elsewhere."""
+        """This configuration where it sets something, and that of the image `below` elsewhere."""
         return Config(
             environment={**below.environment, **self.environment},
             labels={**below.labels, **self.labels},
@@ -73,7 +78,9 @@ class Config:
 
 @dataclass(frozen=True)
 class Stage:
-    """One FROM and what follows it. `base` is an image or the name of an earlier stage, whose `config` it continues."""
+    """One FROM and what follows it. `base` is an image or the name of an earlier stage, whose
+    `config` it continues.
+    """
 
     name: str
     base: str
@@ -117,7 +124,9 @@ def _refuse(reason: str) -> None:
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str]]:
-    """Logical lines with the number of their first physical line; comments and blank lines are gone."""
+    """Logical lines with the number of their first physical line; comments and blank lines are
+    gone.
+    """
     pending: list[str] = []
     first = 0
     for number, raw in enumerate(text.splitlines(), 1):
@@ -169,13 +178,18 @@ def _continue(stage: Stage, keyword: str, rest: str) -> Stage:
         case "WORKDIR":
             config = replace(config, working_directory=rest)
         case "EXPOSE":
-            config = replace(config, ports=(*config.ports, *(f"{port}/tcp" for port in rest.split())))
+            config = replace(
+                config, ports=(*config.ports, *(f"{port}/tcp" for port in rest.split()))
+            )
         case "ENTRYPOINT":
             config = replace(config, entrypoint=_exec_form(rest), command=())
         case "CMD":
             config = replace(config, command=_exec_form(rest))
         case _:
-            _refuse("not one of ARG, FROM, RUN, COPY, ENV, LABEL, USER, WORKDIR, EXPOSE, ENTRYPOINT, CMD")
+            _refuse(
+                "not one of ARG, FROM, RUN, COPY, ENV, LABEL, USER, WORKDIR, EXPOSE, ENTRYPOINT, "
+                "CMD"
+            )
     return replace(stage, config=config)
 
 
@@ -193,7 +207,11 @@ def _run(rest: str, config: Config) -> Run:
     mounts = []
     for name, value in flags:
         options = dict(option.partition("=")[::2] for option in value.split(","))
-        if name != "mount" or options.pop("type", "") != "bind" or options.keys() != {"source", "target"}:
+        if (
+            name != "mount"
+            or options.pop("type", "") != "bind"
+            or options.keys() != {"source", "target"}
+        ):
             _refuse("of RUN's flags, --mount=type=bind,source=…,target=… alone is understood")
         mounts.append(Mount(options["source"], options["target"]))
     return Run(command, tuple(mounts), tuple(config.environment.items()))

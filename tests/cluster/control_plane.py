@@ -1,6 +1,7 @@
 """etcd, kube-apiserver and, where wanted, kube-controller-manager and kube-scheduler.
 
-The local cluster stands on it, and tests start one of their own on free ports in a folder of their own.
+The local cluster stands on it, and tests start one of their own on free ports in a folder of their
+own.
 """
 
 import contextlib
@@ -25,8 +26,18 @@ from tests.cluster.processes import Daemon
 from tests.cluster.tools import tool
 from tests.cluster.waiting import until
 
-# What goes through from the environment of whoever starts a daemon: how to reach the outside, and nothing else.
-_PASSED = ("HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE")
+# What passes from the environment of whoever starts a daemon: how to reach the outside, and
+# nothing else.
+_PASSED = (
+    "HOME",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+)
 
 _FIRST, _EACH, _PROCESSES = 20_000, 1_000, 10
 _GIVEN = itertools.count(os.getpid())
@@ -42,7 +53,9 @@ def daemon_environment(*folders: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a control plane lives: `address` is what clients use, `ports` are named as Plan.ports names them."""
+    """Where a control plane lives: `address` is what clients use, `ports` are named as Plan.ports
+    names them.
+    """
 
     name: str
     address: str
@@ -65,7 +78,9 @@ class ControlPlane:
     manager_options: Sequence[str] = field(default=())
     """Further options of kube-controller-manager."""
     scheduler_requests: int = 50
-    """How many requests kube-scheduler may send each second; by default as many as without configuration."""
+    """How many requests kube-scheduler may send each second; by default as many as without
+    configuration.
+    """
 
     @classmethod
     def temporary(
@@ -76,7 +91,9 @@ class ControlPlane:
         options: Sequence[str] = (),
         etcd_options: Sequence[str] = (),
     ) -> "ControlPlane":
-        """One for tests: started, on free ports of the loopback address. It dies with this process at the latest."""
+        """One for tests: started, on free ports of the loopback address. It dies with this process
+        at the latest.
+        """
         names = ("kube-apiserver", "etcd", "etcd peers", "kube-controller-manager")
         place = Place(
             name="test",
@@ -108,10 +125,14 @@ class ControlPlane:
         return f"https://{self.place.address}:{self.place.ports['kube-apiserver']}"
 
     def client(self, name: str, user: str, *groups: str) -> Path:
-        """Kubeconfig file of a user, made if it isn't there."""
-        path = self.kubeconfig if name == "admin" else self.folder / "clients" / f"{name}.kubeconfig"
+        """Kubeconfig file of a user, created if it doesn't exist."""
+        path = (
+            self.kubeconfig if name == "admin" else self.folder / "clients" / f"{name}.kubeconfig"
+        )
         certificate, key = self.authority.issue(name, user, groups)
-        content = kubeconfig(self.server, self.authority.certificate, certificate, key, self.place.name)
+        content = kubeconfig(
+            self.server, self.authority.certificate, certificate, key, self.place.name
+        )
         cache.write(path, yaml.safe_dump(content), mode=0o600)
         return path
 
@@ -140,12 +161,7 @@ class ControlPlane:
 
     def get(self, path: str) -> tuple[int, bytes]:
         """GET as the administrator. (0, reason) if nothing answers."""
-        certificate, key = self.authority.issue("admin", "kubernetes-admin", ["system:masters"])
-        trust = ssl.create_default_context(cafile=str(self.authority.certificate))
-        trust.load_cert_chain(certificate, key)
-        connection = http.client.HTTPSConnection(
-            self.place.address, self.place.ports["kube-apiserver"], context=trust, timeout=5
-        )
+        connection = self.connection()
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -155,9 +171,20 @@ class ControlPlane:
         finally:
             connection.close()
 
+    def connection(self, timeout: float = 5) -> http.client.HTTPSConnection:
+        """Return a connection to the apiserver as the administrator, which its first request opens.
+        `timeout` is in seconds.
+        """
+        certificate, key = self.authority.issue("admin", "kubernetes-admin", ["system:masters"])
+        trust = ssl.create_default_context(cafile=str(self.authority.certificate))
+        trust.load_cert_chain(certificate, key)
+        return http.client.HTTPSConnection(
+            self.place.address, self.place.ports["kube-apiserver"], context=trust, timeout=timeout
+        )
+
     @property
     def etcd(self) -> Daemon:
-        """The store. TLS, so that other users of this machine can't read Secrets from it."""
+        """The store. TLS, so that other users of this host can't read Secrets from it."""
         certificate, key = self.authority.issue("etcd", "etcd", hosts=["127.0.0.1"])
         url, peers = (f"://127.0.0.1:{self.place.ports[name]}" for name in ("etcd", "etcd peers"))
         return self.daemon(
@@ -280,7 +307,9 @@ class ControlPlane:
             ],
         )
 
-    def daemon(self, name: str, argv: Sequence[str | Path], namespaces: int | None = None) -> Daemon:
+    def daemon(
+        self, name: str, argv: Sequence[str | Path], namespaces: int | None = None
+    ) -> Daemon:
         """A daemon whose record and log lie in this folder."""
         return Daemon(
             name=name,
@@ -303,10 +332,11 @@ class ControlPlane:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of the loopback address that nobody uses at this moment, and that nobody else is given until later.
+    """TCP ports of the loopback address that nobody uses at this moment, and that nobody else is
+    given until later.
 
-    The kernel gives none of them to those that ask for any port: before its daemon binds one, seconds may pass. Each
-    process of pytest-xdist has a range of its own.
+    The kernel gives none of them to those that ask for any port: before its daemon binds one,
+    seconds may pass. Each process of pytest-xdist has a range of its own.
     """
     process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first = _FIRST + _EACH * (process % _PROCESSES)

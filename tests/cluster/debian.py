@@ -1,7 +1,8 @@
-"""Programs out of the distribution's packages, unpacked into the cache: nothing is installed on the machine.
+"""Programs out of the distribution's packages, unpacked into the cache: nothing is installed on the
+host.
 
-The packages and what they need are downloaded with the machine's own apt sources. Each program gets a wrapper that
-finds the unpacked libraries.
+The packages and what they need are downloaded with the host's own apt sources. Each program gets
+a wrapper that finds the unpacked libraries.
 """
 
 import hashlib
@@ -27,31 +28,54 @@ PROGRAMS = {
 }
 DIRECTORY_PROGRAMS = ("slapd", "ldapsearch", "ldapadd", "ldapdelete", "ldapwhoami")
 DIRECTORY_PACKAGES = ("ldap-utils", "slapd")
-IPTABLES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
-PACKAGES = tuple(sorted({*PROGRAMS.values(), "iptables", "containernetworking-plugins", "debian-archive-keyring"}))
+IPTABLES = (
+    "iptables",
+    "iptables-save",
+    "iptables-restore",
+    "ip6tables",
+    "ip6tables-save",
+    "ip6tables-restore",
+)
+PACKAGES = tuple(
+    sorted(
+        {*PROGRAMS.values(), "iptables", "containernetworking-plugins", "debian-archive-keyring"}
+    )
+)
 
-_LAYOUT = "1"  # of the folder that unpacked() makes; a change of it makes a new folder
+_LAYOUT = "1"  # of the folder that unpacked() fills; a change of it means a new folder
 
 
 def release() -> str:
-    """Name and version of the distribution with the machine's architecture, such as `debian-12-x86_64`."""
-    words = dict(re.findall(r'^(ID|VERSION_ID)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
-    return "-".join([words.get("ID", "linux"), words.get("VERSION_ID", "rolling"), platform.machine()])
+    """Name and version of the distribution with the host's architecture, such as
+    `debian-12-x86_64`.
+    """
+    words = dict(
+        re.findall(
+            r'^(ID|VERSION_ID)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE
+        )
+    )
+    return "-".join(
+        [words.get("ID", "linux"), words.get("VERSION_ID", "rolling"), platform.machine()]
+    )
 
 
 def unpacked() -> Path:
-    """The unpacked packages: folders bin (wrappers), iptables-nft, iptables-legacy, cni, share and root.
+    """The unpacked packages: folders bin (wrappers), iptables-nft, iptables-legacy, cni, share and
+    root.
 
-    Downloads them if they are not in the cache. Raises ClusterError that names a package the release doesn't have.
+    Downloads them if they are not in the cache. Raises ClusterError that names a package the
+    release doesn't have.
     """
     key = hashlib.sha256("\n".join([_LAYOUT, *PACKAGES]).encode()).hexdigest()[:12]
     return cache.entry(cache.root() / "debian" / f"{release()}-{key}", _unpack)
 
 
 def program(name: str, package: str) -> Path:
-    """Path of a program that needs nothing but the C library, out of one package, which is downloaded if need be.
+    """Path of a program that needs nothing but the C library, out of one package, which is
+    downloaded if need be.
 
-    Raises ClusterError if the release doesn't have the package or the package doesn't have the program.
+    Raises ClusterError if the release doesn't have the package or the package doesn't have the
+    program.
     """
 
     def unpack(folder: Path) -> None:
@@ -65,7 +89,9 @@ def program(name: str, package: str) -> Path:
 
 
 def directory() -> Path:
-    """OpenLDAP's server and clients with their libraries: folders bin (wrappers) and root (the packages)."""
+    """OpenLDAP's server and clients with their libraries: folders bin (wrappers) and root (the
+    packages).
+    """
 
     def unpack(folder: Path) -> None:
         root = _install(folder, DIRECTORY_PACKAGES)
@@ -77,10 +103,15 @@ def directory() -> Path:
 
 
 def _install(folder: Path, names: Sequence[str]) -> Path:
-    """Download packages and what they need and this machine lacks, and unpack them; where they lie."""
+    """Download packages and what they need and this host lacks, and unpack them; where they
+    lie.
+    """
     archives = folder / "archives"
     (archives / "partial").mkdir(parents=True)
-    _download(folder, ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes", *names])
+    _download(
+        folder,
+        ["install", "--download-only", "--reinstall", "--no-install-recommends", "--yes", *names],
+    )
     root = folder / "root"
     root.mkdir()
     for package in sorted(archives.glob("*.deb")):
@@ -90,7 +121,7 @@ def _install(folder: Path, names: Sequence[str]) -> Path:
 
 
 def _final(folder: Path) -> Path:
-    """Where a folder of the cache that is being made will lie."""
+    """Where a folder of the cache that is being filled will lie."""
     return folder.with_name(re.sub(r"^\.(.*)\.making-.*$", r"\1", folder.name))
 
 
@@ -103,9 +134,18 @@ def _unpack(folder: Path) -> None:
         for program in IPTABLES:
             multi = _find(root, f"xtables-{kind}-multi")
             _wrap(folder / f"iptables-{kind}" / program, root, multi, final, program)
-    cni = next((path for path in (root / "usr/lib/cni", root / "opt/cni/bin") if (path / "bridge").exists()), None)
+    cni = next(
+        (
+            path
+            for path in (root / "usr/lib/cni", root / "opt/cni/bin")
+            if (path / "bridge").exists()
+        ),
+        None,
+    )
     if cni is None:
-        raise ClusterError("the package containernetworking-plugins holds no CNI plugin `bridge`")
+        raise ClusterError(
+            "the package containernetworking-plugins contains no CNI plugin `bridge`"
+        )
     (folder / "cni").symlink_to(cni.relative_to(folder))
     (folder / "share").symlink_to("root/usr/share")
 
@@ -113,10 +153,23 @@ def _unpack(folder: Path) -> None:
 def _download(folder: Path, fetch: list[str]) -> None:
     """Run apt-get with `fetch` in `folder`.
 
-    Try with the machine's package lists first; if they are missing or old, fetch lists of our own.
+    Try with the host's package lists first; if they are missing or old, fetch lists of our own.
     """
-    base = ["apt-get", "-o", f"Dir::Cache={folder}", "-o", f"Dir::Cache::archives={folder}/archives"]
-    base += ["-o", "APT::Sandbox::User=root", "-o", "APT::Keep-Downloaded-Packages=true", "-o", "Debug::NoLocking=true"]
+    base = [
+        "apt-get",
+        "-o",
+        f"Dir::Cache={folder}",
+        "-o",
+        f"Dir::Cache::archives={folder}/archives",
+    ]
+    base += [
+        "-o",
+        "APT::Sandbox::User=root",
+        "-o",
+        "APT::Keep-Downloaded-Packages=true",
+        "-o",
+        "Debug::NoLocking=true",
+    ]
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
     try:
         run([*base, *fetch], cwd=folder, env=env)
@@ -129,8 +182,9 @@ def _download(folder: Path, fetch: list[str]) -> None:
             run([*base, *fetch], cwd=folder, env=env)
         except ClusterError as error:
             raise ClusterError(
-                f"apt-get can't {' '.join(fetch)} for {release()}. The local cluster needs a Debian or "
-                f"Ubuntu release that has them (universe on), or a cluster of your own named by KUBECONFIG.\n{error}"
+                f"apt-get can't {' '.join(fetch)} for {release()}. The local cluster needs a "
+                "Debian or Ubuntu release that has them (universe on), or a cluster of your own "
+                f"named by KUBECONFIG.\n{error}"
             ) from None
         shutil.rmtree(lists)
 
@@ -139,7 +193,9 @@ def _find(root: Path, program: str) -> Path:
     for folder in ("usr/bin", "usr/sbin", "bin", "sbin"):
         if (root / folder / program).exists():
             return (root / folder / program).relative_to(root)
-    raise ClusterError(f"none of the packages {', '.join(PACKAGES)} of {release()} holds the program {program}")
+    raise ClusterError(
+        f"none of the packages {', '.join(PACKAGES)} of {release()} contains the program {program}"
+    )
 
 
 def _wrap(wrapper: Path, root: Path, program: Path, final: Path, *first: str) -> None:

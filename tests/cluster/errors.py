@@ -2,4 +2,4 @@
 
 
 class ClusterError(Exception):
-    """Says what is wrong, where, and what to do about it. Shown without a traceback."""
+    """Reports what is wrong, where, and what to do about it. Shown without a traceback."""

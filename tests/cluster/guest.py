@@ -1,9 +1,11 @@
-"""A node of a local cluster with a kernel of its own, and so with cgroup v2 whatever the machine's kernel mounts.
+"""A node of a local cluster with a kernel of its own, and so with cgroup v2 whatever the host's
+kernel mounts.
 
-The kernel is user-mode Linux (tests.cluster.kernel). Its root file system is the machine's own below a tmpfs, so that
-it finds all programs of the cache and the node's configuration under the paths that they have on the machine. Nothing
-that it writes reaches the machine, but for logs. Its network is one end of a veth pair whose other end is in the
-cluster's bridge. The node has the taint GUEST_TAINT: only pods that tolerate it run there.
+The kernel is user-mode Linux (tests.cluster.kernel). Its root file system is the host's own
+below a tmpfs, so that it finds all programs of the cache and the node's configuration under the
+paths that they have on the host. Nothing that it writes reaches the host, but for logs. Its
+network is one end of a veth pair whose other end is in the cluster's bridge. The node has the taint
+GUEST_TAINT: only pods that tolerate it run there.
 """
 
 import shlex
@@ -28,7 +30,16 @@ MEMORY_GIB = 6
 CPUS = 2
 IMAGES = ("slurmd", "sidecars")
 _SHM = "/dev/shm"  # noqa: S108 - where user-mode Linux keeps the guest's memory
-_BOOT = ("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "con=null", "con0=null,fd:1", "quiet", "panic=-1")
+_BOOT = (
+    "root=/dev/root",
+    "rootfstype=hostfs",
+    "rootflags=/",
+    "rw",
+    "con=null",
+    "con0=null,fd:1",
+    "quiet",
+    "panic=-1",
+)
 
 _MOUNTS = """\
 #!/bin/bash
@@ -46,14 +57,17 @@ mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/pts /dev/shm /run /var/log /var/lib/cni
 mount -t devpts devpts /dev/pts
-for folder in /dev/shm /run /var/log /var/lib/cni; do mount -t tmpfs -o mode=755,size=90% tmpfs $folder; done
+for folder in /dev/shm /run /var/log /var/lib/cni; do
+  mount -t tmpfs -o mode=755,size=90% tmpfs $folder
+done
 ln -s /proc/self/fd /dev/fd
 chmod 1777 /dev/shm
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 """
 
 _NODE = """\
-# Files that the machine writes after the start are visible in its own tree only, not below the tmpfs.
+# Files that the guest writes after the start are visible in its own tree only, not below the
+# tmpfs.
 mount --bind /.host{cache} {cache}
 mount --make-rshared /
 # The kubelet ends on a CPU without a clock rate.
@@ -98,9 +112,9 @@ def start(cluster: Cluster, progress: Progress) -> str:
     of = node(cluster)
     once = "" if built() else " (built once, some minutes)"
     with progress.step(f"a kernel with cgroup v2{once}"):
-        program = kernel(progress.say)
+        program = kernel(progress.note)
     with progress.step("images of its node"):
-        archives = [pause_archive(), build_images(cache.root(), progress.say, IMAGES)]
+        archives = [pause_archive(), build_images(cache.root(), progress.note, IMAGES)]
     with progress.step("the node with cgroup v2"):
         of.write_configuration()
         init = of.folder / "init"
@@ -114,7 +128,9 @@ def start(cluster: Cluster, progress: Progress) -> str:
 
         def ready() -> bool:
             if daemon.pid() is None:
-                raise ClusterError(f"the kernel of {of.name} ended while starting; {daemon.last_words()}")
+                raise ClusterError(
+                    f"the kernel of {of.name} ended while starting; {daemon.last_words()}"
+                )
             return of.name in cluster.ready_nodes()
 
         # Most of the time it unpacks images, for which it needs minutes on a busy host.
@@ -123,20 +139,24 @@ def start(cluster: Cluster, progress: Progress) -> str:
 
 
 def demand_memory() -> None:
-    """Raises ClusterError unless /dev/shm has room for the node's memory: the kernel ends where that is full."""
+    """Raises ClusterError unless /dev/shm has room for the node's memory: the kernel ends where
+    that is full.
+    """
     free = shutil.disk_usage(_SHM).free
     if free < MEMORY_GIB * 2**30:
         raise ClusterError(
-            f"{free // 2**20} MiB are free in {_SHM}, and the cgroup v2 node needs {MEMORY_GIB} GiB there: "
-            f"mount -o remount,size={MEMORY_GIB + 1}G {_SHM}, or in a container --shm-size={MEMORY_GIB + 1}g"
+            f"{free // 2**20} MiB are free in {_SHM}, and the cgroup v2 node needs {MEMORY_GIB} "
+            f"GiB there: mount -o remount,size={MEMORY_GIB + 1}G {_SHM}, or in a container "
+            f"--shm-size={MEMORY_GIB + 1}g"
         )
 
 
 def boot(folder: Path) -> str:
-    """Boot the kernel by itself, run one confined job in it, and switch it off; what the job printed.
+    """Boot the kernel alone, run one confined job in it, and switch it off; what the job
+    printed.
 
-    The job sees one of two CPUs and is killed at its memory limit. `folder` gets the script that runs inside. Raises
-    ClusterError if the kernel doesn't end within a minute.
+    The job sees one of two CPUs and is killed at its memory limit. `folder` gets the script that
+    runs inside. Raises ClusterError if the kernel doesn't end within a minute.
     """
     init = folder / "init"
     cache.write(init, _MOUNTS.format(name="boot") + _JOB, 0o755)
@@ -155,7 +175,11 @@ def boot(folder: Path) -> str:
 def unconfined(output: str) -> str:
     """What in the output of `boot` shows that the job was not confined; empty if it was."""
     lines = output.splitlines()
-    missing = [each for each in ("CPUs: 1", "exit code: 137", "oom_kill 1", "group removed") if each not in lines]
+    missing = [
+        each
+        for each in ("CPUs: 1", "exit code: 137", "oom_kill 1", "group removed")
+        if each not in lines
+    ]
     return f"not in its output: {', '.join(missing)}; it ends with {lines[-3:]}" if missing else ""
 
 
@@ -183,7 +207,13 @@ def _process(number: int) -> str:
 
 
 def _daemon(of: Node, program: Path, init: Path, *network: str) -> Daemon:
-    words: list[str | Path] = [program, f"mem={MEMORY_GIB}G", f"ncpus={CPUS}", "seccomp=on", "cgroup_no_v1=all"]
+    words: list[str | Path] = [
+        program,
+        f"mem={MEMORY_GIB}G",
+        f"ncpus={CPUS}",
+        "seccomp=on",
+        "cgroup_no_v1=all",
+    ]
     daemon = of.plane.daemon(_process(of.number), [*words, *_BOOT, f"init={init}", *network])
     # The guest's memory is a file there.
     return replace(daemon, env={**daemon.env, "TMPDIR": _SHM})

@@ -1,11 +1,12 @@
-"""Builds the images of images/ without a container engine, out of the very Containerfiles that an engine builds.
+"""Builds the images of images/ without a container engine, out of the very Containerfiles that an
+engine builds.
 
-A Containerfile's base image is made by mmdebstrap, each RUN is run in an overlay over the layers before it, each COPY
-is copied; all images then go into one archive (OCI image layout) in which shared layers lie once. Layers are kept in
-the cache under a key that covers all that they are made of, so a second build makes what has changed, and only that.
-Does not load the archive anywhere.
+A Containerfile's base image is built by mmdebstrap, each RUN is run in an overlay over the layers
+before it, each COPY is copied; all images then go into one archive (OCI image layout) in which
+shared layers lie once. Layers are kept in the cache under a key that covers all that they are built
+from, so a second build builds what has changed, and only that. Does not load the archive anywhere.
 
-Needs root: it mounts, in mount namespaces of its own that end with the process that made them.
+Needs root: it mounts, in mount namespaces of its own that end with the process that created them.
 
 Layers and layout: https://github.com/opencontainers/image-spec
 """
@@ -28,6 +29,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from schemas.image_digests import chart_images
+from sidecars.contract.project import REGISTRY
 from tests.cluster import cache as cache_folder
 from tests.cluster import debian, sbom
 from tests.cluster.commands import run
@@ -36,9 +38,10 @@ from tests.cluster.errors import ClusterError
 
 REPOSITORY = Path(__file__).parents[2]
 _DEFAULTS = [
-    image for chart in ("slurm", "slurm-operator") for image in chart_images(REPOSITORY / "charts" / chart).values()
+    image
+    for chart in ("slurm", "slurm-operator")
+    for image in chart_images(REPOSITORY / "charts" / chart).values()
 ]
-REGISTRY = "ghcr.io/slurm-charts"
 IMAGES = {image.repository.removeprefix(f"{REGISTRY}/"): image.tag for image in _DEFAULTS}
 """Names and tags of the images, which are those of the charts' default values."""
 
@@ -49,7 +52,7 @@ DEBIAN = "docker.io/library/debian:"
 """Base images that mmdebstrap can stand in for: a Debian suite, slim or not."""
 
 _FORMAT = "1"
-"""Part of every layer's key: a change of how layers are made here makes them anew."""
+"""Part of every layer's key: a change of how layers are built here builds them again."""
 
 _ARCHIVE = "3"
 """Part of every archive's name: likewise."""
@@ -69,15 +72,24 @@ _MINIMAL = (
     "--dpkgopt=path-include=/usr/share/doc/*/copyright",
 )
 
-_NAMESPACE = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_NAMESPACE = (
+    "setpriv",
+    "--pdeathsig=KILL",
+    "unshare",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
 """Runs a program whose processes and mounts are gone when it, or whoever started it, is."""
 
 _STEP = r"""
 set -eu
 lower=$1 making=$2 command=$3
 shift 3
-mount -t overlay overlay "$making/root" \
-  -o "lowerdir=$lower,upperdir=$making/tree,workdir=$making/work,redirect_dir=off,metacopy=off,index=off"
+folders="lowerdir=$lower,upperdir=$making/tree,workdir=$making/work"
+mount -t overlay overlay "$making/root" -o "$folders,redirect_dir=off,metacopy=off,index=off"
 root=$making/root
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=755 tmpfs "$root/dev"
@@ -115,8 +127,15 @@ class Layer:
 
     @cached_property
     def key(self) -> str:
-        """Changes with anything that the layer is made of, save what the package registries hold that day."""
-        parts = [_FORMAT, platform.machine(), self.parent.key if self.parent else "", self.suite or ""]
+        """Changes with anything that the layer is built from, save what the package registries have
+        that day.
+        """
+        parts = [
+            _FORMAT,
+            platform.machine(),
+            self.parent.key if self.parent else "",
+            self.suite or "",
+        ]
         if self.suite:
             parts += _MINIMAL
         match self.step:
@@ -146,7 +165,9 @@ class Image:
 
 @dataclass(frozen=True)
 class Blob:
-    """A layer as it lies in an archive. `digest` is of the compressed file, `diff_id` of the tar file inside."""
+    """A layer as it lies in an archive. `digest` is of the compressed file, `diff_id` of the tar
+    file inside.
+    """
 
     path: Path
     digest: str
@@ -155,13 +176,17 @@ class Blob:
 
 
 def architecture() -> str:
-    """The architecture of the images that are built on this host, in the words of Kubernetes and OCI."""
-    machine = platform.machine()
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
+    """The architecture of the images that are built on this host, in the words of Kubernetes and
+    OCI.
+    """
+    architecture_name = platform.machine()
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(architecture_name, architecture_name)
 
 
 def plan(context: Path = REPOSITORY, names: Collection[str] = tuple(IMAGES)) -> tuple[Image, ...]:
-    """The images of these names that images/ of the repository `context` defines, in one order. Builds nothing."""
+    """The images of these names that images/ of the repository `context` defines, in one order.
+    Builds nothing.
+    """
     known = IMAGES | VARIANTS
     return tuple(_image(name, tag, context) for name, tag in known.items() if name in names)
 
@@ -172,7 +197,9 @@ def _image(name: str, tag: str, context: Path) -> Image:
     tops: dict[str, Layer] = {}
     config = stages[-1].config
     for stage in stages:
-        continued = next((own for own in IMAGES if stage.base == f"{REGISTRY}/{own}:{IMAGES[own]}"), None)
+        continued = next(
+            (own for own in IMAGES if stage.base == f"{REGISTRY}/{own}:{IMAGES[own]}"), None
+        )
         if continued and continued != name:
             below = _image(continued, IMAGES[continued], context)
             tops[stage.base] = below.top
@@ -183,12 +210,15 @@ def _image(name: str, tag: str, context: Path) -> Image:
     return Image(f"{REGISTRY}/{name}:{tag}", tops[stages[-1].name], config)
 
 
-def build_images(cache: Path, say: Callable[[str], None], only: Collection[str] = tuple(IMAGES)) -> Path:
-    """One archive with all images of images/, or `only` some of them, built first where it is missing or out of date.
+def build_images(
+    cache: Path, note: Callable[[str], None], only: Collection[str] = tuple(IMAGES)
+) -> Path:
+    """One archive with all images of images/, or `only` some of them, built first where it is
+    missing or out of date.
 
-    Beside it lies NAME.spdx.json for each image: its packages and their licences.
-    `cache` is the cache folder; `say` is told what is being done. The archive's name changes with its content; a killed
-    build leaves no archive and is continued by the next. Raises ClusterError.
+    Beside it lies NAME.spdx.json for each image: its packages and their licences. `cache` is the
+    cache folder; `say` gets what is being done. The archive's name changes with its content; a
+    killed build has no archive and is continued by the next. Raises ClusterError.
     """
     folder = cache / "images"
     images = plan(names=only)
@@ -197,16 +227,19 @@ def build_images(cache: Path, say: Callable[[str], None], only: Collection[str] 
     with cache_folder.locked(folder / "build.lock"):
         if not final.is_dir():
             if os.geteuid() != 0:
-                raise ClusterError("images: building them without a container engine needs root (it mounts)")
-            blobs = _Builder(folder, say).blobs(images)
-            say("images: writing the archive")
+                raise ClusterError(
+                    "images: building them without a container engine needs root (it mounts)"
+                )
+            blobs = _Builder(folder, note).blobs(images)
+            note("images: writing the archive")
             cache_folder.entry(final, lambda making: _write_all(making, images, blobs))
         prune(folder, final, images)
     return final / "images.tar"
 
 
 def trees(cache: Path, name: str) -> list[Path]:
-    """The folders with the files of one image, the topmost layer first, built where they are missing.
+    """The folders with the files of one image, the topmost layer first, built where they are
+    missing.
 
     `cache` and errors are those of `build_images`.
     """
@@ -241,13 +274,17 @@ def _top(stage: Stage, earlier: dict[str, Layer], context: Path) -> Layer:
         base = stage.base.partition("@")[0]
         suite = base.removeprefix(DEBIAN).removesuffix("-slim")
         if not base.startswith(DEBIAN):
-            raise ClusterError(f"images: FROM {stage.base}: without an engine, only {DEBIAN}SUITE can be built on")
+            raise ClusterError(
+                f"images: FROM {stage.base}: without an engine, only {DEBIAN}SUITE can be built on"
+            )
         top = Layer(None, f"Debian {suite}", suite=suite)
     for step in stage.steps:
         source = None
         match step:
             case Run(command, mounts):
-                folder = next((mount.source for mount in mounts if mount.target == "/mnt/image"), None)
+                folder = next(
+                    (mount.source for mount in mounts if mount.target == "/mnt/image"), None
+                )
                 title = folder or textwrap.shorten(command, 40, placeholder=" …")
             case Copy(path, _, None):
                 title = path
@@ -261,16 +298,16 @@ def _top(stage: Stage, earlier: dict[str, Layer], context: Path) -> Layer:
 
 
 class _Builder:
-    """Makes layers in the folder `layers`, each once."""
+    """Builds layers in the folder `layers`, each once."""
 
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
         self._layers = folder / "layers"
         self._packages = folder / "packages"
-        self._say = say
+        self._note = note
         self._refreshed = False
 
     def blobs(self, images: Iterable[Image]) -> dict[str, Blob]:
-        """The layers of all images by key, made where missing."""
+        """The layers of all images by key, built where missing."""
         return {layer.key: self._blob(layer) for image in images for layer in image.top.chain}
 
     def _place(self, layer: Layer) -> Path:
@@ -283,7 +320,7 @@ class _Builder:
 
     def _make(self, layer: Layer, making: Path) -> None:
         started = time.monotonic()
-        self._say(f"images: building {layer.title}")
+        self._note(f"images: building {layer.title}")
         tree = making / "tree"
         tree.mkdir()
         match layer.step:
@@ -301,27 +338,40 @@ class _Builder:
         if layer.step is not None and not any(tree.iterdir()) and isinstance(layer.step, Copy):
             raise ClusterError(f"images: COPY {layer.step.source}: no such file or folder")
         (making / "layer.json").write_text(json.dumps(_pack(tree, making / "layer.tar.gz")))
-        self._say(f"images: built {layer.title} in {time.monotonic() - started:.0f} s")
+        self._note(f"images: built {layer.title} in {time.monotonic() - started:.0f} s")
 
     def _debian(self, layer: Layer, tree: Path) -> None:
-        """A minimal Debian from the machine's own mirror; where that has no Debian, from mmdebstrap's default one."""
+        """A minimal Debian from the host's own mirror; where that has no Debian, from
+        mmdebstrap's default one.
+        """
         programs = debian.unpacked() / "root/usr/bin"
         env = {**os.environ, "PATH": f"{os.environ['PATH']}:{programs}", "LC_ALL": "C.UTF-8"}
         mirror = os.environ.get("DEBIAN_MIRROR") or debian_mirror(
             run(["apt-get", "indextargets", "--format", "$(REPO_URI)"])
         )
-        words: list[str | Path] = [*_NAMESPACE, programs / "mmdebstrap", "--mode=root", "--format=directory", *_MINIMAL]
+        words: list[str | Path] = [
+            *_NAMESPACE,
+            programs / "mmdebstrap",
+            "--mode=root",
+            "--format=directory",
+            *_MINIMAL,
+        ]
         words += [f"--aptopt={line}" for line in _apt_settings()]
-        # A machine that is not Debian need not know Debian's keys.
+        # A host that is not Debian need not know Debian's keys.
         words.append(f"--keyring={programs.parent / 'share/keyrings/debian-archive-keyring.gpg'}")
         try:
-            run([*words, str(layer.suite), tree, *([mirror] if mirror else [])], env=env, seconds=900)
+            run(
+                [*words, str(layer.suite), tree, *([mirror] if mirror else [])],
+                env=env,
+                seconds=900,
+            )
         except ClusterError as error:
             raise ClusterError(
-                f"images: can't make {layer.title} from {mirror or 'the default mirror'}; DEBIAN_MIRROR=URL names "
-                f"another mirror\n{error}"
+                f"images: can't make {layer.title} from {mirror or 'the default mirror'}; "
+                f"DEBIAN_MIRROR=URL names another mirror\n{error}"
             ) from None
-        # What a container engine lays over, and what was this machine's (a proxy's address may hold a password).
+        # What a container engine lays over, and what was this host's (a proxy's address may contain
+        # a password).
         shutil.rmtree(tree / "dev")
         (tree / "dev").mkdir()
         (tree / "etc/apt/apt.conf.d/99mmdebstrap").unlink()
@@ -337,13 +387,28 @@ class _Builder:
         lower = ":".join(f"{below.key}/tree" for below in reversed(layer.parent.chain))
         for below in layer.parent.chain:
             self._blob(below)
-        words: list[str | Path] = [*_NAMESPACE, "sh", "-c", _STEP, "step", lower, making.name, step.command]
+        words: list[str | Path] = [
+            *_NAMESPACE,
+            "sh",
+            "-c",
+            _STEP,
+            "step",
+            lower,
+            making.name,
+            step.command,
+        ]
         env = {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", **_pip_settings(), **_proxies()}
-        env |= {"APT_CONFIG": "/mnt/apt.conf", "PIP_CONFIG_FILE": "/mnt/pip.conf", "PIP_CACHE_DIR": "/mnt/pip"}
+        env |= {
+            "APT_CONFIG": "/mnt/apt.conf",
+            "PIP_CONFIG_FILE": "/mnt/pip.conf",
+            "PIP_CACHE_DIR": "/mnt/pip",
+        }
         env |= dict(step.environment)
         for source, target in binds:
             if not source.exists():
-                raise ClusterError(f"images: {layer.title}: the mount's source {source} does not exist")
+                raise ClusterError(
+                    f"images: {layer.title}: the mount's source {source} does not exist"
+                )
             words += [source, target]
         try:
             run(words, cwd=self._layers, env=env, seconds=900)
@@ -353,7 +418,9 @@ class _Builder:
             shutil.rmtree(making / name)
 
     def _network(self, folder: Path) -> Iterator[tuple[Path, str]]:
-        """What lets apt and pip inside reach what they reach outside, and keeps what they download."""
+        """What lets apt and pip inside reach what they reach outside, and keeps what they
+        download.
+        """
         lists, archives, pip = (self._packages / name for name in ("lists", "archives", "pip"))
         if not self._refreshed:
             shutil.rmtree(lists, ignore_errors=True)
@@ -363,7 +430,12 @@ class _Builder:
         apt = folder / "apt.conf"
         apt.write_text("\n".join([*_apt_settings(), 'APT::Sandbox::User "root";', ""]))
         trust = Path("/etc/ssl/certs/ca-certificates.crt")
-        config = [os.environ.get("PIP_CONFIG_FILE", ""), "~/.config/pip/pip.conf", "~/.pip/pip.conf", "/etc/pip.conf"]
+        config = [
+            os.environ.get("PIP_CONFIG_FILE", ""),
+            "~/.config/pip/pip.conf",
+            "~/.pip/pip.conf",
+            "/etc/pip.conf",
+        ]
         found = (Path(name).expanduser() for name in config if name)
         yield lists, "/var/lib/apt/lists"
         yield archives, "/var/cache/apt/archives"
@@ -376,12 +448,16 @@ class _Builder:
 
 
 def debian_mirror(targets: str) -> str | None:
-    """The Debian mirror among the repository addresses of `targets`, one a line; None if there is none."""
-    return next((uri.rstrip("/") for uri in targets.split() if uri.rstrip("/").endswith("/debian")), None)
+    """The Debian mirror among the repository addresses of `targets`, one a line; None without
+    none.
+    """
+    return next(
+        (uri.rstrip("/") for uri in targets.split() if uri.rstrip("/").endswith("/debian")), None
+    )
 
 
 def _apt_settings() -> list[str]:
-    """How the machine's own apt reaches its mirrors."""
+    """How the host's own apt reaches its mirrors."""
     wanted = ("Acquire::http", "Acquire::https", "Acquire::Retries", "Acquire::Check-Date")
     dump = run(["apt-config", "dump", "Acquire"]).splitlines()
     settings = [line for line in dump if line.startswith(wanted) and not line.endswith('"";')]
@@ -395,16 +471,20 @@ def _proxies() -> dict[str, str]:
 
 
 def _pip_settings() -> dict[str, str]:
-    """How the machine's own pip reaches its index; its paths hold outside only."""
+    """How the host's own pip reaches its index; its paths are valid outside only."""
     names = ("INDEX_URL", "EXTRA_INDEX_URL", "TRUSTED_HOST", "PROXY", "DEFAULT_TIMEOUT", "RETRIES")
-    settings = {f"PIP_{name}": os.environ[f"PIP_{name}"] for name in names if f"PIP_{name}" in os.environ}
+    settings = {
+        f"PIP_{name}": os.environ[f"PIP_{name}"] for name in names if f"PIP_{name}" in os.environ
+    }
     if Path("/etc/ssl/certs/ca-certificates.crt").is_file():
         settings["PIP_CERT"] = "/mnt/ca-certificates.crt"
     return settings
 
 
 def _wanted(path: Path) -> bool:
-    """Whether a file of the build context counts: not what Python leaves behind, nor a definition's Containerfile."""
+    """Whether a file of the build context counts: not what Python writes, nor a definition's
+    Containerfile.
+    """
     return path.name not in {"__pycache__", "Containerfile"} and path.suffix != ".pyc"
 
 
@@ -424,12 +504,16 @@ def _content(path: Path) -> str:
     digest = hashlib.sha256()
     for file in _files(path, _wanted):
         data = file.read_bytes()
-        digest.update(f"{file.relative_to(path)}\0{os.access(file, os.X_OK)}\0{len(data)}\0".encode() + data)
+        digest.update(
+            f"{file.relative_to(path)}\0{os.access(file, os.X_OK)}\0{len(data)}\0".encode() + data
+        )
     return digest.hexdigest()
 
 
 def _copy(source: Path, target: Path, wanted: Callable[[Path], bool]) -> None:
-    """Lay `source` at `target` as root's own; folders are merged. Times are not kept: they change without a change."""
+    """Lay `source` at `target` as root's own; folders are merged. Times are not kept: they change
+    without a change.
+    """
     for file in _files(source, wanted):
         place = target / file.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -463,12 +547,18 @@ class _Hashed(io.RawIOBase):
 
 
 def _pack(tree: Path, target: Path) -> dict[str, str | int]:
-    """Pack an overlay's upper folder as a layer: what it says was deleted becomes the image format's whiteouts."""
+    """Pack an overlay's upper folder as a layer: what it marks as deleted becomes the image
+    format's whiteouts.
+    """
     with target.open("wb") as out:
         packed = _Hashed(out)
-        with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0, filename="") as compressed:
+        with gzip.GzipFile(
+            fileobj=packed, mode="wb", compresslevel=1, mtime=0, filename=""
+        ) as compressed:
             plain = _Hashed(compressed)
-            with tarfile.open(fileobj=plain, mode="w|", format=tarfile.PAX_FORMAT, dereference=False) as archive:
+            with tarfile.open(
+                fileobj=plain, mode="w|", format=tarfile.PAX_FORMAT, dereference=False
+            ) as archive:
                 for path in _below(tree):
                     _add(archive, path, str(path.relative_to(tree)))
     return {"digest": packed.digest, "diff_id": plain.digest, "size": packed.size}
@@ -490,7 +580,9 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
         archive.addfile(_whiteout(PurePosixPath(name).with_name(f".wh.{path.name}")))
         return
     if "security.capability" in attributes:
-        raise ClusterError(f"images: /{name} has file capabilities, which the build without an engine would lose")
+        raise ClusterError(
+            f"images: /{name} has file capabilities, which the build without an engine would lose"
+        )
     member = archive.gettarinfo(str(path), name)
     member.mtime = int(facts.st_mtime)
     member.uname = member.gname = ""
@@ -531,12 +623,17 @@ def packages(trees: Sequence[Path]) -> list[sbom.Package]:
             found += sbom.debian_packages(licences.read_text())
             break
     for tree in trees:
-        found += [sbom.python_package(path.read_text()) for path in sorted(tree.glob("opt/*/*.dist-info/METADATA"))]
+        found += [
+            sbom.python_package(path.read_text())
+            for path in sorted(tree.glob("opt/*/*.dist-info/METADATA"))
+        ]
     return found
 
 
 def _write_archive(target: Path, images: Iterable[Image], blobs: dict[str, Blob]) -> None:
-    """Write an OCI image layout with all images as a tar file, and the list of images that `docker load` reads."""
+    """Write an OCI image layout with all images as a tar file, and the list of images that `docker
+    load` reads.
+    """
     system = {"architecture": architecture(), "os": "linux"}
     files: dict[str, bytes] = {"oci-layout": json.dumps({"imageLayoutVersion": "1.0.0"}).encode()}
     layers: dict[str, Path] = {}
@@ -551,10 +648,17 @@ def _write_archive(target: Path, images: Iterable[Image], blobs: dict[str, Blob]
     listed = []
     for image in images:
         chain = [blobs[layer.key] for layer in image.top.chain]
-        layers |= {f"blobs/sha256/{blob.digest.removeprefix('sha256:')}": blob.path for blob in chain}
-        config = document("application/vnd.oci.image.config.v1+json", {**system, **image_config(image.config, chain)})
+        layers |= {
+            f"blobs/sha256/{blob.digest.removeprefix('sha256:')}": blob.path for blob in chain
+        }
+        config = document(
+            "application/vnd.oci.image.config.v1+json",
+            {**system, **image_config(image.config, chain)},
+        )
         layer_type = "application/vnd.oci.image.layer.v1.tar+gzip"
-        layer_descriptors = [{"mediaType": layer_type, "digest": blob.digest, "size": blob.size} for blob in chain]
+        layer_descriptors = [
+            {"mediaType": layer_type, "digest": blob.digest, "size": blob.size} for blob in chain
+        ]
         manifest = document(
             "application/vnd.oci.image.manifest.v1+json",
             {
@@ -565,10 +669,17 @@ def _write_archive(target: Path, images: Iterable[Image], blobs: dict[str, Blob]
                 "annotations": dict(image.config.labels),
             },
         )
-        names = {"io.containerd.image.name": image.reference, "org.opencontainers.image.ref.name": image.reference}
+        names = {
+            "io.containerd.image.name": image.reference,
+            "org.opencontainers.image.ref.name": image.reference,
+        }
         manifests.append({**manifest, "platform": system, "annotations": names})
-        blob_names = [f"blobs/{each['digest'].replace(':', '/')}" for each in (config, *layer_descriptors)]
-        listed.append({"Config": blob_names[0], "RepoTags": [image.reference], "Layers": blob_names[1:]})
+        blob_names = [
+            f"blobs/{each['digest'].replace(':', '/')}" for each in (config, *layer_descriptors)
+        ]
+        listed.append(
+            {"Config": blob_names[0], "RepoTags": [image.reference], "Layers": blob_names[1:]}
+        )
     files["manifest.json"] = json.dumps(listed).encode()
     files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
@@ -602,9 +713,17 @@ def image_config(config: Config, chain: Iterable[Blob]) -> dict[str, Any]:
 
 
 def prune(folder: Path, archive: Path, images: Iterable[Image]) -> None:
-    """Remove layers and archives that no checkout has used for a day; those of `images` are used now."""
+    """Remove layers and archives that no checkout has used for a day; those of `images` are used
+    now.
+    """
     used = {layer.key for image in images for layer in image.top.chain}
-    used |= {below.key for image in images for layer in image.top.chain if layer.source for below in layer.source.chain}
+    used |= {
+        below.key
+        for image in images
+        for layer in image.top.chain
+        if layer.source
+        for below in layer.source.chain
+    }
     now = time.time()
     for place, names in ((folder / "layers", used), (folder / "archives", {archive.name})):
         for path in place.glob("*"):

@@ -23,7 +23,7 @@ from tests.cluster.waiting import until
 
 CHARTS = Path(__file__).parents[2] / "charts"
 LOCAL_VALUES = CHARTS / "slurm" / "ci" / "local-values.yaml"
-FIRST_JOB = Path(__file__).with_name("first-job.yaml")
+FIRST_JOB = CHARTS / "slurm" / "examples" / "minimal.yaml"
 GROUP = "slinky.slurm.net"
 KINDS = ("controllers", "restapis", "loginsets", "nodesets")
 OPERATOR_NAMESPACE, SLURM_NAMESPACE = "slinky", "slurm"
@@ -47,22 +47,31 @@ class Release:
 
     def digest(self, *also: str) -> str:
         """Changes with chart, values and `also`."""
-        files = [path for path in sorted(self.chart.rglob("*")) if path.is_file()]
-        parts = [f"{path.relative_to(CHARTS)}\0{path.read_text(errors='replace')}" for path in files]
+        # Subcharts and shared templates are links.
+        files = sorted(
+            Path(folder, name)
+            for folder, _, names in os.walk(self.chart, followlinks=True)
+            for name in names
+        )
+        parts = [
+            f"{path.relative_to(CHARTS)}\0{path.read_text(errors='replace')}" for path in files
+        ]
         parts += [path.read_text() for path in self.values]
         return hashlib.sha256("\0".join([*parts, *also]).encode()).hexdigest()[:16]
 
 
 def chosen_values(local: bool) -> tuple[Path, ...]:
-    """Values files of chart slurm: those that VALUES names, with colons between, in the order in which Helm reads them.
+    """Values files of chart slurm: those that VALUES names, with colons between, in the order in
+    which Helm reads them.
 
-    On the local cluster they lie over its own one. On another, FIRST_JOB replaces them if VALUES is empty.
+    On the local cluster they lie over its own one. On another, FIRST_JOB replaces them if VALUES is
+    empty.
     """
     named = os.environ.get("VALUES", "")
     files = [Path(name).absolute() for name in named.split(":") if name]
     for path in files:
         if not path.is_file():
-            raise ClusterError(f"VALUES={named}: there is no file {path}")
+            raise ClusterError(f"VALUES={named}: the file {path} doesn't exist")
     if local:
         return (LOCAL_VALUES, *files)
     return tuple(files or [FIRST_JOB])
@@ -79,7 +88,8 @@ def releases(values: tuple[Path, ...], operator_values: tuple[Path, ...] = ()) -
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster to install on, named by a value of KUBECONFIG: one path, or several with colons between.
+    """A cluster to install on, named by a value of KUBECONFIG: one path, or several with colons
+    between.
 
     `images` names the set of images it was given, if it was given one.
     """
@@ -97,24 +107,30 @@ class Target:
 
     def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Output of kubectl. Raises ClusterError."""
-        return run([self.program("kubectl"), *words], env=self._environment(), stdin=stdin, seconds=seconds)
+        return run(
+            [self.program("kubectl"), *words], env=self._environment(), stdin=stdin, seconds=seconds
+        )
 
     def helm(self, *words: str | Path, seconds: float = 300) -> str:
         """Output of Helm. Raises ClusterError."""
         return run(
-            [self.program("helm"), "--kubeconfig", self.kubeconfig, *words], env=helm_environment(), seconds=seconds
+            [self.program("helm"), "--kubeconfig", self.kubeconfig, *words],
+            env=helm_environment(),
+            seconds=seconds,
         )
 
     def _environment(self) -> dict[str, str]:
         return {**helm_environment(), "KUBECONFIG": self.kubeconfig}
 
     def program(self, name: str) -> Path:
-        """kubectl or helm: ours on the local cluster; on another the user's own, if there is one."""
+        """kubectl or helm: ours on the local cluster; on another the user's own, if it exists
+        one.
+        """
         own = None if self.local else shutil.which(name)
         return Path(own) if own else tool(name)
 
     def items(self, namespace: str, kind: str) -> list[dict[str, Any]]:
-        """Objects of a kind, empty if there are none."""
+        """Objects of a kind, empty without any."""
         found = json.loads(self.kubectl("-n", namespace, "get", kind, "-o", "json"))
         items: list[dict[str, Any]] = found["items"]
         return items
@@ -124,11 +140,15 @@ def helm_environment() -> dict[str, str]:
     """Helm's folders lie in the cache; nothing of the user's Helm setup has a say."""
     home = cache.root() / "helm"
     own = {f"HELM_{name}_HOME": str(home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("HELM_")}, **own}
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("HELM_")},
+        **own,
+    }
 
 
 def check_charts(values: tuple[Path, ...], progress: Progress) -> list[dict[str, Any]]:
-    """Render every chart with its values, so that a wrong values file stops everything before anything is changed.
+    """Render every chart with its values, so that a wrong values file stops everything before
+    anything is changed.
 
     Returns the objects, without the CRDs.
     """
@@ -144,7 +164,14 @@ def check_charts(values: tuple[Path, ...], progress: Progress) -> list[dict[str,
                 raise ClusterError(f"{path}: not YAML: {error}") from None
         for release in releases(values):
             files = [word for path in release.values for word in ("-f", str(path))]
-            words: list[str | Path] = ["template", release.name, release.chart, "-n", release.namespace, *files]
+            words: list[str | Path] = [
+                "template",
+                release.name,
+                release.chart,
+                "-n",
+                release.namespace,
+                *files,
+            ]
             try:
                 text = run([tool("helm"), *words], env=helm_environment())
             except ClusterError as error:
@@ -160,21 +187,35 @@ def check_reachable(target: Target, progress: Progress) -> None:
     with progress.step(f"cluster of {target.kubeconfig}"):
         if not any(Path(path).is_file() for path in target.kubeconfig.split(":")):
             raise ClusterError(
-                f"KUBECONFIG={target.kubeconfig}: there is no such file. Unset KUBECONFIG for the local cluster."
+                f"KUBECONFIG={target.kubeconfig}: the file doesn't exist. Unset KUBECONFIG for the "
+                "local cluster."
             )
         try:
             target.kubectl("--request-timeout=15s", "get", "--raw", "/version", seconds=30)
         except ClusterError as error:
-            proxy = next((os.environ[name] for name in ("HTTPS_PROXY", "https_proxy") if os.environ.get(name)), None)
-            also = ", or add the cluster's host to NO_PROXY, because HTTPS_PROXY is set" if proxy else ""
+            proxy = next(
+                (
+                    os.environ[name]
+                    for name in ("HTTPS_PROXY", "https_proxy")
+                    if os.environ.get(name)
+                ),
+                None,
+            )
+            also = (
+                ", or add the cluster's host to NO_PROXY, because HTTPS_PROXY is set"
+                if proxy
+                else ""
+            )
             raise ClusterError(
-                f"the cluster of KUBECONFIG={target.kubeconfig} doesn't answer. Check the file{also}, or unset "
-                f"KUBECONFIG for the local cluster.\n{error}"
+                f"the cluster of KUBECONFIG={target.kubeconfig} doesn't answer. Check the "
+                f"file{also}, or unset KUBECONFIG for the local cluster.\n{error}"
             ) from None
 
 
 def install(target: Target, chosen: Sequence[Release], progress: Progress) -> bool:
-    """Bring the releases up to date and wait until all is Ready. False if there was nothing to do."""
+    """Bring the releases up to date and wait until all is Ready. False if nothing had to
+    do.
+    """
     changed = [_release(target, release, progress) for release in chosen]
     if not any(changed) and not _not_ready(target):
         return False
@@ -185,7 +226,11 @@ def install(target: Target, chosen: Sequence[Release], progress: Progress) -> bo
         def ready() -> bool:
             missing = _not_ready(target)
             if missing:
-                progress.say(missing[0] if len(missing) == 1 else f"{missing[0]}, and {len(missing) - 1} more")
+                progress.announce(
+                    missing[0]
+                    if len(missing) == 1
+                    else f"{missing[0]}, and {len(missing) - 1} more"
+                )
             if missing and not target.local:
                 _demand_pulls(target)
             return not missing
@@ -196,7 +241,9 @@ def install(target: Target, chosen: Sequence[Release], progress: Progress) -> bo
 
 
 def first_job(target: Target, progress: Progress) -> str | None:
-    """Output of `srun hostname` on two nodes (or the one there is), from a login pod. None without login or workers."""
+    """Output of `srun hostname` on two nodes (or the only one), from a login pod. None without
+    login or workers.
+    """
     logins = target.items(SLURM_NAMESPACE, f"loginsets.{GROUP}")
     nodesets = target.items(SLURM_NAMESPACE, f"nodesets.{GROUP}")
     count: int = min(2, sum(each.get("status", {}).get("replicas", 0) for each in nodesets))
@@ -211,9 +258,9 @@ def first_job(target: Target, progress: Progress) -> str | None:
             try:
                 states = target.kubectl(*inside, "sinfo", "-h", "-N", "-o", "%N %T").splitlines()
             except ClusterError as error:
-                progress.say(str(error).splitlines()[-1])
+                progress.announce(str(error).splitlines()[-1])
                 return False
-            progress.say("; ".join(sorted(set(states))) or "no Slurm nodes yet")
+            progress.announce("; ".join(sorted(set(states))) or "no Slurm nodes yet")
             return len({state for state in states if state.endswith(" idle")}) >= count
 
         until(idle, f"{count} idle Slurm nodes", 120, lambda: diagnosis(target), pause=0.5)
@@ -222,15 +269,21 @@ def first_job(target: Target, progress: Progress) -> str | None:
 
 def how_to(target: Target) -> str:
     """What to do next."""
-    logins = [each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"loginsets.{GROUP}")]
-    nodesets = [each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"nodesets.{GROUP}")]
+    logins = [
+        each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"loginsets.{GROUP}")
+    ]
+    nodesets = [
+        each["metadata"]["name"] for each in target.items(SLURM_NAMESPACE, f"nodesets.{GROUP}")
+    ]
     folders = dict.fromkeys(str(target.program(name).parent) for name in ("kubectl", "helm"))
     lines = [f"  export KUBECONFIG={target.kubeconfig}", f"  export PATH={':'.join(folders)}:$PATH"]
     if logins:
         exec_ = f"kubectl -n {SLURM_NAMESPACE} exec -it deploy/{logins[0]} --"
         lines += [f"  {exec_} bash", f"  {exec_} sbatch --wrap 'srun hostname'"]
     if nodesets:
-        lines.append(f"  kubectl -n {SLURM_NAMESPACE} scale nodesets.{GROUP}/{nodesets[0]} --replicas=3")
+        lines.append(
+            f"  kubectl -n {SLURM_NAMESPACE} scale nodesets.{GROUP}/{nodesets[0]} --replicas=3"
+        )
     lines.append(f"  kubectl -n {SLURM_NAMESPACE} get nodesets.{GROUP},pods --watch")
     if target.local:
         chart = (CHARTS / "slurm").relative_to(CHARTS.parent)
@@ -240,9 +293,12 @@ def how_to(target: Target) -> str:
     else:
         files = " ".join(f"-f {_shown(path)}" for path in target.values)
         lines.append(
-            f"  helm -n {SLURM_NAMESPACE} upgrade slurm {_shown(CHARTS / 'slurm')} {files} -f YOUR-VALUES.yaml"
+            f"  helm -n {SLURM_NAMESPACE} upgrade slurm {_shown(CHARTS / 'slurm')} {files} -f "
+            "YOUR-VALUES.yaml"
         )
-        lines += [f"  helm -n {each.namespace} uninstall {each.name}" for each in reversed(releases(()))]
+        lines += [
+            f"  helm -n {each.namespace} uninstall {each.name}" for each in reversed(releases(()))
+        ]
         lines.append(f"  kubectl delete namespace {SLURM_NAMESPACE} {OPERATOR_NAMESPACE}")
     names = [
         "",
@@ -263,19 +319,27 @@ def _shown(path: Path) -> str:
 
 
 def _release(target: Target, release: Release, progress: Progress) -> bool:
-    """Install or upgrade, unless the very same is deployed. A release that a killed run left pending is begun anew."""
+    """Install or upgrade, unless the very same is deployed. A release that a killed run left
+    pending is begun again.
+    """
     digest = f"slurm-charts {release.digest(target.images)}"
     found = json.loads(
-        target.helm("list", "--all", "-n", release.namespace, "--filter", f"^{release.name}$", "-o", "json")
+        target.helm(
+            "list", "--all", "-n", release.namespace, "--filter", f"^{release.name}$", "-o", "json"
+        )
     )
     status = found[0]["status"] if found else ""
     if status == "deployed":
-        described = json.loads(target.helm("status", release.name, "-n", release.namespace, "-o", "json"))
+        described = json.loads(
+            target.helm("status", release.name, "-n", release.namespace, "-o", "json")
+        )
         if described["info"].get("description") == digest:
             return False
     with progress.step(f"helm upgrade --install {release.name}"):
         if status == "uninstalling":
-            target.helm("uninstall", release.name, "-n", release.namespace, "--wait", "--timeout", "3m")
+            target.helm(
+                "uninstall", release.name, "-n", release.namespace, "--wait", "--timeout", "3m"
+            )
         elif status.startswith("pending"):
             pending = "status in (pending-install,pending-upgrade,pending-rollback)"
             chosen = f"owner=helm,name={release.name},{pending}"
@@ -288,7 +352,9 @@ def _release(target: Target, release: Release, progress: Progress) -> bool:
             until(lambda: _established(target), "the CRDs to be Established", 60)
         elif release.name == "slurm-operator" and status == "deployed" and target.images:
             # The same tag may name another image by now.
-            target.kubectl("-n", release.namespace, "rollout", "restart", "deployment/slurm-operator")
+            target.kubectl(
+                "-n", release.namespace, "rollout", "restart", "deployment/slurm-operator"
+            )
     return True
 
 
@@ -313,7 +379,10 @@ def _not_ready(target: Target) -> list[str]:
     for deployment in target.items(OPERATOR_NAMESPACE, "deployments"):
         status, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
         current = status.get("observedGeneration") == deployment["metadata"]["generation"]
-        if not current or min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) < wanted:
+        if (
+            not current
+            or min(status.get("updatedReplicas", 0), status.get("availableReplicas", 0)) < wanted
+        ):
             missing.append(f"deployment {deployment['metadata']['name']} is not available")
     for kind in KINDS:
         for each in target.items(SLURM_NAMESPACE, f"{kind}.{GROUP}"):
@@ -324,7 +393,9 @@ def _not_ready(target: Target) -> list[str]:
 
 
 def unready(resource: Mapping[str, Any]) -> str | None:
-    """Why a custom resource is not Ready by its own condition. None: it is, in its present generation."""
+    """Why a custom resource is not Ready by its own condition. None: it is, in its present
+    generation.
+    """
     conditions = {each["type"]: each for each in resource.get("status", {}).get("conditions", [])}
     ready = conditions.get("Ready")
     if ready is None:
@@ -343,34 +414,46 @@ def diagnosis(target: Target) -> str:
     for namespace in (OPERATOR_NAMESPACE, SLURM_NAMESPACE):
         for pod in target.items(namespace, "pods"):
             lines += pod_troubles(pod)
-        events = [each for each in target.items(namespace, "events") if each.get("type") == "Warning"]
+        events = [
+            each for each in target.items(namespace, "events") if each.get("type") == "Warning"
+        ]
         events.sort(key=lambda each: each.get("lastTimestamp") or each.get("eventTime") or "")
         for event in events[-8:]:
             about = event.get("involvedObject", {})
             lines.append(
-                f"event: {about.get('kind')} {about.get('name')}: {event.get('reason')}: {event.get('message')}"
+                f"event: {about.get('kind')} {about.get('name')}: {event.get('reason')}: "
+                f"{event.get('message')}"
             )
-    return "\n- ".join(["", *lines]) if lines else "nothing is unready any more"
+    return "\n- ".join(["", *lines]) if lines else "everything is ready by now"
 
 
 def pod_troubles(pod: Mapping[str, Any]) -> Sequence[str]:
-    """A line for the pod if it waits to be scheduled and for each of its containers that is not well."""
+    """A line for the pod if it waits to be scheduled and for each of its containers that is not
+    well.
+    """
     name, status = pod["metadata"]["name"], pod.get("status", {})
     lines = [
         f"pod {name}: {each.get('reason')}: {each.get('message')}"
         for each in status.get("conditions", [])
         if each["type"] == "PodScheduled" and each["status"] != "True"
     ]
-    for container in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+    for container in [
+        *status.get("initContainerStatuses", []),
+        *status.get("containerStatuses", []),
+    ]:
         state = container.get("state", {})
         ended = state.get("terminated") or container.get("lastState", {}).get("terminated")
         if "waiting" in state and state["waiting"].get("reason") != "PodInitializing":
             waiting = state["waiting"]
-            lines.append(f"pod {name}, {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}")
-        if ended and ended.get("exitCode"):
-            said = f": {ended['message'].strip()}" if ended.get("message") else ""
             lines.append(
-                f"pod {name}, {container['name']}: ended with {ended['exitCode']} ({ended.get('reason')}){said}"
+                f"pod {name}, {container['name']}: {waiting.get('reason')}: "
+                f"{waiting.get('message', '')}"
+            )
+        if ended and ended.get("exitCode"):
+            message = f": {ended['message'].strip()}" if ended.get("message") else ""
+            lines.append(
+                f"pod {name}, {container['name']}: ended with {ended['exitCode']} "
+                f"({ended.get('reason')}){message}"
             )
         if "running" in state and not container.get("ready") and not ended:
             lines.append(f"pod {name}, {container['name']}: runs, but is not ready")
@@ -378,15 +461,28 @@ def pod_troubles(pod: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _retry_pulls(target: Target) -> None:
-    """Delete the pods that wait for the next try of a pull: what an earlier run has reported may be repaired."""
+    """Delete the pods that wait for the next try of a pull: what an earlier run has reported may be
+    repaired.
+    """
     for namespace in (OPERATOR_NAMESPACE, SLURM_NAMESPACE):
         for pod in target.items(namespace, "pods"):
             status = pod.get("status", {})
-            containers = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+            containers = [
+                *status.get("initContainerStatuses", []),
+                *status.get("containerStatuses", []),
+            ]
             states = [each.get("state", {}) for each in containers]
-            waiting = any(state.get("waiting", {}).get("reason") in pulls.REASONS for state in states)
+            waiting = any(
+                state.get("waiting", {}).get("reason") in pulls.REASONS for state in states
+            )
             if waiting and not any("running" in state for state in states):
-                words = ["delete", "pod", pod["metadata"]["name"], "--ignore-not-found", "--wait=false"]
+                words = [
+                    "delete",
+                    "pod",
+                    pod["metadata"]["name"],
+                    "--ignore-not-found",
+                    "--wait=false",
+                ]
                 target.kubectl("-n", namespace, *words)
 
 
@@ -394,7 +490,11 @@ def _demand_pulls(target: Target) -> None:
     """Raises ClusterError with the remedy if a node will never get an image."""
     for namespace in (OPERATOR_NAMESPACE, SLURM_NAMESPACE):
         # A pod that is being deleted shows what was wrong before.
-        present = (pod for pod in target.items(namespace, "pods") if "deletionTimestamp" not in pod["metadata"])
+        present = (
+            pod
+            for pod in target.items(namespace, "pods")
+            if "deletionTimestamp" not in pod["metadata"]
+        )
         for pod in present:
             for line in pod_troubles(pod):
                 remedy = pulls.remedy(line)

@@ -1,8 +1,10 @@
-"""A Linux kernel that runs as a program: user-mode Linux with SMP, built once from the distribution's own source.
+"""A Linux kernel that runs as a program: user-mode Linux with SMP, built once from the
+distribution's own source.
 
-It gives one node of the local cluster cgroup v2 on machines whose own kernel mounts the controllers as cgroup v1. The
-source comes from Debian's mirror among the machine's own apt sources, the same suite that the Slurm images are built
-from: older kernels have no SMP in user mode, and without SMP there is no cpuset controller.
+It gives one node of the local cluster cgroup v2 on hosts whose own kernel mounts the controllers
+as cgroup v1. The source comes from Debian's mirror among the host's own apt sources, the same
+suite that the Slurm images are built from: older kernels have no SMP in user mode, and without SMP
+cpuset is not a controller.
 """
 
 import contextlib
@@ -29,12 +31,29 @@ _FORMAT = "2"
 
 _PARSERS = ("flex", "bison", "m4")
 _NEEDED = {"gcc": "gcc", "make": "make", "bc": "bc", "ld": "binutils", "xz": "xz-utils"}
-_REQUIRED = ("SMP", "CPUSETS", "MEMCG", "CGROUP_BPF", "HOSTFS", "OVERLAY_FS", "UML_NET_VECTOR", "NFT_COMPAT")
+_REQUIRED = (
+    "SMP",
+    "CPUSETS",
+    "MEMCG",
+    "CGROUP_BPF",
+    "HOSTFS",
+    "OVERLAY_FS",
+    "UML_NET_VECTOR",
+    "NFT_COMPAT",
+)
 _UNUSED = (
-    *("arch/[!ux]*/*", "drivers/gpu/*", "drivers/media/*", "drivers/net/ethernet/*", "drivers/net/wireless/*"),
+    *(
+        "arch/[!ux]*/*",
+        "drivers/gpu/*",
+        "drivers/media/*",
+        "drivers/net/ethernet/*",
+        "drivers/net/wireless/*",
+    ),
     *("drivers/staging/*", "sound/*", "tools/testing/*"),
 )
-"""Folders of the source whose code isn't compiled. Their Makefiles and Kconfig files are read all the same."""
+"""Folders of the source whose code isn't compiled. Their Makefiles and Kconfig files are read all
+the same.
+"""
 
 
 def built() -> bool:
@@ -42,19 +61,20 @@ def built() -> bool:
     return _place().is_dir()
 
 
-def kernel(say: Callable[[str], None] = lambda _: None) -> Path:
+def kernel(note: Callable[[str], None] = lambda _: None) -> Path:
     """The kernel program. Built first if it is not in the cache: about seven minutes on two cores.
 
-    Raises ClusterError that names what the machine lacks.
+    Raises ClusterError that names what the host lacks.
     """
-    return cache.entry(_place(), lambda making: _build(making, say)) / "linux"
+    return cache.entry(_place(), lambda making: _build(making, note)) / "linux"
 
 
 @contextlib.contextmanager
 def built_beside() -> Iterator[None]:
-    """While the block runs, the kernel is built with the time that other processes leave, unless it is in the cache.
+    """While the block runs, the kernel is built with the time that other processes leave, unless it
+    is in the cache.
 
-    A kernel() of the meantime waits for that. What goes wrong is reported there.
+    A kernel() of the meantime waits for that. What fails is reported there.
     """
     with contextlib.nullcontext() if built() else beside(__name__):
         yield
@@ -62,18 +82,26 @@ def built_beside() -> Iterator[None]:
 
 def _place() -> Path:
     parts = [_FORMAT, platform.machine(), SUITE, CONFIG.read_text()]
-    return cache.root() / "bin" / f"linux-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
+    return (
+        cache.root()
+        / "bin"
+        / f"linux-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
+    )
 
 
-def _build(folder: Path, say: Callable[[str], None]) -> None:
-    missing = sorted(package for program, package in _NEEDED.items() if shutil.which(program) is None)
+def _build(folder: Path, note: Callable[[str], None]) -> None:
+    missing = sorted(
+        package for program, package in _NEEDED.items() if shutil.which(program) is None
+    )
     if missing:
-        raise ClusterError(f"the kernel of the cgroup v2 node can't be built: apt-get install {' '.join(missing)}")
+        raise ClusterError(
+            f"the kernel of the cgroup v2 node can't be built: apt-get install {' '.join(missing)}"
+        )
     work = folder / "work"
     work.mkdir()
-    say("kernel: downloading its source")
+    note("kernel: downloading its source")
     source, env = _source(work), _environment(work)
-    say("kernel: compiling")
+    note("kernel: compiling")
     jobs = len(os.sched_getaffinity(0))
     make: list[str | Path] = ["nice", "make", "ARCH=um", f"-j{jobs}"]
     try:
@@ -81,7 +109,9 @@ def _build(folder: Path, say: Callable[[str], None]) -> None:
         _check((source / ".config").read_text())
         run([*make, "linux"], cwd=source, env=env, seconds=3600)
     except ClusterError as error:
-        raise ClusterError(f"the kernel of the cgroup v2 node can't be built from {source.name}.\n{error}") from None
+        raise ClusterError(
+            f"the kernel of the cgroup v2 node can't be built from {source.name}.\n{error}"
+        ) from None
     run(["strip", "-o", folder / "linux", source / "linux"])
     shutil.rmtree(work)
 
@@ -90,7 +120,9 @@ def _check(config: str) -> None:
     """Raises ClusterError if the kernel dropped an option that the node can't do without."""
     lost = [name for name in _REQUIRED if f"CONFIG_{name}=y" not in config.splitlines()]
     if lost:
-        raise ClusterError(f"this source has no {', '.join(lost)} for user-mode Linux: change {CONFIG.name}")
+        raise ClusterError(
+            f"this source has no {', '.join(lost)} for user-mode Linux: change {CONFIG.name}"
+        )
 
 
 def _source(work: Path) -> Path:
@@ -100,8 +132,8 @@ def _source(work: Path) -> Path:
     )
     if mirror is None:
         raise ClusterError(
-            "the kernel of the cgroup v2 node can't be built: none of the machine's apt sources is a mirror of Debian; "
-            "DEBIAN_MIRROR=URL names one"
+            "the kernel of the cgroup v2 node can't be built: none of the host's apt sources "
+            "is a mirror of Debian; DEBIAN_MIRROR=URL names one"
         )
     keys = debian.unpacked() / "root/usr/share/keyrings/debian-archive-keyring.gpg"
     (work / "sources.list").write_text(f"deb [signed-by={keys}] {mirror} {SUITE} main\n")
@@ -119,17 +151,23 @@ def _source(work: Path) -> Path:
     own = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     try:
         run(["apt-get", *own, "update"])
-        found = re.search(r"Depends: (linux-source-[\d.]+)", run(["apt-cache", *own, "depends", SOURCE]))
+        found = re.search(
+            r"Depends: (linux-source-[\d.]+)", run(["apt-cache", *own, "depends", SOURCE])
+        )
         if found is None:
             raise ClusterError(f"{SOURCE} depends on no kernel source")
         _fetch(work, found[1], own)
     except ClusterError as error:
         raise ClusterError(
-            f"the kernel of the cgroup v2 node can't be built: no {SOURCE} of {SUITE} from {mirror}; DEBIAN_MIRROR=URL "
-            f"names another mirror\n{error}"
+            f"the kernel of the cgroup v2 node can't be built: no {SOURCE} of {SUITE} from "
+            f"{mirror}; DEBIAN_MIRROR=URL names another mirror\n{error}"
         ) from None
     archive = next((work / "root/usr/src").glob("linux-source-*.tar.xz"))
-    unused = [f"--exclude=*/{folder}.{ending}" for folder in _UNUSED for ending in ("c", "h", "S", "dts", "dtsi")]
+    unused = [
+        f"--exclude=*/{folder}.{ending}"
+        for folder in _UNUSED
+        for ending in ("c", "h", "S", "dts", "dtsi")
+    ]
     run(["tar", "-C", work, "--exclude=*/Documentation/*/*", *unused, "-xf", archive])
     return work / archive.name.removesuffix(".tar.xz")
 
@@ -145,7 +183,7 @@ def _fetch(work: Path, package: str, own: list[str]) -> None:
 
 
 def _fetch_parsers(work: Path) -> None:
-    """With the machine's package lists first; if they are missing or old, with lists of our own."""
+    """With the host's package lists first; if they are missing or old, with lists of our own."""
     own = ["-o", "APT::Sandbox::User=root"]
     try:
         for package in _PARSERS:
@@ -160,12 +198,15 @@ def _fetch_parsers(work: Path) -> None:
                 _fetch(work, package, own)
         except ClusterError as error:
             raise ClusterError(
-                f"the kernel of the cgroup v2 node can't be built: apt-get install {' '.join(_PARSERS)}\n{error}"
+                "the kernel of the cgroup v2 node can't be built: apt-get install "
+                f"{' '.join(_PARSERS)}\n{error}"
             ) from None
 
 
 def _environment(work: Path) -> dict[str, str]:
-    """Environment with flex and bison: the machine's own, else its distribution's packages, unpacked."""
+    """Environment with flex and bison: the host's own, else its distribution's packages,
+    unpacked.
+    """
     env = {**os.environ, "LC_ALL": "C"}
     if all(shutil.which(program) for program in _PARSERS):
         return env

@@ -30,9 +30,14 @@ from tests.cluster.progress import Progress
 from tests.cluster.tools import built, tool
 from tests.cluster.waiting import until
 
-# The kubelet sets the first ones on its machine, the network needs ip_forward, and several clusters need more inotify
-# instances than the 128 of a new host; `down` sets them back.
-_SYSCTLS: tuple[str, ...] = ("vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops", "vm/panic_on_oom")
+# The kubelet sets the first ones on its host, the network needs ip_forward, and several clusters
+# need more inotify instances than the 128 of a new host; `down` sets them back.
+_SYSCTLS: tuple[str, ...] = (
+    "vm/overcommit_memory",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "vm/panic_on_oom",
+)
 _SYSCTLS += ("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes", "net/ipv4/ip_forward")
 _SYSCTLS += ("fs/inotify/max_user_instances",)
 _INOTIFY_INSTANCES = 1024
@@ -51,15 +56,23 @@ def clusters() -> Path:
 
 
 def named_by(kubeconfig: str) -> str | None:
-    """Name of the local cluster, running or not, whose kubeconfig this is. None: it is not one of a local cluster."""
+    """Name of the local cluster, running or not, whose kubeconfig this is. None: it is not one of a
+    local cluster.
+    """
     path = Path(kubeconfig).absolute()
     state = path.parent
-    return state.parent.name if path == clusters() / state.parent.name / "state" / "kubeconfig" else None
+    return (
+        state.parent.name
+        if path == clusters() / state.parent.name / "state" / "kubeconfig"
+        else None
+    )
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A local cluster that is started, half started or ended. `iptables` is where its programs find iptables."""
+    """A local cluster that is started, half started or ended. `iptables` is where its programs find
+    iptables.
+    """
 
     plan: Plan
     iptables: tuple[Path, ...]
@@ -73,7 +86,7 @@ class Cluster:
 
     @property
     def home(self) -> Path:
-        """Everything of it: `state` goes with the cluster, `images` stays."""
+        """Everything of it: `state` is deleted with the cluster, `images` stays."""
         return clusters() / self.name
 
     @property
@@ -115,7 +128,8 @@ class Cluster:
     def nodes(self) -> list[Node]:
         """Its nodes."""
         return [
-            Node(number, self.plan, self.plane, self.home / "images" / str(number), self.iptables) for number in NODES
+            Node(number, self.plan, self.plane, self.home / "images" / str(number), self.iptables)
+            for number in NODES
         ]
 
     @property
@@ -134,17 +148,23 @@ class Cluster:
 
     @property
     def provisioner(self) -> Daemon:
-        """Makes a volume for every claim."""
+        """Creates a volume for every claim."""
         plane = self.plane
         certificate, key = plane.authority.issue("provisioner", "local-cluster:provisioner")
         words: list[str | Path] = [sys.executable, "-P", Path(__file__).with_name("provisioner.py")]
         words += [f"--address={plane.place.address}", f"--port={self.plan.apiserver_port}"]
-        words += [f"--authority={plane.authority.certificate}", f"--certificate={certificate}", f"--key={key}"]
+        words += [
+            f"--authority={plane.authority.certificate}",
+            f"--certificate={certificate}",
+            f"--key={key}",
+        ]
         return plane.daemon("provisioner", [*words, f"--root={plane.folder / 'volumes'}"])
 
     def kubectl(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Output of kubectl as the administrator."""
-        return run([tool("kubectl"), "--kubeconfig", self.kubeconfig, *words], stdin=stdin, seconds=seconds)
+        return run(
+            [tool("kubectl"), "--kubeconfig", self.kubeconfig, *words], stdin=stdin, seconds=seconds
+        )
 
     def images(self) -> str:
         """Names the set of images that the nodes have."""
@@ -157,7 +177,10 @@ class Cluster:
         """Whether every process of it runs and the apiserver is ready."""
         if not self.kubeconfig.exists():
             return False
-        return all(each.pid() is not None for each in self.daemons()) and self.plane.get("/readyz")[0] == 200
+        return (
+            all(each.pid() is not None for each in self.daemons())
+            and self.plane.get("/readyz")[0] == 200
+        )
 
     def ready_nodes(self) -> set[str]:
         """Names of the nodes that are Ready."""
@@ -166,7 +189,8 @@ class Cluster:
             node["metadata"]["name"]
             for node in (items if isinstance(items, list) else [])
             if any(
-                each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", [])
+                each["type"] == "Ready" and each["status"] == "True"
+                for each in node["status"].get("conditions", [])
             )
         }
 
@@ -190,7 +214,9 @@ class Cluster:
 
 
 def corefile(plan: Plan, kubeconfig: Path, resolv_conf: str) -> str:
-    """CoreDNS' configuration. The cluster's zone is not cached: a new pod's name is known at once."""
+    """CoreDNS' configuration. The cluster's zone is not cached: a new pod's name is known at
+    once.
+    """
     here = f"bind {plan.host_address}\n    errors"
     zones = f"""\
 cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
@@ -210,7 +236,9 @@ cluster.local:53 in-addr.arpa:53 ip6.arpa:53 {{
 
 
 def admission(level: str) -> dict[str, Any]:
-    """AdmissionConfiguration of an API server whose namespaces enforce this level of Pod Security by default."""
+    """AdmissionConfiguration of an API server whose namespaces enforce this level of Pod Security
+    by default.
+    """
     pod_security = {
         "apiVersion": "pod-security.admission.config.k8s.io/v1",
         "kind": "PodSecurityConfiguration",
@@ -224,7 +252,7 @@ def admission(level: str) -> dict[str, Any]:
 
 
 def load(name: str) -> Cluster | None:
-    """The cluster of that name as its last start left it. None if there is none."""
+    """The cluster of that name as its last start left it. None without one."""
     try:
         record = json.loads((clusters() / name / "state" / "cluster.json").read_text())
     except FileNotFoundError:
@@ -234,10 +262,10 @@ def load(name: str) -> Cluster | None:
 
 
 def existing(name: str) -> Cluster:
-    """The cluster of that name. Raises ClusterError if there is none."""
+    """The cluster of that name. Raises ClusterError without one."""
     cluster = load(name)
     if cluster is None:
-        raise ClusterError(f"there is no local cluster {name!r}: make up starts it")
+        raise ClusterError(f"no local cluster {name!r} exists: make up starts it")
     return cluster
 
 
@@ -248,22 +276,25 @@ def cluster_up(
     check: Callable[[Progress], object] | None = None,
     pod_security: str = PRIVILEGED,
 ) -> Cluster:
-    """Start the cluster, or what is missing of it, and wait until its nodes are Ready and have the images.
+    """Start the cluster, or what is missing of it, and wait until its nodes are Ready and have the
+    images.
 
-    `images` builds the archive of images that every node gets; None for a cluster without. `check` is called once the
-    programs are there and before anything on the machine is changed. A cluster that exists keeps its `pod_security`.
-    Raises ClusterError.
+    `images` builds the archive of images that every node gets; None for a cluster without. `check`
+    is called once the programs exist and before anything on the host is changed. A cluster
+    that exists keeps its `pod_security`. Raises ClusterError.
     """
     name = default_name() if name is None else name
     progress = progress or Progress()
     if not valid_name(name):
-        raise ClusterError(f"{name!r} can't be a cluster's name: lower-case letters, digits and dashes, at most 20")
+        raise ClusterError(
+            f"{name!r} can't be a cluster's name: lower-case letters, digits and dashes, at most 20"
+        )
     with _alone(name, progress):
         return _up(name, progress, images, check, pod_security)
 
 
 def cluster_down(name: str | None = None, progress: Progress | None = None) -> bool:
-    """End the cluster and remove all of it but its images. False if there was none."""
+    """End the cluster and remove all of it but its images. False without one."""
     name = default_name() if name is None else name
     progress = progress or Progress()
     with _alone(name, progress):
@@ -271,8 +302,8 @@ def cluster_down(name: str | None = None, progress: Progress | None = None) -> b
 
 
 def _alone(name: str, progress: Progress) -> AbstractContextManager[None]:
-    said = f"another run is at work on the cluster {name!r}: waiting for its end"
-    return cache.locked(clusters() / f".{name}.lock", lambda: progress.note(said))
+    message = f"another run is at work on the cluster {name!r}: waiting for its end"
+    return cache.locked(clusters() / f".{name}.lock", lambda: progress.note(message))
 
 
 def _up(
@@ -285,11 +316,13 @@ def _up(
     cluster = load(name)
     with progress.step("preconditions"):
         plan = cluster.plan if cluster else Plan(name, _index(name))
-        preconditions.demand(preconditions.observe(plan, running=cluster is not None, cold=not built("kube")))
+        preconditions.demand(
+            preconditions.observe(plan, running=cluster is not None, cold=not built("kube"))
+        )
     with progress.step("programs of the distribution"):
         debian.unpacked()
     with ThreadPoolExecutor(1) as beside:
-        # Downloads and unpacking fill the gaps that the compiler leaves.
+        # Downloads and unpacking fill the gaps of the compiler.
         archive = beside.submit(_images, images, progress) if images is not None else None
         once = "" if built("kube") else " (built once, some minutes)"
         with progress.step(f"Kubernetes programs{once}"):
@@ -317,8 +350,12 @@ def _up(
     with progress.step("control plane"):
         _start_control_plane(cluster)
     with progress.step("three nodes"):
-        with ThreadPoolExecutor(len(NODES)) as pool:
-            list(pool.map(lambda node: _start_node(cluster, node, archives, progress), cluster.nodes))
+        with ThreadPoolExecutor(len(NODES)) as nodeset:
+            list(
+                nodeset.map(
+                    lambda node: _start_node(cluster, node, archives, progress), cluster.nodes
+                )
+            )
         names = {node.name for node in cluster.nodes}
         until(
             lambda: names <= cluster.ready_nodes(),
@@ -331,9 +368,9 @@ def _up(
 
 
 def _images(build: ImageBuilder, progress: Progress) -> Path:
-    found = build(cache.root(), progress.say)
+    found = build(cache.root(), progress.announce)
     if not built("kube"):
-        progress.say("images: all are built, and the programs are still being compiled")
+        progress.announce("images: all are built, and the programs are still being compiled")
     return found
 
 
@@ -375,12 +412,14 @@ def _answers(port: int, path: str) -> bool:
 def _start_node(cluster: Cluster, node: Node, archives: list[Path], progress: Progress) -> None:
     node.start(cluster.network)
     if node.import_images(*archives):
-        progress.say(f"{node.name} has the images")
+        progress.announce(f"{node.name} has the images")
     node.start_kubelet()
 
 
 def _end_strangers(cluster: Cluster, hierarchies: cgroups.Hierarchies) -> None:
-    """End daemons that an interrupted run started but could not write down: they hold ports and sockets."""
+    """End daemons that an interrupted run started but could not write down: they use ports and
+    sockets.
+    """
     if any(each.pid() is not None for each in cluster.daemons()):
         known = {each.pid() for each in cluster.daemons()}
         daemons = hierarchies.tracking / cluster.plan.cgroup / "daemons" / "cgroup.procs"
@@ -449,16 +488,23 @@ def _index(name: str) -> int:
                 return index
             chosen.unlink()
         used = {int(path.read_text()) for path in clusters().glob("*/index")}
-        free = (each for each in INDEXES if each not in used and Plan(name, each).bridge not in devices)
+        free = (
+            each for each in INDEXES if each not in used and Plan(name, each).bridge not in devices
+        )
         found = next(free, None)
         if found is None:
-            raise ClusterError(f"all {len(INDEXES)} numbers of clusters are in use: delete old folders of {clusters()}")
+            raise ClusterError(
+                f"all {len(INDEXES)} numbers of clusters are in use: delete old folders of "
+                f"{clusters()}"
+            )
         cache.write(chosen, str(found))
         return found
 
 
 def _iptables() -> tuple[Path, ...]:
-    """Folders with the iptables programs to use: none for the machine's own, which are preferred."""
+    """Folders with the iptables programs to use: none for the host's own, which are
+    preferred.
+    """
     unpacked = debian.unpacked()
     candidates: dict[str, tuple[Path, ...]] = {
         "nft": (unpacked / "iptables-nft",),
@@ -466,11 +512,14 @@ def _iptables() -> tuple[Path, ...]:
     }
     if shutil.which("iptables"):
         candidates = {"own": (), **candidates}
-    found = network.usable_iptables({name: daemon_environment(*paths) for name, paths in candidates.items()})
+    found = network.usable_iptables(
+        {name: daemon_environment(*paths) for name, paths in candidates.items()}
+    )
     if found is None:
         raise ClusterError(
-            "the kernel takes no packet filter rules, neither by iptables-nft nor by iptables-legacy: load the modules "
-            "nf_tables, nft_compat, xt_nat, xt_MASQUERADE, xt_comment, xt_conntrack, xt_statistic and xt_addrtype"
+            "the kernel takes no packet filter rules, neither by iptables-nft nor by "
+            "iptables-legacy: load the modules nf_tables, nft_compat, xt_nat, xt_MASQUERADE, "
+            "xt_comment, xt_conntrack, xt_statistic and xt_addrtype"
         )
     return candidates[found]
 
@@ -478,12 +527,16 @@ def _iptables() -> tuple[Path, ...]:
 def _remember_sysctls() -> None:
     path = clusters() / "sysctls.json"
     if not path.exists():
-        values = {name: _sysctl(name).read_text().strip() for name in _SYSCTLS if _sysctl(name).exists()}
+        values = {
+            name: _sysctl(name).read_text().strip() for name in _SYSCTLS if _sysctl(name).exists()
+        }
         cache.write(path, json.dumps(values))
 
 
 def _allow_inotify() -> None:
-    """Kubelets and API servers watch their files. Where the limit can't be changed, few clusters still have enough."""
+    """Kubelets and API servers watch their files. Where the limit can't be changed, few clusters
+    still have enough.
+    """
     limit = _sysctl("fs/inotify/max_user_instances")
     with contextlib.suppress(OSError):
         if int(limit.read_text()) < _INOTIFY_INSTANCES:

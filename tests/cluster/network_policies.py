@@ -1,9 +1,10 @@
-"""Enforces NetworkPolicies on a node of the local cluster: a TEST enforcer, for this cluster's network alone.
+"""Enforces NetworkPolicies on a node of the local cluster: a TEST enforcer, for this cluster's
+network alone.
 
-It turns the NetworkPolicy objects of the API into packet filter rules in the node's network namespace, in the table
-mangle, where kube-proxy has none. The rules drop packets that are forwarded to or from pods. A kubelet's probes come
-from the node itself and aren't forwarded, so that they are always admitted, as with every network plugin. Pods with
-hostNetwork are not subject. IPv4 only.
+It turns the NetworkPolicy objects of the API into packet filter rules in the node's network
+namespace, in the table mangle, where kube-proxy has none. The rules drop packets that are forwarded
+to or from pods. A kubelet's probes come from the node itself and aren't forwarded, so that they are
+always admitted, as with every network plugin. Pods with hostNetwork are not subject. IPv4 only.
 
 A daemon of its own on each node: it stands on the standard library alone.
 """
@@ -42,16 +43,23 @@ class Pod:
     """Numbers of its named ports, by protocol and name."""
 
 
-def ruleset(policies: Sequence[Manifest], pods: Sequence[Manifest], namespaces: Sequence[Manifest]) -> str:
-    """Input of `iptables-restore --noflush` that replaces all rules of CHAIN. The rest of FORWARD isn't changed."""
-    everyone = sorted((found for pod in pods if (found := _pod(pod)) is not None), key=lambda it: it.address)
+def ruleset(
+    policies: Sequence[Manifest], pods: Sequence[Manifest], namespaces: Sequence[Manifest]
+) -> str:
+    """Input of `iptables-restore --noflush` that replaces all rules of CHAIN. The rest of FORWARD
+    isn't changed.
+    """
+    everyone = sorted(
+        (found for pod in pods if (found := _pod(pod)) is not None), key=lambda it: it.address
+    )
     of_namespace = {it["metadata"]["name"]: it["metadata"].get("labels") or {} for it in namespaces}
     chains, jumps, rules = [CHAIN], [], []
     for number, pod in enumerate(everyone):
         subject = [
             it["spec"]
             for it in policies
-            if it["metadata"]["namespace"] == pod.namespace and _selects(it["spec"].get("podSelector"), pod.labels)
+            if it["metadata"]["namespace"] == pod.namespace
+            and _selects(it["spec"].get("podSelector"), pod.labels)
         ]
         for direction, flag in (("Ingress", "-d"), ("Egress", "-s")):
             isolating = [spec for spec in subject if direction in _types(spec)]
@@ -68,7 +76,9 @@ def ruleset(policies: Sequence[Manifest], pods: Sequence[Manifest], namespaces: 
             }
             # A pod always reaches itself, also through its Service.
             rules.append(f"-A {chain} -s {pod.address} -d {pod.address} -j RETURN")
-            rules += [" ".join(f"-A {chain} {match} -j RETURN".split()) for match in sorted(admitted)]
+            rules += [
+                " ".join(f"-A {chain} {match} -j RETURN".split()) for match in sorted(admitted)
+            ]
             rules.append(f"-A {chain} -j DROP")
     answers = f"-A {CHAIN} -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
     declared = [f":{chain} - [0:0]" for chain in chains]
@@ -78,7 +88,12 @@ def ruleset(policies: Sequence[Manifest], pods: Sequence[Manifest], namespaces: 
 def _pod(manifest: Manifest) -> Pod | None:
     spec, status = manifest["spec"], manifest.get("status") or {}
     address = status.get("podIP", "")
-    if spec.get("hostNetwork") or not address or ":" in address or status.get("phase") in {"Succeeded", "Failed"}:
+    if (
+        spec.get("hostNetwork")
+        or not address
+        or ":" in address
+        or status.get("phase") in {"Succeeded", "Failed"}
+    ):
         return None
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     named = {
@@ -92,15 +107,25 @@ def _pod(manifest: Manifest) -> Pod | None:
 
 
 def _types(spec: Manifest) -> Sequence[str]:
-    types: Sequence[str] = spec.get("policyTypes") or ["Ingress", *(["Egress"] if "egress" in spec else [])]
+    types: Sequence[str] = spec.get("policyTypes") or [
+        "Ingress",
+        *(["Egress"] if "egress" in spec else []),
+    ]
     return types
 
 
 def _matches(
-    rule: Manifest, direction: str, pod: Pod, everyone: Sequence[Pod], namespaces: Mapping[str, Mapping[str, str]]
+    rule: Manifest,
+    direction: str,
+    pod: Pod,
+    everyone: Sequence[Pod],
+    namespaces: Mapping[str, Mapping[str, str]],
 ) -> Iterator[str]:
     """Matches of the packet filter for all that a rule admits."""
-    peers, side = rule.get("from" if direction == "Ingress" else "to"), "-s" if direction == "Ingress" else "-d"
+    peers, side = (
+        rule.get("from" if direction == "Ingress" else "to"),
+        "-s" if direction == "Ingress" else "-d",
+    )
     if not peers:
         yield from _ports(rule, [pod] if direction == "Ingress" else everyone)
         return
@@ -116,7 +141,9 @@ def _matches(
                     yield f"{side} {other.address} {ports}"
 
 
-def _is_peer(peer: Manifest, namespace: str, other: Pod, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+def _is_peer(
+    peer: Manifest, namespace: str, other: Pod, namespaces: Mapping[str, Mapping[str, str]]
+) -> bool:
     if "namespaceSelector" not in peer:
         inside = other.namespace == namespace
     else:
@@ -135,9 +162,14 @@ def _ports(rule: Manifest, targets: Sequence[Pod]) -> Iterator[str]:
         if port is None:
             yield f"-p {protocol.lower()}"
         elif isinstance(port, int):
-            yield f"-p {protocol.lower()} --dport {port}{':' + str(each['endPort']) if 'endPort' in each else ''}"
+            yield (
+                f"-p {protocol.lower()} --dport "
+                f"{port}{':' + str(each['endPort']) if 'endPort' in each else ''}"
+            )
         else:
-            for number in {it.ports[protocol, port] for it in targets if (protocol, port) in it.ports}:
+            for number in {
+                it.ports[protocol, port] for it in targets if (protocol, port) in it.ports
+            }:
                 yield f"-p {protocol.lower()} --dport {number}"
 
 
@@ -163,13 +195,19 @@ def _without(network: IPv4Network, hole: IPv4Network) -> list[IPv4Network]:
 def _selects(selector: Manifest | None, labels: Mapping[str, str]) -> bool:
     """Whether a label selector selects; an empty one selects all."""
     selector = selector or {}
-    if any(labels.get(name) != value for name, value in (selector.get("matchLabels") or {}).items()):
+    if any(
+        labels.get(name) != value for name, value in (selector.get("matchLabels") or {}).items()
+    ):
         return False
-    return all(_holds(it, labels) for it in selector.get("matchExpressions") or ())
+    return all(_is_true(it, labels) for it in selector.get("matchExpressions") or ())
 
 
-def _holds(expression: Manifest, labels: Mapping[str, str]) -> bool:
-    key, operator, values = expression["key"], expression["operator"], expression.get("values") or ()
+def _is_true(expression: Manifest, labels: Mapping[str, str]) -> bool:
+    key, operator, values = (
+        expression["key"],
+        expression["operator"],
+        expression.get("values") or (),
+    )
     found = {
         "In": labels.get(key) in values,
         "NotIn": labels.get(key) not in values,
@@ -193,7 +231,9 @@ class Watch(threading.Thread):
         return list(found.values()) if found is not None else None
 
     def run(self) -> None:
-        """List and watch until the process ends; an apiserver that is away is asked again every second."""
+        """List and watch until the process ends; an apiserver that is away is asked again every
+        second.
+        """
         while True:
             try:
                 self._once()
@@ -207,7 +247,9 @@ class Watch(threading.Thread):
         self._objects = {it["metadata"]["uid"]: it for it in listed["items"]}
         self._changed.set()
         version = listed["metadata"]["resourceVersion"]
-        with self._api.get(f"{self._path}?watch=1&timeoutSeconds=240&resourceVersion={version}", 300) as answer:
+        with self._api.get(
+            f"{self._path}?watch=1&timeoutSeconds=240&resourceVersion={version}", 300
+        ) as answer:
             for line in answer:
                 event = json.loads(line)
                 if event["type"] == "ERROR":
@@ -215,7 +257,9 @@ class Watch(threading.Thread):
                 uid = event["object"]["metadata"]["uid"]
                 # A new map: the main thread may be reading the former one.
                 others = {key: it for key, it in self._objects.items() if key != uid}
-                self._objects = others if event["type"] == "DELETED" else {**others, uid: event["object"]}
+                self._objects = (
+                    others if event["type"] == "DELETED" else {**others, uid: event["object"]}
+                )
                 self._changed.set()
 
 
@@ -228,7 +272,9 @@ class Api:
         self._trust.load_cert_chain(certificate, key)
 
     def get(self, path: str, seconds: float) -> http.client.HTTPResponse:
-        """The answer, to be read; `seconds` is the limit for each read. Raises OSError unless it is a success."""
+        """The answer, to be read; `seconds` is the limit for each read. Raises OSError unless it is
+        a success.
+        """
         connection = http.client.HTTPSConnection(*self._where, context=self._trust, timeout=seconds)
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -241,7 +287,9 @@ def apply(rules: str) -> None:
     """Replace the rules in this network namespace. Raises OSError."""
     hook = ["iptables", "-w", "-t", "mangle"]
     _run(["iptables-restore", "-w", "--noflush"], rules)
-    if subprocess.run([*hook, "-C", "FORWARD", "-j", CHAIN], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        [*hook, "-C", "FORWARD", "-j", CHAIN], capture_output=True, check=False
+    ).returncode:
         _run([*hook, "-I", "FORWARD", "-j", CHAIN], "")
 
 

@@ -1,8 +1,8 @@
 """A node of a local cluster: containerd, kubelet, kube-proxy and the enforcer of NetworkPolicies.
 
-They run in a network and a mount namespace of their own. The namespaces belong to a holder process, so that links and
-mounts vanish with the node's processes, and nothing that a node writes below /run, /var/log or /var/lib/cni reaches the
-host.
+They run in a network and a mount namespace of their own. The namespaces belong to a holder process,
+so that links and mounts vanish with the node's processes, and nothing that a node writes below
+/run, /var/log or /var/lib/cni reaches the host.
 """
 
 import io
@@ -39,7 +39,8 @@ CNI_CACHE = Path("/var/lib/cni")
 
 @dataclass(frozen=True)
 class Node:
-    """The node number `number`. `folder` holds its state, `images` containerd's root, kept when the cluster goes.
+    """The node number `number`. `folder` has its state, `images` containerd's root, kept when the
+    cluster is deleted.
 
     With `own_kernel` it is a guest of tests.cluster.guest, which starts its programs.
     """
@@ -63,12 +64,14 @@ class Node:
 
     @property
     def registries(self) -> Path:
-        """The folder with a folder HOST for each registry with settings of its own, which holds `hosts.toml`."""
+        """The folder with a folder HOST for each registry with settings of its own, which contains
+        `hosts.toml`.
+        """
         return self.folder / "registries"
 
     @property
     def holder(self) -> Daemon:
-        """Holds the namespaces."""
+        """Keeps the namespaces."""
         folder = self.folder
         binds = {
             folder / "kubelet": Path("/run/kubelet"),
@@ -88,14 +91,21 @@ class Node:
         """Start everything of the node that doesn't run; returns before the node is Ready."""
         holder = self.holder
         if holder.start():
-            # Whatever still runs of the node belongs to namespaces that can't be entered any more.
+            # Whatever still runs of the node belongs to namespaces that can't be entered by now.
             for name in ("kubelet", "kube-proxy", "network-policies", "containerd"):
                 self.plane.daemon(f"{name}-{self.number}", []).stop()
         pid = holder.pid()
         ready = Path(f"/proc/{pid}/root/run/ready")
-        until(lambda: holder.pid() is None or ready.exists(), f"the namespaces of {self.name}", 60, holder.last_words)
+        until(
+            lambda: holder.pid() is None or ready.exists(),
+            f"the namespaces of {self.name}",
+            60,
+            holder.last_words,
+        )
         if pid is None or holder.pid() is None:
-            raise ClusterError(f"the namespaces of {self.name} can't be made; {holder.last_words()}")
+            raise ClusterError(
+                f"the namespaces of {self.name} can't be created; {holder.last_words()}"
+            )
         network.join(self.number, pid)
         self.write_configuration()
         containerd = self._daemon("containerd")
@@ -110,7 +120,9 @@ class Node:
                 self._sweep()
 
     def start_kubelet(self) -> None:
-        """Start kubelet, kube-proxy and the enforcer of NetworkPolicies; the images should be there by now."""
+        """Start kubelet, kube-proxy and the enforcer of NetworkPolicies; the images should be there
+        by now.
+        """
         self._daemon("network-policies").start()
         self._daemon("kubelet").start()
         self._daemon("kube-proxy").start()
@@ -138,7 +150,8 @@ class Node:
         missing = [path for path in archives if imported.get(str(path)) != wanted[str(path)]]
         for path in missing:
             words = [*self.ctr(), "images", "import", "--snapshotter=overlayfs", path]
-            # containerd collects garbage beside an import, and may take a layer that the import is about to build on.
+            # containerd collects garbage beside an import, and may take a layer that the import is
+            # about to build on.
             if not succeeds(words, seconds=300):
                 run(words, seconds=300)
         if missing:
@@ -147,10 +160,16 @@ class Node:
         return bool(missing)
 
     def _forget_untagged(self) -> None:
-        """Let containerd collect images whose tag has moved on: it keeps a second name, the digest, for each."""
+        """Let containerd collect images whose tag has moved on: it keeps a second name, the digest,
+        for each.
+        """
         refs = [line.split() for line in run([*self.ctr(), "images", "list"]).splitlines()[1:]]
         tagged = {digest for name, _, digest, *_ in refs if not name.startswith("sha256:")}
-        stale = [name for name, _, digest, *_ in refs if name.startswith("sha256:") and digest not in tagged]
+        stale = [
+            name
+            for name, _, digest, *_ in refs
+            if name.startswith("sha256:") and digest not in tagged
+        ]
         if stale:
             run([*self.ctr(), "images", "remove", *stale])
 
@@ -168,17 +187,27 @@ class Node:
 
     def daemons(self) -> list[Daemon]:
         """Every daemon of the node, the kubelet first."""
-        return [*map(self._daemon, ("kubelet", "kube-proxy", "network-policies", "containerd")), self.holder]
+        return [
+            *map(self._daemon, ("kubelet", "kube-proxy", "network-policies", "containerd")),
+            self.holder,
+        ]
 
     def words(self, name: str) -> list[str]:
         """Words that run kubelet, kube-proxy or containerd, on the node itself."""
         if name == "kubelet":
-            who = self.plane.client(f"kubelet-{self.number}", f"system:node:{self.name}", "system:nodes")
+            who = self.plane.client(
+                f"kubelet-{self.number}", f"system:node:{self.name}", "system:nodes"
+            )
             words: list[str | Path] = [tool("kubelet"), f"--config={self.folder / 'kubelet.yaml'}"]
-            words += [f"--kubeconfig={who}", f"--hostname-override={self.name}", "--root-dir=/run/kubelet"]
+            words += [
+                f"--kubeconfig={who}",
+                f"--hostname-override={self.name}",
+                "--root-dir=/run/kubelet",
+            ]
             words += [f"--node-ip={self.plan.node_address(self.number)}", "--node-labels=", "--v=1"]
             words = [word for word in words if word != "--node-labels="]
-            # Nothing reads the statistics of containers, which take a good part of an idle kubelet's CPU.
+            # Nothing reads the statistics of containers, which take a good part of an idle
+            # kubelet's CPU.
             words.append("--housekeeping-interval=60s")
         elif name == "network-policies":
             certificate, key = self.plane.authority.issue(
@@ -186,7 +215,11 @@ class Node:
             )
             words = [sys.executable, "-P", Path(__file__).with_name("network_policies.py")]
             words += [f"--address={self.plan.host_address}", f"--port={self.plan.apiserver_port}"]
-            words += [f"--authority={self.plane.authority.certificate}", f"--certificate={certificate}", f"--key={key}"]
+            words += [
+                f"--authority={self.plane.authority.certificate}",
+                f"--certificate={certificate}",
+                f"--key={key}",
+            ]
         elif name == "kube-proxy":
             words = [tool("kube-proxy"), f"--config={self.folder / 'kube-proxy.yaml'}"]
         else:
@@ -194,12 +227,16 @@ class Node:
         return [str(word) for word in words]
 
     def _daemon(self, name: str) -> Daemon:
-        daemon = self.plane.daemon(f"{name}-{self.number}", self.words(name), namespaces=self.holder.pid())
+        daemon = self.plane.daemon(
+            f"{name}-{self.number}", self.words(name), namespaces=self.holder.pid()
+        )
         path = (debian.unpacked() / "bin", *self.iptables)
         return Daemon(**{**vars(daemon), "env": daemon_environment(*path)})
 
     def _sweep(self) -> None:
-        """Remove the containers that an ended cluster left in containerd's records; their processes are gone."""
+        """Remove the containers that an ended cluster left in containerd's records; their processes
+        are gone.
+        """
         left = run([*self.ctr(), "containers", "list", "--quiet"]).split()
         if left:
             run([*self.ctr(), "containers", "delete", *left])
@@ -211,7 +248,9 @@ class Node:
         cache.write(self.folder / "cni" / "10-slurm-charts.conflist", cni)
         cache.write(self.folder / "resolv.conf", upstream(Path("/etc/resolv.conf").read_text()))
         serving = self.plane.authority.issue(
-            f"kubelet-{self.number}-serving", self.name, hosts=[self.name, str(self.plan.node_address(self.number))]
+            f"kubelet-{self.number}-serving",
+            self.name,
+            hosts=[self.name, str(self.plan.node_address(self.number))],
         )
         kubelet = kubelet_configuration(
             self.plan,
@@ -221,21 +260,30 @@ class Node:
             resolv_conf=self.folder / "resolv.conf",
         )
         if self.own_kernel:
-            kubelet |= {"cgroupRoot": "/", "registerWithTaints": [{"key": GUEST_TAINT, "effect": "NoSchedule"}]}
+            kubelet |= {
+                "cgroupRoot": "/",
+                "registerWithTaints": [{"key": GUEST_TAINT, "effect": "NoSchedule"}],
+            }
         cache.write(self.folder / "kubelet.yaml", yaml.safe_dump(kubelet))
         proxy = self.plane.client(f"kube-proxy-{self.number}", "system:kube-proxy")
-        cache.write(self.folder / "kube-proxy.yaml", yaml.safe_dump(proxy_configuration(self.plan, self.number, proxy)))
+        cache.write(
+            self.folder / "kube-proxy.yaml",
+            yaml.safe_dump(proxy_configuration(self.plan, self.number, proxy)),
+        )
 
     def containerd_toml(self) -> str:
-        """Configuration of containerd. It can't lower its children's OOM scores on restricted machines, nor must it."""
+        """Configuration of containerd. It can't lower its children's OOM scores on restricted
+        hosts, nor must it.
+        """
         runc = debian.unpacked() / "bin" / "runc"
         return f"""\
 version = 2
 root = {json.dumps(str(self.images))}
 state = "/run/containerd/state"
 disabled_plugins = [
-  "io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart", "io.containerd.tracing.processor.v1.otlp",
-  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart",
+  "io.containerd.tracing.processor.v1.otlp", "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
   "io.containerd.snapshotter.v1.zfs",
 ]
 [grpc]
@@ -262,7 +310,9 @@ conf_dir = {json.dumps(str(self.folder / "cni"))}
 
 
 def cni_configuration(plan: Plan, node: int) -> dict[str, Any]:
-    """The network of the node's pods: a bridge inside the node, routed, without masquerading between nodes."""
+    """The network of the node's pods: a bridge inside the node, routed, without masquerading
+    between nodes.
+    """
     return {
         "cniVersion": "0.4.0",
         "name": plan.node_name(node),
@@ -288,7 +338,9 @@ def cni_configuration(plan: Plan, node: int) -> dict[str, Any]:
 def kubelet_configuration(
     plan: Plan, node: int, *, authority: Path, serving: tuple[Path, Path], resolv_conf: Path
 ) -> dict[str, Any]:
-    """KubeletConfiguration. Nothing is evicted or garbage-collected: the machine's disk is not the cluster's."""
+    """KubeletConfiguration. Nothing is evicted or garbage-collected: the host's disk is not the
+    cluster's.
+    """
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -307,7 +359,11 @@ def kubelet_configuration(
         "containerLogMaxSize": "20Mi",
         "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "enforceNodeAllocatable": [],
-        "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%"}
+        "evictionHard": {
+            "memory.available": "1Mi",
+            "nodefs.available": "0%",
+            "nodefs.inodesFree": "0%",
+        }
         | {"imagefs.available": "0%", "imagefs.inodesFree": "0%"},
         "failSwapOn": False,
         "healthzBindAddress": "127.0.0.1",
@@ -334,7 +390,12 @@ def proxy_configuration(plan: Plan, node: int, kubeconfig: Path) -> dict[str, An
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": str(kubeconfig)},
         "clusterCIDR": str(plan.pod_network),
-        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
         "healthzBindAddress": "127.0.0.1:10256",
         "hostnameOverride": plan.node_name(node),
         "metricsBindAddress": "127.0.0.1:10249",
@@ -344,29 +405,39 @@ def proxy_configuration(plan: Plan, node: int, kubeconfig: Path) -> dict[str, An
 
 
 def upstream(resolv_conf: str) -> str:
-    """resolv.conf for pods with dnsPolicy Default: name servers of the host that a node can reach."""
+    """resolv.conf for pods with dnsPolicy Default: name servers of the host that a node can
+    reach.
+    """
     lines = [line for line in resolv_conf.splitlines() if line.split()[:1] == ["nameserver"]]
     outside = [line for line in lines if not line.split()[1].startswith(("127.", "::1"))]
     return "\n".join(outside) + "\n"
 
 
 def pause_archive() -> Path:
-    """An image archive with the pause image, made on demand."""
+    """An image archive with the pause image, built on demand."""
     program = tool("pause")
 
     def make(folder: Path) -> None:
         layer = _tar({"pause": (program.read_bytes(), 0o755)})
         config = json.dumps(
             {
-                "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine),
+                "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(
+                    os.uname().machine, os.uname().machine
+                ),
                 "os": "linux",
                 "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
                 "rootfs": {"type": "layers", "diff_ids": [f"sha256:{sha256(layer).hexdigest()}"]},
             }
         ).encode()
         manifest = [{"Config": "config.json", "RepoTags": [PAUSE], "Layers": ["layer.tar"]}]
-        archive = {"config.json": config, "layer.tar": layer, "manifest.json": json.dumps(manifest).encode()}
-        (folder / "pause.tar").write_bytes(_tar({name: (data, 0o644) for name, data in archive.items()}))
+        archive = {
+            "config.json": config,
+            "layer.tar": layer,
+            "manifest.json": json.dumps(manifest).encode(),
+        }
+        (folder / "pause.tar").write_bytes(
+            _tar({name: (data, 0o644) for name, data in archive.items()})
+        )
 
     return cache.entry(cache.root() / "images" / program.parent.name, make) / "pause.tar"
 

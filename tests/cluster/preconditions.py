@@ -1,4 +1,6 @@
-"""What must hold before a local cluster is started: observed first, judged by a pure function, nothing changed."""
+"""What must be true before a local cluster is started: observed first, judged by a pure function,
+nothing changed.
+"""
 
 import os
 import re
@@ -43,7 +45,9 @@ IMAGES_PROGRAMS = ("apt-get", "dpkg", "mount", "perl", "setpriv", "tar", "unshar
 
 @dataclass(frozen=True)
 class Facts:
-    """What was found on the machine. `go` is None without Go; `kernel` says of each feature whether it works."""
+    """What was found on the host. `go` is None without Go; `kernel` shows of each feature
+    whether it works.
+    """
 
     system: str
     user: int
@@ -71,13 +75,21 @@ def problems(facts: Facts) -> list[str]:
     if facts.user != 0:
         found.append(f"not root: run it as root (sudo -E make up), or {_otherwise(facts)}")
     if facts.python < (3, 11):
-        found.append(f"Python {facts.python[0]}.{facts.python[1]} is too old: install Python 3.11 or newer")
+        found.append(
+            f"Python {facts.python[0]}.{facts.python[1]} is too old: install Python 3.11 or newer"
+        )
     if facts.go is None:
-        found.append("Go is missing: install Go 1.21 or newer (https://go.dev/dl) and put it on PATH")
+        found.append(
+            "Go is missing: install Go 1.21 or newer (https://go.dev/dl) and put it on PATH"
+        )
     elif facts.go < GO:
-        found.append(f"Go {facts.go[0]}.{facts.go[1]} is too old: install Go 1.21 or newer (https://go.dev/dl)")
+        found.append(
+            f"Go {facts.go[0]}.{facts.go[1]} is too old: install Go 1.21 or newer "
+            "(https://go.dev/dl)"
+        )
     found += [
-        f"the program {program} is missing: apt-get install {PROGRAMS[program]}" for program in facts.missing_programs
+        f"the program {program} is missing: apt-get install {PROGRAMS[program]}"
+        for program in facts.missing_programs
     ]
     found += [
         f"TCP port {port}, which {what} needs, is taken: end the program that listens there "
@@ -85,26 +97,32 @@ def problems(facts: Facts) -> list[str]:
         for what, port in facts.ports_taken
     ]
     found += [
-        f"the machine has a route to {route}, which the cluster's addresses overlap: choose another --name"
+        f"the host has a route to {route}, which the cluster's addresses overlap: choose "
+        "another --name"
         for route in facts.foreign_routes
     ]
     found += [
-        f"the kernel doesn't offer {feature}: load its module, or run on a machine (not a container) that has it"
+        f"the kernel doesn't offer {feature}: load its module, or run on a host (not a "
+        "container) that has it"
         for feature, works in facts.kernel.items()
         if not works
     ]
     found += [
-        f"no cgroup hierarchy has the controller {controller}: mount it, or enable it on the kernel's command line"
+        f"no cgroup hierarchy has the controller {controller}: mount it, or enable it on the "
+        "kernel's command line"
         for controller in sorted({"cpu", "memory", "pids"} - facts.cgroup_controllers)
     ]
     if facts.images_alone:
-        wanted, memory = IMAGES_COLD_DISK_GIB if facts.cold else IMAGES_WARM_DISK_GIB, IMAGES_MEMORY_GIB
+        wanted, memory = (
+            IMAGES_COLD_DISK_GIB if facts.cold else IMAGES_WARM_DISK_GIB,
+            IMAGES_MEMORY_GIB,
+        )
     else:
         wanted, memory = COLD_DISK_GIB if facts.cold else WARM_DISK_GIB, MEMORY_GIB
     if facts.disk_gib < wanted:
         found.append(
-            f"{facts.disk_gib:.1f} GiB are free at {facts.disk_at}, {wanted:.0f} are needed: free some, or set "
-            "SLURM_CHARTS_CACHE to a folder on a larger disk"
+            f"{facts.disk_gib:.1f} GiB are free at {facts.disk_at}, {wanted:.0f} are needed: free "
+            "some, or set SLURM_CHARTS_CACHE to a folder on a larger disk"
         )
     if facts.memory_gib < memory:
         found.append(f"{facts.memory_gib:.1f} GiB of memory are available, {memory:.1f} are needed")
@@ -113,7 +131,10 @@ def problems(facts: Facts) -> list[str]:
 
 def _otherwise(facts: Facts) -> str:
     if facts.images_alone:
-        return "build and push the images with a container engine (docs/local.md), and run make up without REGISTRY"
+        return (
+            "build and push the images with a container engine (docs/local.md), and run make up "
+            "without REGISTRY"
+        )
     return "name a cluster of your own by KUBECONFIG"
 
 
@@ -122,11 +143,15 @@ def demand(facts: Facts) -> None:
     found = problems(facts)
     if found:
         what = "build the images" if facts.images_alone else "run the local cluster"
-        raise ClusterError("\n".join([f"this machine can't {what}:", *(f"- {line}" for line in found)]))
+        raise ClusterError(
+            "\n".join([f"this host can't {what}:", *(f"- {line}" for line in found)])
+        )
 
 
 def observe(plan: Plan, *, running: bool, cold: bool) -> Facts:
-    """Look at the machine. With `running` the cluster's own ports and routes are its own and not looked at."""
+    """Look at the host. With `running` the cluster's own ports and routes are its own and not
+    looked at.
+    """
     folder = _present(cache.root())
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     able = sys.platform == "linux" and os.geteuid() == 0 and not missing
@@ -137,7 +162,9 @@ def observe(plan: Plan, *, running: bool, cold: bool) -> Facts:
         python=(sys.version_info.major, sys.version_info.minor),
         go=_go_version(),
         missing_programs=missing,
-        ports_taken=[] if running else [(what, port) for what, port in plan.ports.items() if _taken(port)],
+        ports_taken=[]
+        if running
+        else [(what, port) for what, port in plan.ports.items() if _taken(port)],
         foreign_routes=_overlaps(plan) if able and not running else [],
         kernel=_kernel(folder) if able else {},
         cgroup_controllers=_controllers() if able else frozenset({"cpu", "memory", "pids"}),
@@ -180,10 +207,12 @@ def _present(folder: Path) -> Path:
 
 def _go_version() -> tuple[int, int] | None:
     try:
-        said = subprocess.run(["go", "env", "GOVERSION"], capture_output=True, text=True, check=False, cwd="/").stdout
+        message = subprocess.run(
+            ["go", "env", "GOVERSION"], capture_output=True, text=True, check=False, cwd="/"
+        ).stdout
     except FileNotFoundError:
         return None
-    numbers = re.match(r"go(\d+)\.(\d+)", said)
+    numbers = re.match(r"go(\d+)\.(\d+)", message)
     return (int(numbers[1]), int(numbers[2])) if numbers else None
 
 
@@ -201,7 +230,9 @@ def _overlaps(plan: Plan) -> list[str]:
     return [
         destination
         for destination, device in network.routes()
-        if destination != "default" and device != plan.bridge and IPv4Network(destination).overlaps(plan.block)
+        if destination != "default"
+        and device != plan.bridge
+        and IPv4Network(destination).overlaps(plan.block)
     ]
 
 
@@ -213,11 +244,14 @@ def _overlays(folder: Path) -> dict[str, bool]:
     """Try what the build of the images needs of the kernel."""
     overlay = (
         'd=$(mktemp -d -p "$0"); trap \'rm -rf "$d"\' EXIT; mkdir "$d/l" "$d/u" "$d/w" "$d/m"; '
-        'mount -t overlay overlay -o "lowerdir=$d/l,upperdir=$d/u,workdir=$d/w" "$d/m"; umount "$d/m"'
+        'mount -t overlay overlay -o "lowerdir=$d/l,upperdir=$d/u,workdir=$d/w" "$d/m"; umount '
+        '"$d/m"'
     )
     return {
         "network and mount namespaces": succeeds(["unshare", *_TRIAL, "true"]),
-        f"overlayfs on the file system of {folder}": succeeds(["unshare", *_TRIAL, overlay, folder]),
+        f"overlayfs on the file system of {folder}": succeeds(
+            ["unshare", *_TRIAL, overlay, folder]
+        ),
     }
 
 
@@ -225,7 +259,9 @@ def _kernel(folder: Path) -> dict[str, bool]:
     """Try each feature that the nodes need as well."""
     return {
         **_overlays(folder),
-        "bridge devices (module bridge)": succeeds(["unshare", *_TRIAL, "ip link add name probe0 type bridge"]),
+        "bridge devices (module bridge)": succeeds(
+            ["unshare", *_TRIAL, "ip link add name probe0 type bridge"]
+        ),
         "veth devices (module veth)": succeeds(
             ["unshare", *_TRIAL, "ip link add name probe0 type veth peer name probe1"]
         ),
@@ -242,7 +278,9 @@ def _controllers() -> frozenset[str]:
 
 def _available_memory() -> float:
     try:
-        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+        found = re.search(
+            r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE
+        )
     except FileNotFoundError:
         return 0.0
     return int(found[1]) / 2**20 if found else 0.0

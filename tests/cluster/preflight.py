@@ -1,4 +1,6 @@
-"""What must hold in a cluster of KUBECONFIG before anything is installed: observed first, judged by a pure function."""
+"""What must be true in a cluster of KUBECONFIG before anything is installed: observed first, judged
+by a pure function.
+"""
 
 import json
 import re
@@ -30,7 +32,10 @@ _PROBE = {
                 "name": "slurmd",
                 "image": "slurmd",
                 "securityContext": {"privileged": True},
-                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+                "resources": {
+                    "requests": {"cpu": "10m", "memory": "16Mi"},
+                    "limits": {"cpu": "1", "memory": "1Gi"},
+                },
             }
         ]
     },
@@ -71,37 +76,40 @@ def problems(facts: Facts) -> list[str]:
         found.append("Kubernetes {}.{} is too old: use 1.29 or newer".format(*facts.version))
     if facts.denied:
         found.append(
-            f"this user may not create {', '.join(facts.denied)}: use the kubeconfig of a cluster administrator"
+            f"this user may not create {', '.join(facts.denied)}: use the kubeconfig of a cluster "
+            "administrator"
         )
     others = sorted(set(facts.nodes.values()))
     if not facts.nodes:
         found.append(
-            "no Kubernetes node is Ready and without taints: add one, uncordon one (kubectl uncordon NODE), or remove "
-            "its taints"
+            "no Kubernetes node is Ready and without taints: add one, uncordon one (kubectl "
+            "uncordon NODE), or remove its taints"
         )
     elif facts.architecture is not None and facts.architecture not in others:
         found.append(
-            f"the Kubernetes nodes are {', '.join(others)}, and the images built on this host are for "
-            f"{facts.architecture}: run make up on a host with the architecture of the nodes, or add a node with that "
-            "of this host"
+            f"the Kubernetes nodes are {', '.join(others)}, and the images built on this host are "
+            f"for {facts.architecture}: run make up on a host with the architecture of the nodes, "
+            "or add a node with that of this host"
         )
     default = any(facts.classes.values())
     for claim in facts.claims:
         if claim.storage_class is None and not default:
             found.append(
                 f"{claim.owner} needs a volume, and no StorageClass is the default one: "
-                + _choice(facts.classes, f"or set persistence.storageClassName of {claim.owner} in VALUES")
+                + _choice(
+                    facts.classes, f"or set persistence.storageClassName of {claim.owner} in VALUES"
+                )
             )
         elif claim.storage_class and claim.storage_class not in facts.classes:
             found.append(
-                f"{claim.owner}: the StorageClass {claim.storage_class!r} doesn't exist: correct it in VALUES. The "
-                f"cluster has {', '.join(sorted(facts.classes)) or 'none'}"
+                f"{claim.owner}: the StorageClass {claim.storage_class!r} doesn't exist: correct "
+                f"it in VALUES. The cluster has {', '.join(sorted(facts.classes)) or 'none'}"
             )
     if facts.images_missing:
         found.append(
-            f"the images {', '.join(facts.images_missing)} can't be pulled, and the nodes don't have them: name a "
-            "registry to which make up pushes them, for example REGISTRY=registry.example.com/team, or load them into "
-            "the nodes (docs/local.md)"
+            f"the images {', '.join(facts.images_missing)} can't be pulled, and the nodes don't "
+            "have them: name a registry to which make up pushes them, for example "
+            "REGISTRY=registry.example.com/team, or load them into the nodes (docs/local.md)"
         )
     return found
 
@@ -114,32 +122,51 @@ def with_missing_images(facts: Facts, images: Sequence[str]) -> Facts:
 def _choice(classes: Iterable[str], otherwise: str) -> str:
     names = sorted(classes)
     if not names:
-        return "install a storage provisioner, such as the one of your cloud or Rancher's local-path-provisioner"
-    patch = '\'{"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}\''
-    return f"choose one of {', '.join(names)}: kubectl patch storageclass {names[0]} -p {patch}, {otherwise}"
+        return (
+            "install a storage provisioner, such as the one of your cloud or Rancher's "
+            "local-path-provisioner"
+        )
+    patch = (
+        '\'{"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}\''
+    )
+    return (
+        f"choose one of {', '.join(names)}: kubectl patch storageclass {names[0]} -p {patch}, "
+        f"{otherwise}"
+    )
 
 
 def demand(facts: Facts) -> None:
     """Raise ClusterError that lists every problem."""
     if found := problems(facts):
-        lines = ["Slurm can't be installed on this cluster, and nothing was changed:", *(f"- {line}" for line in found)]
+        lines = [
+            "Slurm can't be installed on this cluster, and nothing was changed:",
+            *(f"- {line}" for line in found),
+        ]
         raise ClusterError("\n".join(lines))
 
 
-def observe(target: Target, objects: Sequence[Mapping[str, Any]], architecture: str | None) -> Facts:
-    """Look at the cluster. `objects` are those that the charts render. Changes nothing. Raises ClusterError."""
+def observe(
+    target: Target, objects: Sequence[Mapping[str, Any]], architecture: str | None
+) -> Facts:
+    """Look at the cluster. `objects` are those that the charts render. Changes nothing. Raises
+    ClusterError.
+    """
     version = json.loads(target.kubectl("get", "--raw", "/version"))
     nodes = json.loads(target.kubectl("get", "nodes", "-o", "json"))["items"]
     classes = json.loads(target.kubectl("get", "storageclasses", "-o", "json"))["items"]
     existing = {
         claim["metadata"]["name"]
-        for claim in json.loads(target.kubectl("-n", SLURM_NAMESPACE, "get", "persistentvolumeclaims", "-o", "json"))[
-            "items"
-        ]
+        for claim in json.loads(
+            target.kubectl("-n", SLURM_NAMESPACE, "get", "persistentvolumeclaims", "-o", "json")
+        )["items"]
     }
     return Facts(
         version=(int(version["major"]), int(re.match(r"\d*", version["minor"])[0] or 0)),  # type: ignore[index]
-        nodes={node["metadata"]["name"]: node["status"]["nodeInfo"]["architecture"] for node in nodes if usable(node)},
+        nodes={
+            node["metadata"]["name"]: node["status"]["nodeInfo"]["architecture"]
+            for node in nodes
+            if usable(node)
+        },
         architecture=architecture,
         classes={each["metadata"]["name"]: is_default(each) for each in classes},
         claims=[] if existing else list(claims(objects)),
@@ -154,15 +181,23 @@ def observe(target: Target, objects: Sequence[Mapping[str, Any]], architecture: 
 def usable(node: Mapping[str, Any]) -> bool:
     """Whether a Kubernetes node is Ready and takes a pod without tolerations."""
     spec = node.get("spec", {})
-    kept_away = any(taint["effect"] in {"NoSchedule", "NoExecute"} for taint in spec.get("taints") or [])
-    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", []))
+    kept_away = any(
+        taint["effect"] in {"NoSchedule", "NoExecute"} for taint in spec.get("taints") or []
+    )
+    ready = any(
+        each["type"] == "Ready" and each["status"] == "True"
+        for each in node["status"].get("conditions", [])
+    )
     return ready and not kept_away and not spec.get("unschedulable", False)
 
 
 def is_default(storage_class: Mapping[str, Any]) -> bool:
     """Whether a StorageClass is the cluster's default one."""
     annotations = storage_class["metadata"].get("annotations") or {}
-    return any(annotations.get(f"storageclass.{name}/is-default-class") == "true" for name in _CLASS_ANNOTATIONS)
+    return any(
+        annotations.get(f"storageclass.{name}/is-default-class") == "true"
+        for name in _CLASS_ANNOTATIONS
+    )
 
 
 def claims(objects: Iterable[Mapping[str, Any]]) -> Iterator[Claim]:
@@ -187,6 +222,27 @@ def needs_privileges(objects: Iterable[Mapping[str, Any]]) -> bool:
     return any(context.get("privileged", True) for context in contexts)
 
 
+def crowded(objects: Iterable[Mapping[str, Any]], nodes: int) -> str:
+    """What a user should know if the workers need more Kubernetes nodes than these. Empty: they
+    don't.
+    """
+    wanted = {
+        each["metadata"]["name"]: each["spec"].get("replicas", 1)
+        for each in objects
+        if each["kind"] == "NodeSet"
+        and each["spec"].get("scalingMode") != "DaemonSet"
+        and not each["spec"].get("oversubscribeNode")
+    }
+    if sum(wanted.values()) <= nodes:
+        return ""
+    return (
+        f"The values ask for {sum(wanted.values())} workers ({', '.join(wanted)}), each on a "
+        f"Kubernetes node of its own, and {nodes} nodes take pods now. Unless an autoscaler adds "
+        "nodes, some workers stay pending: lower `replicas`, or set `oversubscribeNode: true` "
+        "and `slurmd.resources.limits` for several workers on a node."
+    )
+
+
 def _may_create(target: Target, kind: str, namespace: str) -> bool:
     words = ["auth", "can-i", "create", kind, *(["-n", namespace] if namespace else [])]
     try:
@@ -197,19 +253,27 @@ def _may_create(target: Target, kind: str, namespace: str) -> bool:
 
 def exists(target: Target, namespace: str) -> bool:
     """Whether the cluster has this namespace."""
-    return bool(target.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o", "name").strip())
+    return bool(
+        target.kubectl("get", "namespace", namespace, "--ignore-not-found", "-o", "name").strip()
+    )
 
 
 def create_namespaces(target: Target, *, privileged: bool) -> None:
-    """Create those of the two namespaces that are missing, the one of Slurm so that it admits workers if it must.
+    """Create those of the two namespaces that are missing, the one of Slurm so that it admits
+    workers if it must.
 
-    Raises ClusterError with the remedy if it doesn't admit them. A namespace that was created here is then deleted.
+    Raises ClusterError with the remedy if it doesn't admit them. A namespace that was created here
+    is then deleted.
     """
     labels = {ENFORCE: "privileged"} if privileged else {}
     new = [name for name in (OPERATOR_NAMESPACE, SLURM_NAMESPACE) if not exists(target, name)]
     for name in new:
         own = labels if name == SLURM_NAMESPACE else {}
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": own}}
+        namespace = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": own},
+        }
         target.kubectl("create", "-f", "-", stdin=json.dumps(namespace))
     try:
         if privileged:
@@ -221,7 +285,9 @@ def create_namespaces(target: Target, *, privileged: bool) -> None:
 
 
 def check_admission(target: Target) -> None:
-    """Raises ClusterError with the remedy if the namespace of Slurm exists and doesn't admit workers."""
+    """Raises ClusterError with the remedy if the namespace of Slurm exists and doesn't admit
+    workers.
+    """
     if exists(target, SLURM_NAMESPACE):
         _demand_admission(target)
 
@@ -248,13 +314,19 @@ def _demand_admission(target: Target) -> None:
 def admission_remedy(refused: str) -> str:
     """What a user gets if the API server refuses the pod of a worker."""
     if "PodSecurity" in refused:
-        remedy = f"Allow them: kubectl label namespace {SLURM_NAMESPACE} {ENFORCE}=privileged --overwrite"
+        remedy = (
+            f"Allow them: kubectl label namespace {SLURM_NAMESPACE} {ENFORCE}=privileged "
+            "--overwrite"
+        )
     elif "exceeded quota" in refused or "failed quota" in refused:
         remedy = f"Enlarge the ResourceQuota of the namespace {SLURM_NAMESPACE}, or delete it."
     else:
-        remedy = f"Have the policy changed that refuses privileged pods in the namespace {SLURM_NAMESPACE}."
+        remedy = (
+            "Have the policy changed that refuses privileged pods in the namespace "
+            f"{SLURM_NAMESPACE}."
+        )
     return (
-        f"the namespace {SLURM_NAMESPACE} refuses the pods of workers, which are privileged because slurmd starts "
-        f"jobs of all users. {remedy} Workers without privileges: docs/rdma-topology.md. Nothing was "
-        f"installed.\n{refused}"
+        f"the namespace {SLURM_NAMESPACE} refuses the pods of workers, which are privileged "
+        f"because slurmd starts jobs of all users. {remedy} Workers without privileges: "
+        f"docs/rdma-topology.md. Nothing was installed.\n{refused}"
     )

@@ -1,4 +1,5 @@
-"""Daemons: started detached, known by pid and start time, ended when asked, found again by a later run.
+"""Daemons: started detached, known by pid and start time, ended when asked, found again by a later
+run.
 
 A pid alone is never trusted: it may belong to someone else by now.
 """
@@ -18,7 +19,8 @@ from tests.cluster.waiting import until
 
 
 def start_time(pid: int) -> str | None:
-    """When the process started, in a form that is unique on this machine across reboots. None: no such process.
+    """When the process started, in a form that is unique on this host across reboots. None: no
+    such process.
 
     Field 22 of proc_pid_stat(5); a zombie counts as gone.
     """
@@ -34,10 +36,12 @@ def start_time(pid: int) -> str | None:
 
 @dataclass(frozen=True)
 class Daemon:
-    """A program that runs on: its record lies in `folder`/NAME.json and its output in `logs`/NAME.log.
+    """A program that runs on: its record lies in `folder`/NAME.json and its output in
+    `logs`/NAME.log.
 
-    `cgroup` is the file cgroup.procs of the group it starts in; `namespaces` the pid of a process whose network and
-    mount namespaces it enters. With `bound` it dies with the process that started it.
+    `cgroup` is the file cgroup.procs of the group it starts in; `namespaces` the pid of a process
+    whose network and mount namespaces it enters. With `bound` it dies with the process that started
+    it.
     """
 
     name: str
@@ -51,7 +55,7 @@ class Daemon:
 
     @property
     def log(self) -> Path:
-        """Where its output goes."""
+        """Where its output is written."""
         return self.logs / f"{self.name}.log"
 
     def pid(self) -> int | None:
@@ -59,7 +63,9 @@ class Daemon:
         return self._pid(self._words())
 
     def start(self) -> bool:
-        """Start it unless it runs; one that runs with other words is ended first. False if there was nothing to do."""
+        """Start it unless it runs; one that runs with other words is ended first. False if it
+        was nothing to do.
+        """
         words = self._words()
         if self._pid(words) is not None:
             return False
@@ -68,7 +74,13 @@ class Daemon:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=self.env, start_new_session=True
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=self.env,
+                start_new_session=True,
             )
         record = {"pid": process.pid, "started": start_time(process.pid), "argv": words}
         cache.write(self.folder / f"{self.name}.json", json.dumps(record))
@@ -83,7 +95,9 @@ class Daemon:
                 os.kill(pid, number)
 
     def stop(self, seconds: float = 5) -> None:
-        """End it: TERM, and KILL if it is not gone after `seconds`. Nothing happens if it doesn't run."""
+        """End it: TERM, and KILL if it is not gone after `seconds`. Nothing happens if it doesn't
+        run.
+        """
         self.signal(signal.SIGTERM)
         deadline = time.monotonic() + seconds
         while self._pid(None) is not None and time.monotonic() < deadline:
@@ -102,7 +116,7 @@ class Daemon:
             lines = self.log.read_text(errors="replace").splitlines()
         except FileNotFoundError:
             return f"{self.name} wrote nothing"
-        return "\n".join([f"{self.name} said ({self.log}):", *lines[-12:]])
+        return "\n".join([f"{self.name} printed ({self.log}):", *lines[-12:]])
 
     def _pid(self, words: list[str] | None) -> int | None:
         try:

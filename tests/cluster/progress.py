@@ -8,7 +8,9 @@ from typing import TextIO
 
 
 class Progress:
-    """Prints steps to `out`. On a terminal the line of a step changes while it runs; in a log each change is a line."""
+    """Prints steps to `out`. On a terminal the line of a step changes while it runs; in a log each
+    change is a line.
+    """
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -29,10 +31,13 @@ class Progress:
             outcome = "ok"
         finally:
             self._name = None
-            line = f"{name} {'.' * max(2, 58 - len(name))} {outcome} ({time.monotonic() - self._started:.1f} s)"
+            line = (
+                f"{name} {'.' * max(2, 58 - len(name))} {outcome} "
+                f"({time.monotonic() - self._started:.1f} s)"
+            )
             self._write(f"\r\x1b[K{line}" if self._live else line)
 
-    def say(self, text: str) -> None:
+    def announce(self, text: str) -> None:
         """What the running step is at; repeated texts are printed once."""
         if self._name is None:
             self._write(text)

@@ -1,7 +1,9 @@
-"""The provisioner of the local cluster's StorageClass: a folder for every claim, as a `local` volume.
+"""The provisioner of the local cluster's StorageClass: a folder for every claim, as a `local`
+volume.
 
-All nodes share the machine's file system, so every volume is reachable from each of them, and ReadWriteMany holds.
-Local volumes, unlike host paths, get a pod's fsGroup. A daemon of its own: it stands on the standard library alone.
+All nodes share the host's file system, so every volume is reachable from each of them, and
+ReadWriteMany is true. Local volumes, unlike host paths, get a pod's fsGroup. A daemon of its own:
+it stands on the standard library alone.
 """
 
 import argparse
@@ -20,8 +22,12 @@ _BY = "pv.kubernetes.io/provisioned-by"
 _FOR = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
 
 
-def to_create(claims: Sequence[dict[str, Any]], volumes: Sequence[dict[str, Any]], root: Path) -> list[dict[str, Any]]:
-    """Volumes to create, for the claims that wait for this provisioner. Their folders lie in `root`."""
+def to_create(
+    claims: Sequence[dict[str, Any]], volumes: Sequence[dict[str, Any]], root: Path
+) -> list[dict[str, Any]]:
+    """Volumes to create, for the claims that wait for this provisioner. Their folders lie in
+    `root`.
+    """
     there = {volume["metadata"]["name"] for volume in volumes}
     return [
         volume(claim, root)
@@ -34,7 +40,7 @@ def to_create(claims: Sequence[dict[str, Any]], volumes: Sequence[dict[str, Any]
 
 
 def to_delete(volumes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Volumes of this provisioner whose claim is gone and whose class says Delete."""
+    """Volumes of this provisioner whose claim is gone and with the policy Delete."""
     return [
         volume
         for volume in volumes
@@ -83,7 +89,9 @@ class _Api:
         """The answer, empty if the object is not there or there already."""
         with self._connection(30) as connection:
             headers = {"Content-Type": "application/json"}
-            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            connection.request(
+                method, path, json.dumps(body) if body is not None else None, headers
+            )
             answer = connection.getresponse()
             text = answer.read()
         if answer.status in {404, 409}:
@@ -100,7 +108,9 @@ class _Api:
             connection.getresponse().readline()
 
     def _connection(self, seconds: float) -> "_Closing":
-        return _Closing(http.client.HTTPSConnection(*self._where, context=self._trust, timeout=seconds))
+        return _Closing(
+            http.client.HTTPSConnection(*self._where, context=self._trust, timeout=seconds)
+        )
 
 
 class _Closing:
@@ -121,13 +131,17 @@ def once(api: _Api, root: Path) -> None:
     for new in to_create(claims.get("items", []), volumes, root):
         (root / new["metadata"]["name"]).mkdir(parents=True, exist_ok=True)
         api.ask("POST", "/api/v1/persistentvolumes", new)
-        print(f"created {new['metadata']['name']} for {new['spec']['claimRef']['name']}", flush=True)
+        print(
+            f"created {new['metadata']['name']} for {new['spec']['claimRef']['name']}", flush=True
+        )
     for old in to_delete(volumes):
         name = old["metadata"]["name"]
         shutil.rmtree(root / name, ignore_errors=True)
         api.ask("DELETE", f"/api/v1/persistentvolumes/{name}")
         print(f"deleted {name}", flush=True)
-    api.wait_for_change("/api/v1/persistentvolumeclaims", claims.get("metadata", {}).get("resourceVersion", "0"))
+    api.wait_for_change(
+        "/api/v1/persistentvolumeclaims", claims.get("metadata", {}).get("resourceVersion", "0")
+    )
 
 
 def main(argv: Sequence[str]) -> None:

@@ -1,6 +1,8 @@
-"""The software bill of materials of an image, as SPDX 2.3 JSON: its packages, their versions and licences.
+"""The software bill of materials of an image, as SPDX 2.3 JSON: its packages, their versions and
+licences.
 
-Pure. Debian names licences in words of its own, which are no SPDX expressions, so that they are comments.
+Pure. Debian names licences in words of its own, which are no SPDX expressions, so that they are
+comments.
 
 Format: https://spdx.github.io/spdx-spec/v2.3/
 """
@@ -34,7 +36,10 @@ class Package:
 def debian_packages(licences: str) -> list[Package]:
     """The packages of an image's /usr/share/doc/IMAGE-LICENSES, which images/install.sh writes."""
     found = re.findall(r"^(\S+) (\S+): (.*)$", licences, re.MULTILINE)
-    return [Package("deb", name, version, "" if names == "see file" else names) for name, version, names in found]
+    return [
+        Package("deb", name, version, "" if names == "see file" else names)
+        for name, version, names in found
+    ]
 
 
 def python_package(metadata: str) -> Package:
@@ -44,8 +49,12 @@ def python_package(metadata: str) -> Package:
     return Package("pypi", fields["Name"], fields["Version"], licence.strip().partition("\n")[0])
 
 
-def document(reference: str, identity: str, packages: Iterable[Package], created: str) -> dict[str, Any]:
-    """The document of the image `reference`. `identity` changes with its content; `created` is in ISO 8601, UTC."""
+def document(
+    reference: str, identity: str, packages: Iterable[Package], created: str
+) -> dict[str, Any]:
+    """The document of the image `reference`. `identity` changes with its content; `created` is in
+    ISO 8601, UTC.
+    """
     image = {
         "SPDXID": "SPDXRef-image",
         "name": reference,
@@ -65,7 +74,11 @@ def document(reference: str, identity: str, packages: Iterable[Package], created
             "licenseDeclared": "NOASSERTION",
             **({"licenseComments": package.licences} if package.licences else {}),
             "externalRefs": [
-                {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": package.url}
+                {
+                    "referenceCategory": "PACKAGE-MANAGER",
+                    "referenceType": "purl",
+                    "referenceLocator": package.url,
+                }
             ],
         }
         for number, package in enumerate(sorted(set(packages)))

@@ -1,6 +1,7 @@
-"""Programs that the local cluster and the chart tests need: built from Go modules on demand, kept in the cache.
+"""Programs that the local cluster and the chart tests need: built from Go modules on demand, kept
+in the cache.
 
-The key of a built program covers its recipe, so a changed recipe makes a new one.
+The key of a built program covers its recipe, so a changed recipe means a new one.
 """
 
 import hashlib
@@ -38,27 +39,43 @@ _HELM_STAMP = {
 
 @dataclass(frozen=True)
 class Module:
-    """A program of a module in this folder: `package` is built in `folder`, and linked under each of `names`."""
+    """A program of a module in this folder: `package` is built in `folder`, and linked under each
+    of `names`.
+    """
 
     folder: str
     package: str
     names: tuple[str, ...]
     stamp: Mapping[str, str]
     manifests: tuple[str, str] | None = None
-    """Path of a required module, and the folder in it that kustomize renders into MANIFESTS, beside the program."""
+    """Path of a required module, and the folder in it that kustomize renders into MANIFESTS, beside
+    the program.
+    """
 
     def key(self) -> str:
-        """Changes with anything that the program is made of."""
+        """Changes with anything that the program is built from."""
         files = [
-            path for path in sorted((HERE / self.folder).rglob("*")) if path.name in {"go.mod", "go.sum", "main.go"}
+            path
+            for path in sorted((HERE / self.folder).rglob("*"))
+            if path.name in {"go.mod", "go.sum", "main.go"}
         ]
         parts = self.manifests or ()
-        return _digest(self.package, *parts, *self.stamp.values(), *(path.read_text() for path in files))
+        return _digest(
+            self.package, *parts, *self.stamp.values(), *(path.read_text() for path in files)
+        )
 
     def build(self, folder: Path) -> None:
         """Build into `folder`."""
         program = folder / self.names[0]
-        words: list[str | Path] = ["build", "-trimpath", "-ldflags", _links(self.stamp), "-o", program, self.package]
+        words: list[str | Path] = [
+            "build",
+            "-trimpath",
+            "-ldflags",
+            _links(self.stamp),
+            "-o",
+            program,
+            self.package,
+        ]
         _go(words, cwd=HERE / self.folder)
         for name in self.names[1:]:
             (folder / name).symlink_to(program.name)
@@ -85,7 +102,16 @@ class Published:
 
     def build(self, folder: Path) -> None:
         """Build into `folder`."""
-        _go(["install", "-trimpath", "-ldflags", _links(self.stamp), f"{self.package}@{self.version}"], gobin=folder)
+        _go(
+            [
+                "install",
+                "-trimpath",
+                "-ldflags",
+                _links(self.stamp),
+                f"{self.package}@{self.version}",
+            ],
+            gobin=folder,
+        )
         # The program of a/b/v5 is b.
         made = re.sub(r"/v\d+$", "", self.package).rsplit("/", 1)[-1]
         if made != self.name:
@@ -109,26 +135,46 @@ _GO: dict[str, Module | Published] = {
     "push": Module("push", ".", ("push",), {}),
     "helm": Published("helm.sh/helm/v3/cmd/helm", "v3.21.4", "helm", _HELM_STAMP),
     "helm4": Published(
-        "helm.sh/helm/v4/cmd/helm", "v4.2.4", "helm4", {"helm.sh/helm/v4/internal/version.version": "v4.2.4"}
+        "helm.sh/helm/v4/cmd/helm",
+        "v4.2.4",
+        "helm4",
+        {"helm.sh/helm/v4/internal/version.version": "v4.2.4"},
     ),
-    "actionlint": Published("github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12", "actionlint", {}),
+    "actionlint": Published(
+        "github.com/rhysd/actionlint/cmd/actionlint", "v1.7.12", "actionlint", {}
+    ),
     "crane": Published("github.com/google/go-containerregistry/cmd/crane", "v0.22.1", "crane", {}),
     "kustomize": Published("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.1", "kustomize", {}),
     "versitygw": Published("github.com/versity/versitygw/cmd/versitygw", "v1.2.0", "versitygw", {}),
     "ct": Module("tools/ct", "github.com/helm/chart-testing/v3/ct", ("ct",), {}),
     "prometheus-adapter": Module(
-        "tools/prometheus-adapter", "sigs.k8s.io/prometheus-adapter/cmd/adapter", ("prometheus-adapter",), {}
+        "tools/prometheus-adapter",
+        "sigs.k8s.io/prometheus-adapter/cmd/adapter",
+        ("prometheus-adapter",),
+        {},
     ),
-    "jobset": Module("tools/jobset", "sigs.k8s.io/jobset", ("jobset",), {}, ("sigs.k8s.io/jobset", "config/default")),
-    "lws": Module("tools/lws", "sigs.k8s.io/lws/cmd", ("lws",), {}, ("sigs.k8s.io/lws", "config/default")),
+    "jobset": Module(
+        "tools/jobset",
+        "sigs.k8s.io/jobset",
+        ("jobset",),
+        {},
+        ("sigs.k8s.io/jobset", "config/default"),
+    ),
+    "lws": Module(
+        "tools/lws", "sigs.k8s.io/lws/cmd", ("lws",), {}, ("sigs.k8s.io/lws", "config/default")
+    ),
     "helm-unittest": Module(
-        "tools/helm-unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest", ("helm-unittest",), {}
+        "tools/helm-unittest",
+        "github.com/helm-unittest/helm-unittest/cmd/helm-unittest",
+        ("helm-unittest",),
+        {},
     ),
 }
 
 
 def tool(name: str) -> Path:
-    """Path of a program, built or downloaded first if it is not in the cache (minutes, for the Kubernetes ones).
+    """Path of a program, built or downloaded first if it is not in the cache (minutes, for the
+    Kubernetes ones).
 
     Raises ClusterError if it can't be had.
     """
@@ -136,7 +182,9 @@ def tool(name: str) -> Path:
         return _entry(name) / name
     if name in debian.PROGRAMS:
         return debian.unpacked() / "bin" / name
-    raise ClusterError(f"{name}: not a tool of tests/cluster; there are {', '.join(sorted({*_GO, *debian.PROGRAMS}))}")
+    raise ClusterError(
+        f"{name}: not a tool of tests/cluster; it has {', '.join(sorted({*_GO, *debian.PROGRAMS}))}"
+    )
 
 
 def built(name: str) -> bool:
@@ -165,7 +213,11 @@ def _digest(*parts: str) -> str:
 
 def _go(words: list[str | Path], cwd: Path | None = None, gobin: Path | None = None) -> str:
     home = cache.root() / "go"
-    env = {name: value for name, value in os.environ.items() if name not in {"GOBIN", "GOOS", "GOARCH", "GOWORK"}}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"GOBIN", "GOOS", "GOARCH", "GOWORK"}
+    }
     env |= {
         "CGO_ENABLED": "0",
         "GOCACHE": str(home / "build"),

@@ -1,4 +1,6 @@
-"""The one way to wait here: poll a condition until a deadline, and say on giving up what was waited for."""
+"""The one way to wait here: poll a condition until a deadline, and say on giving up what was waited
+for.
+"""
 
 import time
 from collections.abc import Callable
@@ -7,7 +9,11 @@ from tests.cluster.errors import ClusterError
 
 
 def until(
-    condition: Callable[[], bool], what: str, seconds: float, why: Callable[[], str] | None = None, pause: float = 0.1
+    condition: Callable[[], bool],
+    what: str,
+    seconds: float,
+    why: Callable[[], str] | None = None,
+    pause: float = 0.1,
 ) -> None:
     """Poll `condition` every `pause` seconds for up to `seconds`.
 

@@ -1,1 +1,3 @@
-"""Slurm's REST contract as scenarios that are valid for the simulator and for a real slurmrestd alike."""
+"""Slurm's REST contract as scenarios that are valid for the simulator and for a real slurmrestd
+alike.
+"""

@@ -1,7 +1,8 @@
-"""`python -m tests.contract URL KEYFILE NODE NODE [--cluster NAME] [--run COMMAND]`: the scenarios on a Slurm at hand.
+"""`python -m tests.contract URL KEYFILE NODE NODE [--cluster NAME] [--run COMMAND]`: the scenarios
+on a Slurm at hand.
 
-It needs two idle nodes that nobody else uses meanwhile. COMMAND is what sbatch and scontrol are run by,
-such as `chroot /path`. Exits with 1 when a scenario fails.
+It needs two idle nodes that nobody else uses meanwhile. COMMAND is what sbatch and scontrol are run
+by, such as `chroot /path`. Exits with 1 when a scenario fails.
 """
 
 import argparse
@@ -34,7 +35,9 @@ async def check(target: Target, only: str) -> int:
             failed += 1
             print("FAILED", end=" ")
         await target.settle()
-        print(f"{target.version} {time.monotonic() - start:5.1f} s  {scenario.__name__}", flush=True)
+        print(
+            f"{target.version} {time.monotonic() - start:5.1f} s  {scenario.__name__}", flush=True
+        )
     return failed
 
 
@@ -51,7 +54,9 @@ def main() -> int:
 
     def run(*words: str, stdin: str = "") -> str:
         command = [*shlex.split(given.run), *words]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=True, timeout=60
+        ).stdout
 
     key, nodes, jobs = given.key.read_bytes(), tuple(given.nodes), CommandJobs(run)
     targets = [Target(given.url, key, nodes, jobs, version, given.cluster) for version in VERSIONS]

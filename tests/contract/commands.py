@@ -19,10 +19,18 @@ class CommandJobs:
         """As `Jobs.start`."""
         return await self._submit("--nodelist", node, "--ntasks=1", "--time=5")
 
-    async def submit_pending(self, *, exclusive: bool = False, named: str = "", excluded: str = "") -> int:
+    async def submit_pending(
+        self, *, exclusive: bool = False, named: str = "", excluded: str = ""
+    ) -> int:
         """As `Jobs.submit_pending`."""
-        options = {"--exclusive": exclusive, f"--nodelist={named}": named, f"--exclude={excluded}": excluded}
-        return await self._submit("--hold", *(option for option, wanted in options.items() if wanted))
+        options = {
+            "--exclusive": exclusive,
+            f"--nodelist={named}": named,
+            f"--exclude={excluded}": excluded,
+        }
+        return await self._submit(
+            "--hold", *(option for option, wanted in options.items() if wanted)
+        )
 
     async def suspend(self, job_id: int) -> None:
         """As `Jobs.suspend`."""

@@ -1,9 +1,11 @@
-"""What slurmctld does with external jobs, one scenario for each behaviour that the bridge builds on.
+"""What slurmctld does with external jobs, one scenario for each behaviour that the bridge builds
+on.
 
-They need a Slurm of their own without node records, whose partition `all` has all nodes, and the users `slurm` and
-`mail`. `run` has a started job run with its tasks on one of the two nodes; a real Slurm does that automatically.
+They need a Slurm of their own without node records, whose partition `all` has all nodes, and the
+users `slurm` and `mail`. `run` has a started job run with its tasks on one of the two nodes; a real
+Slurm does that automatically.
 
-What makes a node of a real Slurm NOT_RESPONDING for good comes last.
+What has a node of a real Slurm NOT_RESPONDING for good comes last.
 """
 
 import contextlib
@@ -11,10 +13,20 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import pytest
+
 from sidecars.contract import bridge
 from sidecars.slurm import protocol
-from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
-from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.errors import (
+    AuthenticationError,
+    NotFound,
+    NoToken,
+    Refused,
+    Rejected,
+    ServerFault,
+)
+from sidecars.slurm.external import Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.job_states import has_ended
 from tests.contract.target import Target
 
 
@@ -82,17 +94,26 @@ async def started(slurm: Target, run: Run, request: ExternalRequest, gres: str =
 
 
 @scenario
-async def an_external_record_is_idle_at_once_and_has_the_address_of_its_line(slurm: Target, run: Run) -> None:
+async def an_external_record_is_idle_at_once_and_has_the_address_of_its_line(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     node = await slurm.node(slurm.nodes[0])
     assert {"IDLE", "EXTERNAL", "DYNAMIC_NORM"} <= node.states
-    assert (node.address, node.cpus, node.real_memory, node.features) == ("127.0.0.1", 8, 16_000, ("slurm-bridge",))
+    assert (node.address, node.cpus, node.real_memory, node.features) == (
+        "127.0.0.1",
+        8,
+        16_000,
+        ("slurm-bridge",),
+    )
     await slurm.call(protocol.update_nodes([node.name], extra='{"zone":"a"}'))
     assert (await slurm.node(node.name)).extra == '{"zone":"a"}'
 
 
 @scenario
-async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(slurm: Target, run: Run) -> None:
+async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     job_id = await slurm.call(protocol.submit_external(ONE), user=USER)
     found = await job(slurm, job_id)
@@ -101,7 +122,12 @@ async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(slu
     assert found.user_name == USER
     assert found.user_id > 0
     assert (found.comment, found.admin_comment, found.allocations) == ("mine", "", ())
-    assert (found.partition, found.tasks, found.cpus_per_task, found.memory_per_task) == ("all", 1, 2, 500)
+    assert (found.partition, found.tasks, found.cpus_per_task, found.memory_per_task) == (
+        "all",
+        1,
+        2,
+        500,
+    )
     several = dataclasses.replace(ONE, tasks=3, max_nodes=3, gres_per_task="")
     its = await job(slurm, await slurm.call(protocol.submit_external(several), user=USER))
     assert (its.tasks, its.cpus_per_task, its.memory_per_task) == (3, 2, 500)
@@ -113,10 +139,14 @@ async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(slu
 
 
 @scenario
-async def a_job_that_its_user_has_started_gets_its_admin_comment_while_it_runs(slurm: Target, run: Run) -> None:
+async def a_job_that_its_user_has_started_gets_its_admin_comment_while_it_runs(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     job_id = await slurm.call(protocol.submit_external(ONE), user=USER)
-    release = protocol.Request("POST", f"job/{job_id}", body={"hold": False}, read=lambda answer: None)
+    release = protocol.Request(
+        "POST", f"job/{job_id}", body={"hold": False}, read=lambda answer: None
+    )
     await slurm.call(release, user=USER)
     await run(job_id, 1)
 
@@ -147,9 +177,47 @@ async def a_guard_is_a_batch_job_that_waits_for_its_start(slurm: Target, run: Ru
 
 
 @scenario
-async def a_running_job_has_what_its_tasks_request_and_its_record_keeps_it(slurm: Target, run: Run) -> None:
+async def slurmusers_token_does_what_the_user_may_whom_the_request_names(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
-    several = ExternalRequest("g", "all", "mine", tasks=3, max_nodes=3, cpus_per_task=2, memory_per_task=500)
+    for request in (ONE, dataclasses.replace(ONE, guard=True)):
+        job_id = await slurm.call(protocol.submit_external(request), named=USER)
+        found = await job(slurm, job_id)
+        assert (found.user_name, found.blocked, found.guard) == (USER, True, request.guard)
+        assert found.user_id > 0
+        start = protocol.start_external(job_id, "mine")
+        assert 2002 in await slurm.refused(AuthenticationError, start, named=USER)
+        await slurm.call(start, named="slurm")
+        assert (await job(slurm, job_id)).admin_comment == "mine"
+    first, second = await slurm.call(protocol.submit_external(ONE, ONE), named=USER), job_id
+    assert first > second
+    assert (await job(slurm, first + 1)).user_name == USER
+
+
+@scenario
+async def no_other_users_token_names_a_user_and_no_user_is_named_whom_slurm_does_not_know(
+    slurm: Target, run: Run
+) -> None:
+    await fresh(slurm)
+    submit = protocol.submit_external(ONE)
+    before = (await slurm.call(protocol.get_job_states())).keys()
+    await slurm.refused(AuthenticationError, submit, user=USER, named="slurm")
+    await slurm.refused(AuthenticationError, submit, user=USER, named="root")
+    await slurm.refused(Refused, submit, named="nosuchuser")
+    assert (await slurm.call(protocol.get_job_states())).keys() == before
+    with pytest.raises(NoToken, match="not a user name"):
+        await slurm.call(submit, named="mail\r\nX-SLURM-USER-TOKEN: forged")
+
+
+@scenario
+async def a_running_job_has_what_its_tasks_request_and_its_record_keeps_it(
+    slurm: Target, run: Run
+) -> None:
+    await fresh(slurm)
+    several = ExternalRequest(
+        "g", "all", "mine", tasks=3, max_nodes=3, cpus_per_task=2, memory_per_task=500
+    )
     for request, tasks in ((ONE, 1), (several, 3)):
         found = await started(slurm, run, request)
         assert found.allocations == (Allocation(slurm.nodes[0], 2 * tasks, 500 * tasks),)
@@ -164,7 +232,9 @@ async def a_running_job_has_what_its_tasks_request_and_its_record_keeps_it(slurm
 async def the_user_can_not_set_the_admin_comment(slurm: Target, run: Run) -> None:
     await fresh(slurm)
     job_id = await slurm.call(protocol.submit_external(ONE), user=USER)
-    assert 2002 in await slurm.refused(AuthenticationError, protocol.start_external(job_id, "mine"), user=USER)
+    assert 2002 in await slurm.refused(
+        AuthenticationError, protocol.start_external(job_id, "mine"), user=USER
+    )
     assert (await job(slurm, job_id)).blocked
 
 
@@ -173,9 +243,13 @@ async def a_wrong_partition_node_or_user_is_refused(slurm: Target, run: Run) -> 
     await fresh(slurm)
     nowhere = protocol.submit_external(ExternalRequest("pod", "nowhere", ""))
     assert 2000 in await slurm.refused(Rejected, nowhere, user=USER)
-    excluded = protocol.submit_external(ExternalRequest("pod", "all", "", excluded_nodes=("unknown",)))
+    excluded = protocol.submit_external(
+        ExternalRequest("pod", "all", "", excluded_nodes=("unknown",))
+    )
     assert 2018 in await slurm.refused(NotFound, excluded, user=USER)
-    assert 6010 in await slurm.refused(ServerFault, protocol.submit_external(ONE), user="nosuchuser")
+    assert 6010 in await slurm.refused(
+        ServerFault, protocol.submit_external(ONE), user="nosuchuser"
+    )
 
 
 @scenario
@@ -190,13 +264,15 @@ TYPED += "count=3,name=gpu,type=h100,file=gpu-[2-4]+count=1,name=mig,file=mig-0"
 async def has_devices(slurm: Target, name: str) -> None:
     """The node has parts of GPUs, whole GPUs and something else."""
     size = "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=16000"
-    await slurm.call(protocol.create_nodes(f"NodeName={name} NodeAddr=127.0.0.1 {size} State=External {TYPED}"))
+    await slurm.call(
+        protocol.create_nodes(f"NodeName={name} NodeAddr=127.0.0.1 {size} State=External {TYPED}")
+    )
 
 
 async def all_end(slurm: Target) -> None:
     """No job is left, and no node."""
     for job_id, its in (await slurm.call(protocol.get_job_states())).items():
-        if not its & STATES_ENDED:
+        if not has_ended(its):
             await slurm.call(protocol.cancel_job(job_id))
     for name in slurm.nodes:
         nodes = await slurm.call(protocol.get_nodes())
@@ -205,7 +281,9 @@ async def all_end(slurm: Target) -> None:
 
 
 @scenario
-async def the_indices_of_a_gres_count_its_types_in_the_order_of_the_record(slurm: Target, run: Run) -> None:
+async def the_indices_of_a_gres_count_its_types_in_the_order_of_the_record(
+    slurm: Target, run: Run
+) -> None:
     await all_end(slurm)
     await has_devices(slurm, slurm.nodes[0])
     assert (await slurm.node(slurm.nodes[0])).gres == "gpu:1g.5gb:2,gpu:h100:3,mig:1"
@@ -227,7 +305,9 @@ async def the_indices_of_a_gres_count_its_types_in_the_order_of_the_record(slurm
 
 
 @scenario
-async def only_an_exclusive_job_has_all_gres_and_its_record_shows_whole_nodes(slurm: Target, run: Run) -> None:
+async def only_an_exclusive_job_has_all_gres_and_its_record_shows_whole_nodes(
+    slurm: Target, run: Run
+) -> None:
     await all_end(slurm)
     await has_devices(slurm, slurm.nodes[0])
     request = dataclasses.replace(ONE, gres_per_task="gres/gpu:h100:1")
@@ -243,11 +323,17 @@ async def only_an_exclusive_job_has_all_gres_and_its_record_shows_whole_nodes(sl
     found = await started(slurm, run, dataclasses.replace(request, exclusive=True), everything)
     assert (found.whole, found.shared) == (True, False)
     [allocation] = found.allocations
-    assert {it.name: it.count for it in allocation.gres} == {"gpu:1g.5gb": 2, "gpu:h100": 3, "mig": 1}
+    assert {it.name: it.count for it in allocation.gres} == {
+        "gpu:1g.5gb": 2,
+        "gpu:h100": 3,
+        "mig": 1,
+    }
     await slurm.call(protocol.cancel_job(found.job_id))
     body = dict(protocol.submit_external(request).body or {})
     for_user = {**body["job"], "shared": ["user"], "hold": False}
-    shares = protocol.Request("POST", "job/submit", body={"job": for_user}, read=lambda answer: answer.number("job_id"))
+    shares = protocol.Request(
+        "POST", "job/submit", body={"job": for_user}, read=lambda answer: answer.number("job_id")
+    )
     job_id = await slurm.call(shares, user=USER)
     await run(job_id, 1, gres="gpu:h100:1(IDX:2)")
 
@@ -262,26 +348,34 @@ async def only_an_exclusive_job_has_all_gres_and_its_record_shows_whole_nodes(sl
 
 
 @scenario
-async def the_extra_of_a_record_keeps_its_devices_as_they_were_written(slurm: Target, run: Run) -> None:
+async def the_extra_of_a_record_keeps_its_devices_as_they_were_written(
+    slurm: Target, run: Run
+) -> None:
     await all_end(slurm)
     await fresh(slurm)
-    extra = bridge.node_extra("k1", {"zone": "a"}, ["zone"], [("gpu:h100", "gpu.example.com", "k1/pool", "gpu-0")])
+    extra = bridge.node_extra(
+        "k1", {"zone": "a"}, ["zone"], [("gpu:h100", "gpu.example.com", "k1/set", "gpu-0")]
+    )
     await slurm.call(protocol.update_nodes(slurm.nodes[:1], extra=extra))
     assert (await slurm.node(slurm.nodes[0])).extra == extra
 
 
 LEADER = ExternalRequest("leader", "all", "ours", cpus_per_task=1, memory_per_task=100, minutes=5)
-WORKERS = ExternalRequest("workers", "all", "ours", 2, 1, 2, cpus_per_task=2, memory_per_task=200, minutes=5)
+WORKERS = ExternalRequest(
+    "workers", "all", "ours", 2, 1, 2, cpus_per_task=2, memory_per_task=200, minutes=5
+)
 
 
 async def submitted(slurm: Target) -> tuple[int, int]:
-    """A held heterogeneous job of two components."""
+    """A blocked heterogeneous job of two components."""
     leader = await slurm.call(protocol.submit_external(LEADER, WORKERS), user=USER)
     return leader, leader + 1
 
 
 async def together(slurm: Target, run: Run) -> tuple[int, int]:
-    """One that runs: the last component was started first. It needs two nodes, because components share none."""
+    """One that runs: the last component was started first. It needs two nodes, because components
+    share none.
+    """
     await exists(slurm, slurm.nodes[1])
     leader, workers = await submitted(slurm)
     for job_id in (workers, leader):
@@ -313,7 +407,9 @@ async def a_job_has_the_name_that_the_directory_finds_for_its_uid(slurm: Target,
 
 
 @scenario
-async def a_job_that_waits_can_have_the_nodes_again_that_it_was_to_avoid(slurm: Target, run: Run) -> None:
+async def a_job_that_waits_can_have_the_nodes_again_that_it_was_to_avoid(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     await exists(slurm, slurm.nodes[1])
     request = dataclasses.replace(ONE, excluded_nodes=slurm.nodes)
@@ -336,7 +432,9 @@ async def a_job_that_waits_can_have_the_nodes_again_that_it_was_to_avoid(slurm: 
 
 
 @scenario
-async def the_components_of_a_heterogeneous_job_are_jobs_with_consecutive_ids(slurm: Target, run: Run) -> None:
+async def the_components_of_a_heterogeneous_job_are_jobs_with_consecutive_ids(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     leader, workers = await submitted(slurm)
     assert await states(slurm, leader, workers) == [{"PENDING"}, {"PENDING"}]
@@ -353,7 +451,9 @@ async def the_components_of_a_heterogeneous_job_are_jobs_with_consecutive_ids(sl
 
 
 @scenario
-async def each_component_is_started_by_itself_and_none_runs_before_the_last_one(slurm: Target, run: Run) -> None:
+async def each_component_is_started_by_itself_and_none_runs_before_the_last_one(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     leader, workers = await submitted(slurm)
     await slurm.call(protocol.start_external(workers, "ours"))
@@ -365,7 +465,9 @@ async def each_component_is_started_by_itself_and_none_runs_before_the_last_one(
 
 
 @scenario
-async def all_components_run_on_different_nodes_each_with_what_it_requests(slurm: Target, run: Run) -> None:
+async def all_components_run_on_different_nodes_each_with_what_it_requests(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     leader, workers = await together(slurm, run)
     [first], [second] = [(await job(slurm, it)).allocations for it in (leader, workers)]
@@ -412,16 +514,24 @@ async def a_heterogeneous_job_that_loses_a_node_ends_as_a_whole(slurm: Target, r
 
 
 @scenario
-async def a_heterogeneous_job_with_a_wrong_component_leaves_nothing_that_could_run(slurm: Target, run: Run) -> None:
+async def a_heterogeneous_job_with_a_wrong_component_leaves_nothing_that_could_run(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     before = await slurm.call(protocol.get_job_states())
     wrong = ExternalRequest("w", "all", "", excluded_nodes=("unknown",))
     assert 2018 in await slurm.refused(NotFound, protocol.submit_external(LEADER, wrong), user=USER)
-    left = {key: it for key, it in (await slurm.call(protocol.get_job_states())).items() if key not in before}
+    left = {
+        key: it
+        for key, it in (await slurm.call(protocol.get_job_states())).items()
+        if key not in before
+    }
     assert set(left.values()) == {frozenset({"CANCELLED"})}
 
 
-TWO_NODES = ExternalRequest("g", "all", "mine", 2, 2, 2, cpus_per_task=2, memory_per_task=500, minutes=5)
+TWO_NODES = ExternalRequest(
+    "g", "all", "mine", 2, 2, 2, cpus_per_task=2, memory_per_task=500, minutes=5
+)
 
 
 async def on_both_nodes(slurm: Target, run: Run) -> ExternalJob:
@@ -461,7 +571,9 @@ async def a_running_external_job_is_never_requeued(slurm: Target, run: Run) -> N
 
 
 @scenario
-async def a_hold_keeps_a_job_that_waits_and_changes_nothing_of_one_that_runs(slurm: Target, run: Run) -> None:
+async def blocking_keeps_a_job_that_waits_and_changes_nothing_of_one_that_runs(
+    slurm: Target, run: Run
+) -> None:
     await fresh(slurm)
     found = await started(slurm, run, ONE)
     assert await run.scontrol("hold", str(found.job_id))
@@ -481,12 +593,14 @@ async def a_hold_keeps_a_job_that_waits_and_changes_nothing_of_one_that_runs(slu
     assert not (await job(slurm, waiting)).blocked
 
 
-async def held_without_a_node(slurm: Target, run: Run) -> int:
-    """A started job that Slurm holds, because the only node that fitted it is gone."""
+async def blocked_without_a_node(slurm: Target, run: Run) -> int:
+    """A started job that Slurm blocks, because the only node that fitted it is gone."""
     await all_end(slurm)
-    # A partition with too few CPUs would be its reason, and no hold.
+    # A partition with too few CPUs would be its reason, and nothing would be blocked.
     size = "CPUs=8 Sockets=1 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=100"
-    await slurm.call(protocol.create_nodes(f"NodeName={slurm.nodes[1]} NodeAddr=127.0.0.1 {size} State=External"))
+    await slurm.call(
+        protocol.create_nodes(f"NodeName={slurm.nodes[1]} NodeAddr=127.0.0.1 {size} State=External")
+    )
     job_id = await slurm.call(protocol.submit_external(LARGE), user=USER)
     with contextlib.suppress(Rejected):
         await slurm.call(protocol.start_external(job_id, "ours"))
@@ -496,14 +610,16 @@ async def held_without_a_node(slurm: Target, run: Run) -> int:
         now = await job(slurm, job_id)
         return now.blocked and now.reason == "BadConstraints"
 
-    await slurm.until("the job to be held", look)
+    await slurm.until("the job to be blocked", look)
     assert (await job(slurm, job_id)).admin_comment == "ours"
     return job_id
 
 
 @scenario
-async def a_job_that_no_node_fits_is_held_until_it_is_started_again(slurm: Target, run: Run) -> None:
-    job_id = await held_without_a_node(slurm, run)
+async def a_job_that_no_node_fits_is_blocked_until_it_is_started_again(
+    slurm: Target, run: Run
+) -> None:
+    job_id = await blocked_without_a_node(slurm, run)
     await exists(slurm, slurm.nodes[0])
     assert (await job(slurm, job_id)).reason == "BadConstraints"
     await slurm.call(protocol.start_again(job_id, "ours"))
@@ -518,9 +634,9 @@ async def a_job_that_no_node_fits_is_held_until_it_is_started_again(slurm: Targe
 
 
 @scenario
-async def a_start_again_ends_no_hold_by_hand(slurm: Target, run: Run) -> None:
+async def a_start_again_ends_no_blocking_by_hand(slurm: Target, run: Run) -> None:
     for command, reason in (("hold", "JobHeldAdmin"), ("uhold", "JobHeldUser")):
-        job_id = await held_without_a_node(slurm, run)
+        job_id = await blocked_without_a_node(slurm, run)
         await exists(slurm, slurm.nodes[0])
         assert await run.scontrol(command, str(job_id))
         await slurm.call(protocol.start_again(job_id, "ours"))

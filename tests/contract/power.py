@@ -1,13 +1,17 @@
 """What slurmctld's power saving does, one scenario for each behaviour that this product builds on.
 
-They need a Slurm of their own: ResumeProgram and SuspendProgram do nothing, and no other nodes or jobs exist. Version
-v0.0.44 of the REST API knows neither POWER_DOWN_FORCE nor a node's SuspendTime.
+They need a Slurm of their own: ResumeProgram and SuspendProgram do nothing, and no other nodes or
+jobs exist. Version v0.0.44 of the REST API knows neither POWER_DOWN_FORCE nor a node's SuspendTime.
 """
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 
 from sidecars.slurm import protocol, states
-from sidecars.slurm.errors import NotFound, Refused, SlurmError
+from sidecars.slurm.errors import NotFound, Refused, Rejected, SlurmError
+from sidecars.slurm.gres import parse as gres_of
+from sidecars.slurm.hostlists import compress
+from sidecars.slurm.protocol import Request
 from sidecars.slurm.records import Job
 from tests.contract import requests
 from tests.contract.target import Target
@@ -73,7 +77,9 @@ async def until_pending(slurm: Target, number: int) -> None:
 
 
 @scenario
-async def a_created_record_is_powered_down_and_idle_and_keeps_what_its_line_says(slurm: Target) -> None:
+async def a_created_record_is_powered_down_and_idle_and_keeps_what_its_line_sets(
+    slurm: Target,
+) -> None:
     await fresh(slurm)
     for name in slurm.nodes:
         node = await slurm.node(name)
@@ -103,8 +109,12 @@ async def gres_needs_gres_conf(slurm: Target) -> None:
     await fresh(slurm)
     await slurm.call(protocol.delete_node(slurm.nodes[0]))
     await refused(slurm, f"NodeName={slurm.nodes[0]} {CONF} Gres=gpu:2")
-    await slurm.call(protocol.create_nodes(f"NodeName={slurm.nodes[0]} {CONF} Gres=gpu:2 GresConf=name=gpu,count=2"))
-    assert (await slurm.node(slurm.nodes[0])).gres == "gpu:2"
+    await slurm.call(
+        protocol.create_nodes(
+            f"NodeName={slurm.nodes[0]} {CONF} Gres=gpu:2 GresConf=name=gpu,count=2"
+        )
+    )
+    assert gres_of((await slurm.node(slurm.nodes[0])).gres) == gres_of("gpu:2")
 
 
 @scenario
@@ -112,6 +122,41 @@ async def gres_conf_with_less_than_gres_is_refused(slurm: Target) -> None:
     await fresh(slurm)
     await slurm.call(protocol.delete_node(slurm.nodes[0]))
     await refused(slurm, f"NodeName={slurm.nodes[0]} {CONF} Gres=gpu:2 GresConf=name=gpu,count=1")
+
+
+@scenario
+async def records_with_gres_conf_are_created_one_at_a_time_and_others_together(
+    slurm: Target,
+) -> None:
+    await fresh(slurm)
+    both, gpus = compress(slurm.nodes), f"{CONF} Gres=gpu:2 GresConf=name=gpu,count=2"
+    for name in slurm.nodes:
+        await slurm.call(protocol.delete_node(name))
+    # gres_add_dynamic_gres() cuts up the line, so that the second node has none.
+    await refused(slurm, f"NodeName={both} {gpus}")
+    for name in slurm.nodes:
+        await slurm.refused(NotFound, protocol.get_node(name))
+        await slurm.call(protocol.create_nodes(f"NodeName={name} {gpus}"))
+    found = [gres_of((await slurm.node(name)).gres) for name in slurm.nodes]
+    assert found == [gres_of("gpu:2")] * 2
+    for name in slurm.nodes:
+        await slurm.call(protocol.delete_node(name))
+    await slurm.call(protocol.create_nodes(f"NodeName={both} {CONF}"))
+
+
+@scenario
+async def gres_of_several_types_has_a_line_of_gres_conf_for_each(slurm: Target) -> None:
+    await fresh(slurm)
+    await slurm.call(protocol.delete_node(slurm.nodes[0]))
+    gres = (
+        "Gres=gpu:a100:1,gpu:h100:2 GresConf=name=gpu,type=a100,count=1+name=gpu,type=h100,count=2"
+    )
+    await slurm.call(protocol.create_nodes(f"NodeName={slurm.nodes[0]} {CONF} {gres}"))
+    assert (await slurm.node(slurm.nodes[0])).gres == "gpu:a100:1,gpu:h100:2"
+    untyped = f"NodeName={slurm.nodes[1]} {CONF} Gres=gpu:2 GresConf=name=gpu,count=2"
+    await slurm.call(protocol.delete_node(slurm.nodes[1]))
+    await slurm.call(protocol.create_nodes(untyped))
+    assert gres_of((await slurm.node(slurm.nodes[1])).gres) == gres_of("gpu:2")
 
 
 @scenario
@@ -150,7 +195,9 @@ async def a_drain_requeues_the_job_that_waits_for_the_node(slurm: Target) -> Non
 
 
 @scenario
-async def a_node_that_is_stopped_by_force_gives_its_job_back_which_may_start_elsewhere_at_once(slurm: Target) -> None:
+async def a_node_that_is_stopped_by_force_gives_its_job_back_which_may_start_elsewhere_at_once(
+    slurm: Target,
+) -> None:
     await fresh(slurm)
     number = await waiting(slurm, slurm.nodes[0])
     await slurm.write([slurm.nodes[0]], "POWER_DOWN_FORCE")
@@ -158,6 +205,42 @@ async def a_node_that_is_stopped_by_force_gives_its_job_back_which_may_start_els
     await slurm.call(protocol.start_now(number))
     node = await slurm.until_node(slurm.nodes[0], "powered down", states.is_powered_down)
     assert not states.is_busy(node.states)
+
+
+@scenario
+async def a_reservation_that_ignores_jobs_closes_nodes_and_leaves_them_to_the_jobs_that_have_them(
+    slurm: Target,
+) -> None:
+    await fresh(slurm)
+    number = await waiting(slurm, slurm.nodes[0])
+    now = int(time.time())
+
+    def save(nodes: Sequence[str], start: int | None, end: int) -> Request[None]:
+        return protocol.close_nodes("contract", nodes, start_time=start, end_time=end)
+
+    try:
+        await slurm.call(save(slurm.nodes, now - 60, now + 3600))
+        for name in slurm.nodes:
+            await slurm.until_node(name, "reserved", lambda words: "RESERVED" in words)
+            assert (await slurm.node(name)).reservation == "contract"
+        assert {"RUNNING", "CONFIGURING"} <= (await job(slurm, number)).states
+        assert states.is_powering_up((await slurm.node(slurm.nodes[0])).states)
+        assert 2016 in await slurm.refused(Rejected, protocol.delete_node(slurm.nodes[1]))
+        assert 2104 in await slurm.refused(Rejected, save(slurm.nodes, now - 30, now + 60))
+        await slurm.write([slurm.nodes[0]], "POWER_DOWN_FORCE")
+        await until_pending(slurm, number)
+        await slurm.call(protocol.start_now(number))
+        # What is taken out may be deleted as soon as its record shows it, and the rest stays.
+        await slurm.call(save(slurm.nodes[:1], None, now + 7200))
+        await slurm.until_node(slurm.nodes[1], "open", lambda words: "RESERVED" not in words)
+        await slurm.call(protocol.delete_node(slurm.nodes[1]))
+        assert "PENDING" in (await job(slurm, number)).states
+        assert (await slurm.call(requests.get_reservation("contract"))).end_time == now + 7200
+    finally:
+        await slurm.call(requests.cancel_job(number))
+        await slurm.call(protocol.delete_reservation("contract"))
+    await slurm.until_node(slurm.nodes[0], "open", lambda words: "RESERVED" not in words)
+    await slurm.call(protocol.create_nodes(f"NodeName={slurm.nodes[1]} {CONF}"))
 
 
 @scenario
@@ -171,6 +254,10 @@ async def powering_down_ends_a_drain_but_keeps_its_reason(slurm: Target) -> None
     node = await slurm.until_node(slurm.nodes[0], "powered down", states.is_powered_down)
     assert not states.is_drain(node.states)
     assert node.reason == reason
+    await slurm.write([slurm.nodes[0]], "UNDRAIN")
+    node = await slurm.node(slurm.nodes[0])
+    assert states.is_powered_down(node.states)
+    assert node.reason == ""
 
 
 @scenario

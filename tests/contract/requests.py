@@ -1,4 +1,6 @@
-"""Requests of `sidecars.slurm.protocol`'s kind that no role of the product sends: the scenarios alone do."""
+"""Requests of `sidecars.slurm.protocol`'s kind that no role of the product sends: the scenarios
+alone do.
+"""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,8 @@
-"""What slurmrestd, slurmctld and slurmdbd do, one scenario for each behaviour that this product builds on.
+"""What slurmrestd, slurmctld and slurmdbd do, one scenario for each behaviour that this product
+builds on.
 
-`Target.settle` cleans up nodes and jobs after a scenario. Nodes are drained with foreign reasons, so that an
-operator that watches doesn't touch them.
+`Target.settle` cleans up nodes and jobs after a scenario. Nodes are drained with foreign reasons,
+so that an operator that watches doesn't touch them.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, ServerFault
 from sidecars.slurm.protocol import TOKEN_HEADER, Request, accounting
 from sidecars.slurm.protocol import limits as limits_of
+from sidecars.slurm.protocol.accounting import Qos
+from sidecars.slurm.protocol.limits import Limits
 from sidecars.slurm.states import is_busy, is_down, is_drain, is_drained, is_draining
 from sidecars.slurm.tokens import sign
 from tests.contract import requests
@@ -44,10 +47,11 @@ def with_slurmdbd(function: Scenario) -> Scenario:
 
 @scenario
 async def nodes_are_listed_with_the_time_of_the_answer(slurm: Target) -> None:
+    asked = int(time.time())
     nodes = await slurm.call(protocol.get_nodes())
     assert nodes is not None
     assert set(slurm.nodes) <= {node.name for node in nodes.nodes}
-    assert abs(nodes.last_update - time.time()) < 30
+    assert asked <= nodes.last_update <= time.time()
     for node in nodes.nodes:
         assert "IDLE" in node.states
         assert node.cpus > 0
@@ -81,12 +85,13 @@ async def a_time_that_is_none_is_refused(slurm: Target) -> None:
 
 @scenario
 async def drain_sets_the_flag_and_the_reason(slurm: Target) -> None:
+    asked = int(time.time())
     await slurm.write(slurm.nodes, "DRAIN", reason=WHY)
     for name in slurm.nodes:
         node = await slurm.node(name)
         assert is_drained(node.states)
         assert node.reason == WHY
-        assert abs(node.reason_changed_at - time.time()) < 30
+        assert asked <= node.reason_changed_at <= time.time()
 
 
 @scenario
@@ -110,7 +115,9 @@ async def a_reason_can_be_set_without_a_state_but_not_cleared(slurm: Target) -> 
 
 
 @scenario
-async def undrain_clears_drain_and_reason_and_the_node_is_silent_for_a_moment(slurm: Target) -> None:
+async def undrain_clears_drain_and_reason_and_the_node_is_silent_for_a_moment(
+    slurm: Target,
+) -> None:
     name = slurm.nodes[0]
 
     async def silent() -> bool:
@@ -316,7 +323,9 @@ async def down_takes_the_job_from_its_node(slurm: Target) -> None:
         return "RUNNING" not in (await slurm.call(requests.get_job(number))).states
 
     await slurm.until(f"job {number} to be off {name}", gone)
-    await slurm.until_node(name, "without work", lambda states: is_down(states) and not is_busy(states))
+    await slurm.until_node(
+        name, "without work", lambda states: is_down(states) and not is_busy(states)
+    )
 
 
 @scenario
@@ -342,7 +351,9 @@ async def down_takes_a_suspended_job_from_its_node(slurm: Target) -> None:
     await slurm.write([name], "DOWN", reason=WHY)
 
     async def gone() -> bool:
-        return (await slurm.call(requests.get_job(number))).states.isdisjoint({"RUNNING", "SUSPENDED"})
+        return (await slurm.call(requests.get_job(number))).states.isdisjoint(
+            {"RUNNING", "SUSPENDED"}
+        )
 
     await slurm.until(f"job {number} to be off {name}", gone)
 
@@ -350,6 +361,7 @@ async def down_takes_a_suspended_job_from_its_node(slurm: Target) -> None:
 @scenario
 async def jobs_are_listed_with_their_nodes_and_limits(slurm: Target) -> None:
     name = slurm.nodes[0]
+    submitted = int(time.time())
     number = await slurm.running(name)
     waiting = await slurm.jobs.submit_pending()
     listed = await slurm.call(protocol.get_jobs())
@@ -359,7 +371,7 @@ async def jobs_are_listed_with_their_nodes_and_limits(slurm: Target) -> None:
     assert jobs[number].nodes == name
     assert jobs[number].time_limit == 5
     assert jobs[number].node_count == 1
-    assert abs(jobs[number].start_time - time.time()) < 30
+    assert submitted <= jobs[number].start_time <= time.time()
     assert jobs[waiting].states == {"PENDING"}
     assert jobs[waiting].nodes == ""
     assert await slurm.call(requests.get_job(number)) == jobs[number]
@@ -367,13 +379,18 @@ async def jobs_are_listed_with_their_nodes_and_limits(slurm: Target) -> None:
 
 @scenario
 async def only_api_version_0_0_44_reports_that_a_job_is_exclusive(slurm: Target) -> None:
-    sharing, exclusive = await slurm.jobs.submit_pending(), await slurm.jobs.submit_pending(exclusive=True)
+    sharing, exclusive = (
+        await slurm.jobs.submit_pending(),
+        await slurm.jobs.submit_pending(exclusive=True),
+    )
     queue = await slurm.call(protocol.get_queue())
     assert queue is not None
     requests_ = {job.job_id: job.pending.request for job in queue.jobs if job.pending is not None}
     assert queue.exclusive_known == (slurm.version == "v0.0.44")
     assert requests_[sharing].shared == frozenset()
-    assert requests_[exclusive].shared == (frozenset({"none"}) if queue.exclusive_known else frozenset())
+    assert requests_[exclusive].shared == (
+        frozenset({"none"}) if queue.exclusive_known else frozenset()
+    )
 
 
 @scenario
@@ -400,7 +417,9 @@ async def an_unknown_job_is_not_found(slurm: Target) -> None:
 # --- reservations
 
 
-def _maintenance(slurm: Target, *, start: int, minutes: int = 60, flags: tuple[str, ...] = ()) -> Request[None]:
+def _maintenance(
+    slurm: Target, *, start: int, minutes: int = 60, flags: tuple[str, ...] = ()
+) -> Request[None]:
     return protocol.save_reservation(
         "contract",
         start_time=start,
@@ -447,7 +466,9 @@ async def an_unknown_reservation_is_not_found(slurm: Target) -> None:
 
 
 @scenario
-async def a_reservation_in_the_past_or_of_unknown_nodes_or_for_nobody_is_refused(slurm: Target) -> None:
+async def a_reservation_in_the_past_or_of_unknown_nodes_or_for_nobody_is_refused(
+    slurm: Target,
+) -> None:
     assert 2054 in await slurm.refused(Rejected, _maintenance(slurm, start=int(time.time()) - 7200))
     start = int(time.time()) + 3600
     unknown = protocol.save_reservation(
@@ -459,7 +480,9 @@ async def a_reservation_in_the_past_or_of_unknown_nodes_or_for_nobody_is_refused
 
 
 @scenario
-async def a_reservation_with_an_unknown_flag_is_refused_and_made_all_the_same(slurm: Target) -> None:
+async def a_reservation_with_an_unknown_flag_is_refused_and_made_all_the_same(
+    slurm: Target,
+) -> None:
     start = int(time.time()) + 3600
     assert 9207 in await slurm.refused(Rejected, _maintenance(slurm, start=start, flags=("BOGUS",)))
     made = await slurm.call(requests.get_reservation("contract"))
@@ -489,9 +512,15 @@ async def a_reservation_that_has_begun_shows_on_its_nodes(slurm: Target) -> None
 @scenario
 async def only_a_recurring_reservation_may_be_forced_to_start(slurm: Target) -> None:
     start = int(time.time()) - 7200
-    assert 2053 in await slurm.refused(Rejected, _maintenance(slurm, start=start, flags=("FORCE_START",)))
-    assert 2054 in await slurm.refused(Rejected, _maintenance(slurm, start=start, flags=("FORCE_START", "DAILY")))
-    await slurm.call(_maintenance(slurm, start=int(time.time()) - 60, flags=("FORCE_START", "DAILY")))
+    assert 2053 in await slurm.refused(
+        Rejected, _maintenance(slurm, start=start, flags=("FORCE_START",))
+    )
+    assert 2054 in await slurm.refused(
+        Rejected, _maintenance(slurm, start=start, flags=("FORCE_START", "DAILY"))
+    )
+    await slurm.call(
+        _maintenance(slurm, start=int(time.time()) - 60, flags=("FORCE_START", "DAILY"))
+    )
 
 
 # --- the server
@@ -517,11 +546,33 @@ async def a_user_without_the_right_may_read_and_not_write(slurm: Target) -> None
 
 
 @scenario
+async def the_tokens_of_slurmuser_and_root_act_as_the_named_user_and_no_other_token_does(
+    slurm: Target,
+) -> None:
+    write = protocol.update_nodes(slurm.nodes[:1], comment="contract")
+    for user in ("slurm", "root"):
+        for named in ("slurm", "root"):
+            await slurm.call(write, user=user, named=named)
+        # With the rights of the named user, and not with those of the token.
+        assert await slurm.call(protocol.get_nodes(), user=user, named="nobody") is not None
+        assert 2010 in await slurm.refused(AuthenticationError, write, user=user, named="nobody")
+    for named in ("slurm", "root", "mail"):
+        reads = protocol.get_nodes()
+        assert 1007 in await slurm.refused(AuthenticationError, reads, user="nobody", named=named)
+    assert await slurm.call(protocol.get_nodes(), user="nobody", named="nobody") is not None
+
+
+@scenario
 async def no_token_and_no_such_version_are_answered_in_plain_text(slurm: Target) -> None:
     token = {TOKEN_HEADER: sign(slurm.key, "slurm", 60, time.time())}
-    asked: tuple[tuple[str, dict[str, str], int], ...] = ((slurm.version, {}, 401), ("v0.0.1", token, 404))
+    asked: tuple[tuple[str, dict[str, str], int], ...] = (
+        (slurm.version, {}, 401),
+        ("v0.0.1", token, 404),
+    )
     for version, headers, wanted in asked:
-        status, body = await asyncio.to_thread(_plain_get, slurm.url, f"/slurm/{version}/nodes/", headers)
+        status, body = await asyncio.to_thread(
+            _plain_get, slurm.url, f"/slurm/{version}/nodes/", headers
+        )
         assert status == wanted
         assert not body.startswith(b"{")
 
@@ -542,12 +593,13 @@ async def slurmctld_answers_a_ping_and_counts(slurm: Target) -> None:
     assert ping.responding
     assert ping.primary
     assert ping.hostname
+    asked = int(time.time())
     before = await slurm.call(requests.diag())
-    assert abs(before.request_time - time.time()) < 30
+    assert asked <= before.request_time <= time.time()
 
 
 @scenario
-async def slurmctld_tells_when_it_started_since_api_version_0_0_45(slurm: Target) -> None:
+async def slurmctld_reports_when_it_started_since_api_version_0_0_45(slurm: Target) -> None:
     if slurm.version == "v0.0.44":
         with pytest.raises(ServerFault) as caught:
             await slurm.call(protocol.slurmctld_start())
@@ -558,7 +610,7 @@ async def slurmctld_tells_when_it_started_since_api_version_0_0_45(slurm: Target
 
 
 @scenario
-async def slurmctld_tells_what_it_allocates_since_api_version_0_0_45(slurm: Target) -> None:
+async def slurmctld_reports_what_it_allocates_since_api_version_0_0_45(slurm: Target) -> None:
     if slurm.version == "v0.0.44":
         with pytest.raises(ServerFault) as caught:
             await slurm.call(protocol.select_type_parameters())
@@ -579,15 +631,28 @@ async def slurmctld_reads_its_configuration_again_and_keeps_drains(slurm: Target
 
 
 @scenario
-async def a_job_that_names_a_node_is_lost_without_its_record_and_one_that_excludes_it_is_not(slurm: Target) -> None:
+async def a_job_that_names_a_node_is_lost_without_its_record_and_one_that_excludes_it_is_not(
+    slurm: Target,
+) -> None:
     spare = "contract-named"
     await slurm.call(protocol.create_nodes(f"NodeName={spare} State=CLOUD CPUs=1 RealMemory=1"))
-    names, excludes = await slurm.jobs.submit_pending(named=spare), await slurm.jobs.submit_pending(excluded=spare)
+    names, excludes = (
+        await slurm.jobs.submit_pending(named=spare),
+        await slurm.jobs.submit_pending(excluded=spare),
+    )
 
     async def states(number: int) -> frozenset[str]:
         return (await slurm.call(requests.get_job(number))).states
 
+    async def excluded() -> str:
+        queue = await slurm.call(protocol.get_queue())
+        assert queue is not None
+        [job] = [job for job in queue.jobs if job.job_id == excludes]
+        assert job.pending is not None
+        return job.pending.request.excluded_nodes
+
     assert (await slurm.call(requests.get_job(names))).required_names() == [spare]
+    assert await excluded() == spare
     await slurm.call(protocol.reconfigure())
     await slurm.until_node(slurm.nodes[0], "back", lambda states: "IDLE" in states)
     assert "PENDING" in await states(names)
@@ -599,6 +664,7 @@ async def a_job_that_names_a_node_is_lost_without_its_record_and_one_that_exclud
     await slurm.until_node(slurm.nodes[0], "back", lambda states: "IDLE" in states)
     assert await states(names) == {"NODE_FAIL"}
     assert "PENDING" in await states(excludes)
+    assert await excluded() == spare
 
 
 @scenario
@@ -615,6 +681,19 @@ async def a_partition_of_all_nodes_has_them(slurm: Target) -> None:
 # --- slurmdbd
 
 
+@with_slurmdbd
+async def the_token_of_an_administrator_of_slurmdbd_acts_as_no_other_user(slurm: Target) -> None:
+    for level in ("Operator", "Administrator"):
+        await slurm.call(accounting.update_user("mail", admin_level=level))
+        levels = {user.name: user.admin_levels for user in await slurm.call(accounting.get_users())}
+        assert levels["mail"] == {level}
+        assert await slurm.call(protocol.get_nodes(), user="mail") is not None
+        for named in ("slurm", "root", "nobody"):
+            reads = protocol.get_nodes()
+            assert 1007 in await slurm.refused(AuthenticationError, reads, user="mail", named=named)
+    await slurm.call(accounting.delete_user("mail"))
+
+
 async def _clean(slurm: Target) -> str:
     assert slurm.cluster is not None
     await slurm.call(accounting.delete_user("contract-user"))
@@ -627,7 +706,9 @@ async def _clean(slurm: Target) -> str:
 @with_slurmdbd
 async def an_account_comes_with_its_association_and_goes_with_it(slurm: Target) -> None:
     cluster = await _clean(slurm)
-    add = accounting.add_accounts(["contract"], clusters=[cluster], description="d", organization="o", shares=3)
+    add = accounting.add_accounts(
+        ["contract"], clusters=[cluster], description="d", organization="o", shares=3
+    )
     assert await slurm.call(add)
     assert not await slurm.call(add)
     (account,) = [a for a in await slurm.call(accounting.get_accounts()) if a.name == "contract"]
@@ -648,15 +729,31 @@ async def an_account_comes_with_its_association_and_goes_with_it(slurm: Target) 
 async def a_user_gets_into_an_account_and_out_again(slurm: Target) -> None:
     cluster = await _clean(slurm)
     await slurm.call(accounting.add_accounts(["contract"], clusters=[cluster]))
-    add = accounting.add_users(["contract-user"], accounts=["contract"], clusters=[cluster], shares=2)
+    add = accounting.add_users(
+        ["contract-user"], accounts=["contract"], clusters=[cluster], shares=2
+    )
     assert await slurm.call(add)
     assert not await slurm.call(add)
     (association,) = await slurm.call(accounting.get_associations(user="contract-user"))
-    assert (association.account, association.cluster, association.shares) == ("contract", cluster, 2)
+    assert (association.account, association.cluster, association.shares) == (
+        "contract",
+        cluster,
+        2,
+    )
     assert association.is_default
-    await slurm.call(accounting.update_association(association, shares=7, limits={"MaxJobs": 5}, qos=["normal"]))
-    (association,) = await slurm.call(accounting.get_associations(user="contract-user", cluster=cluster))
-    assert (association.shares, association.limits, association.qos) == (7, {"MaxJobs": 5}, ("normal",))
+    await slurm.call(
+        accounting.update_association(
+            association, shares=7, limits=Limits({"MaxJobs": 5}), qos=["normal"]
+        )
+    )
+    (association,) = await slurm.call(
+        accounting.get_associations(user="contract-user", cluster=cluster)
+    )
+    assert (association.shares, association.limits, association.qos) == (
+        7,
+        {"MaxJobs": 5},
+        ("normal",),
+    )
     await slurm.call(accounting.update_user("contract-user", admin_level="Operator"))
     levels = {user.name: user.admin_levels for user in await slurm.call(accounting.get_users())}
     assert levels["contract-user"] == {"Operator"}
@@ -670,20 +767,26 @@ async def a_user_gets_into_an_account_and_out_again(slurm: Target) -> None:
 @with_slurmdbd
 async def a_qos_is_made_changed_and_deleted(slurm: Target) -> None:
     await _clean(slurm)
-    await slurm.call(accounting.save_qos("contract", description="d", priority=10))
-    await slurm.call(accounting.save_qos("contract", priority=12, flags=["DENY_LIMIT"], preempt_mode="REQUEUE"))
+    await slurm.call(accounting.save_qos(Qos("contract"), description="d", priority=10))
+    await slurm.call(
+        accounting.save_qos(
+            Qos("contract"), priority=12, flags=["DENY_LIMIT"], preempt_mode="REQUEUE"
+        )
+    )
     (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
     assert (qos.description, qos.priority, qos.flags) == ("d", 12, frozenset({"DENY_LIMIT"}))
     limits = {"GrpJobs": 3, "MaxWall": 60}
     save = accounting.save_qos(
-        "contract", qos, preempt=["normal"], limits=limits, tres={"GrpTRES": {"cpu": 4, "mem": 9}}
+        qos, preempt=["normal"], limits=Limits(limits, {"GrpTRES": {"cpu": 4, "mem": 9}})
     )
     await slurm.call(save)
     (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
     assert (qos.flags, qos.preempt) == (frozenset({"DENY_LIMIT"}), frozenset({"normal"}))
     assert qos.preempt_mode == "REQUEUE"
     assert (qos.limits, qos.tres) == (limits, {"GrpTRES": {"cpu": 4, "mem": 9}})
-    await slurm.call(accounting.save_qos("contract", qos, limits={"GrpJobs": -1}, tres={"GrpTRES": {"mem": -1}}))
+    await slurm.call(
+        accounting.save_qos(qos, limits=Limits({"GrpJobs": -1}, {"GrpTRES": {"mem": -1}}))
+    )
     (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
     assert (qos.limits, qos.tres) == ({"MaxWall": 60}, {"GrpTRES": {"cpu": 4}})
     assert await slurm.call(accounting.delete_qos("contract"))
@@ -697,16 +800,20 @@ async def every_limit_is_read_where_it_is_written(slurm: Target) -> None:
     (association,) = await slurm.call(accounting.get_associations(account="contract"))
     limits = {name: number for number, name in enumerate(limits_of.ASSOCIATION_LIMITS, 10)}
     tres = {name: {"cpu": number} for number, name in enumerate(limits_of.ASSOCIATION_TRES, 30)}
-    await slurm.call(accounting.update_association(association, limits=limits, tres=tres))
+    await slurm.call(accounting.update_association(association, limits=Limits(limits, tres)))
     (association,) = await slurm.call(accounting.get_associations(account="contract"))
     assert (association.limits, association.tres) == (limits, tres)
     # A change of something else repeats the TRES, which Slurm would otherwise remove.
-    await slurm.call(accounting.update_association(association, shares=9, tres={"GrpTRES": {"cpu": -1}}))
+    await slurm.call(
+        accounting.update_association(
+            association, shares=9, limits=Limits(tres={"GrpTRES": {"cpu": -1}})
+        )
+    )
     (association,) = await slurm.call(accounting.get_associations(account="contract"))
     assert association.tres == {name: counts for name, counts in tres.items() if name != "GrpTRES"}
     limits = {name: number for number, name in enumerate(limits_of.QOS_LIMITS, 10)}
     tres = {name: {"cpu": number} for number, name in enumerate(limits_of.QOS_TRES, 30)}
-    await slurm.call(accounting.save_qos("contract", limits=limits, tres=tres))
+    await slurm.call(accounting.save_qos(Qos("contract"), limits=Limits(limits, tres)))
     (qos,) = [qos for qos in await slurm.call(accounting.get_qos()) if qos.name == "contract"]
     assert (qos.limits, qos.tres) == (limits, tres)
     counted = await slurm.call(accounting.get_tres())
@@ -717,17 +824,28 @@ async def every_limit_is_read_where_it_is_written(slurm: Target) -> None:
 @with_slurmdbd
 async def a_child_has_its_parents_limits_and_qos_until_it_has_its_own(slurm: Target) -> None:
     cluster = await _clean(slurm)
-    await slurm.call(accounting.save_qos("contract"))
+    await slurm.call(accounting.save_qos(Qos("contract")))
     await slurm.call(accounting.add_accounts(["contract"], clusters=[cluster]))
-    await slurm.call(accounting.add_users(["contract-user"], accounts=["contract"], clusters=[cluster]))
-    (parent,) = [a for a in await slurm.call(accounting.get_associations(account="contract")) if not a.user]
-    limits, tres = {"MaxJobs": 4, "GrpJobs": 5}, {"MaxTRES": {"cpu": 6, "mem": 7}, "GrpTRES": {"cpu": 8}}
-    change = accounting.update_association(parent, limits=limits, tres=tres, qos=["contract"], default_qos="contract")
+    await slurm.call(
+        accounting.add_users(["contract-user"], accounts=["contract"], clusters=[cluster])
+    )
+    (parent,) = [
+        a for a in await slurm.call(accounting.get_associations(account="contract")) if not a.user
+    ]
+    limits, tres = (
+        {"MaxJobs": 4, "GrpJobs": 5},
+        {"MaxTRES": {"cpu": 6, "mem": 7}, "GrpTRES": {"cpu": 8}},
+    )
+    change = accounting.update_association(
+        parent, limits=Limits(limits, tres), qos=["contract"], default_qos="contract"
+    )
     await slurm.call(change)
     (child,) = await slurm.call(accounting.get_associations(user="contract-user"))
     assert (child.limits, child.tres) == ({"MaxJobs": 4}, {"MaxTRES": {"cpu": 6, "mem": 7}})
     assert (child.qos, child.default_qos) == (("contract",), "contract")
-    own = accounting.update_association(child, inherited=tres, limits={"MaxJobs": 2}, tres={"MaxTRES": {"cpu": 3}})
+    own = accounting.update_association(
+        child, inherited=tres, limits=Limits({"MaxJobs": 2}, {"MaxTRES": {"cpu": 3}})
+    )
     await slurm.call(own)
     (child,) = await slurm.call(accounting.get_associations(user="contract-user"))
     assert (child.limits, child.tres) == ({"MaxJobs": 2}, {"MaxTRES": {"cpu": 3, "mem": 7}})
@@ -743,7 +861,11 @@ async def an_account_moves_but_never_below_itself(slurm: Target) -> None:
     await slurm.call(accounting.add_accounts(["contract-sub"], clusters=[cluster]))
 
     async def parents() -> list[str]:
-        found = {a.account: a.parent_account for a in await slurm.call(accounting.get_associations()) if not a.user}
+        found = {
+            a.account: a.parent_account
+            for a in await slurm.call(accounting.get_associations())
+            if not a.user
+        }
         return [found["contract"], found["contract-sub"]]
 
     (top,) = await slurm.call(accounting.get_associations(account="contract"))
@@ -762,10 +884,14 @@ async def a_user_keeps_the_default_account_until_another_one_is(slurm: Target) -
     cluster = await _clean(slurm)
     for name in ("contract", "contract-sub"):
         await slurm.call(accounting.add_accounts([name], clusters=[cluster]))
-        await slurm.call(accounting.add_users(["contract-user"], accounts=[name], clusters=[cluster]))
+        await slurm.call(
+            accounting.add_users(["contract-user"], accounts=[name], clusters=[cluster])
+        )
     first = accounting.delete_association("contract", cluster, "contract-user")
     assert 7009 in await slurm.refused(Rejected, first)
-    (other,) = await slurm.call(accounting.get_associations(user="contract-user", account="contract-sub"))
+    (other,) = await slurm.call(
+        accounting.get_associations(user="contract-user", account="contract-sub")
+    )
     await slurm.call(accounting.update_association(other, is_default=True))
     assert await slurm.call(first)
     (other,) = await slurm.call(accounting.get_associations(user="contract-user"))
@@ -780,7 +906,9 @@ async def what_isnt_there_cant_be_referred_to(slurm: Target) -> None:
     assert 2046 in await slurm.refused(Rejected, parent)
     elsewhere = accounting.add_accounts(["contract"], clusters=["contract-none"])
     assert 7104 in await slurm.refused(Rejected, elsewhere)
-    nowhere = accounting.add_users(["contract-user"], accounts=["contract-none"], clusters=[cluster])
+    nowhere = accounting.add_users(
+        ["contract-user"], accounts=["contract-none"], clusters=[cluster]
+    )
     assert not await slurm.call(nowhere)
     await slurm.call(accounting.add_accounts(["contract"], clusters=[cluster]))
     (association,) = await slurm.call(accounting.get_associations(account="contract"))

@@ -19,9 +19,15 @@ class ModelJobs:
         """As `Jobs.start`."""
         return self.model.job_start([node], time_limit=5)
 
-    async def submit_pending(self, *, exclusive: bool = False, named: str = "", excluded: str = "") -> int:
+    async def submit_pending(
+        self, *, exclusive: bool = False, named: str = "", excluded: str = ""
+    ) -> int:
         """As `Jobs.submit_pending`."""
-        return self.model.job_submit(exclusive=exclusive, required=[named] if named else ())
+        return self.model.job_submit(
+            exclusive=exclusive,
+            required=[named] if named else (),
+            excluded=[excluded] if excluded else (),
+        )
 
     async def suspend(self, job_id: int) -> None:
         """As `Jobs.suspend`."""

@@ -29,7 +29,9 @@ class Jobs(Protocol):
     async def start(self, node: str) -> int:
         """Submit a job of one CPU with a limit of 5 minutes for that node; its id."""
 
-    async def submit_pending(self, *, exclusive: bool = False, named: str = "", excluded: str = "") -> int:
+    async def submit_pending(
+        self, *, exclusive: bool = False, named: str = "", excluded: str = ""
+    ) -> int:
         """Submit a job that stays pending, and names one node, or excludes one; its id."""
 
     async def suspend(self, job_id: int) -> None:
@@ -38,7 +40,9 @@ class Jobs(Protocol):
 
 @dataclass(frozen=True)
 class Target:
-    """A Slurm cluster with two idle nodes that no one else uses meanwhile. `cluster`: its name in slurmdbd, if any."""
+    """A Slurm cluster with two idle nodes that no one else uses meanwhile. `cluster`: its name in
+    slurmdbd, if any.
+    """
 
     url: str
     key: bytes
@@ -47,13 +51,26 @@ class Target:
     version: str = protocol.VERSIONS[0]
     cluster: str | None = None
 
-    async def call(self, request: Request[T], *, key: bytes | None = None, user: str = "slurm") -> T:
-        """Carry a request, in this API version."""
-        tokens = TokenSource(lambda: self.key if key is None else key, clock=time.time, username=user)
-        async with Client(self.url, tokens, versions=[self.version]) as client:
+    async def call(
+        self,
+        request: Request[T],
+        *,
+        key: bytes | None = None,
+        user: str = "slurm",
+        named: str | None = None,
+    ) -> T:
+        """Carry a request, in this API version, with a token of the user. `named`: the one as whom
+        it is sent.
+        """
+        tokens = TokenSource(
+            lambda: self.key if key is None else key, clock=time.time, username=user
+        )
+        async with Client(self.url, tokens, versions=[self.version], user=named) as client:
             return await client.call(request)
 
-    async def refused(self, kind: type[Refused], request: Request[Any], **who: Any) -> frozenset[int]:
+    async def refused(
+        self, kind: type[Refused], request: Request[Any], **who: Any
+    ) -> frozenset[int]:
         """The numbers of the errors with which the request fails; it must fail as `kind`."""
         with pytest.raises(kind) as caught:
             await self.call(request, **who)
@@ -78,7 +95,9 @@ class Target:
             await asyncio.sleep(0.1)
         raise AssertionError(f"waited {WITHIN:g} s for {what}")
 
-    async def until_node(self, name: str, what: str, good: Callable[[frozenset[str]], bool]) -> Node:
+    async def until_node(
+        self, name: str, what: str, good: Callable[[frozenset[str]], bool]
+    ) -> Node:
         """The node as soon as its states are `good`."""
 
         async def look() -> Node | None:
@@ -98,7 +117,9 @@ class Target:
         return number
 
     async def settle(self) -> None:
-        """No job, no reservation of ours, both nodes idle, responding, registered: before and after each scenario."""
+        """No job, no reservation of ours, both nodes idle, responding, registered: before and after
+        each scenario.
+        """
         jobs = await self.call(protocol.get_jobs())
         assert jobs is not None
         for job in jobs.jobs:
@@ -116,7 +137,11 @@ class Target:
                 await self.write([name], "RESUME")
             elif "DRAIN" in node.states:
                 await self.write([name], "UNDRAIN")
-            await self.until_node(name, "idle", lambda states: not states & {"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"})
+            await self.until_node(
+                name,
+                "idle",
+                lambda states: not states & {"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING"},
+            )
 
             async def registered(name: str = name) -> bool:
                 return (await self.node(name)).slurmd_start_time > 0

@@ -1,7 +1,9 @@
-"""A local cluster for the end-to-end tests, apart from the one of `make up`, and Slurm installed on it by Helm.
+"""A local cluster for the end-to-end tests, apart from the one of `make up`, and Slurm installed on
+it by Helm.
 
-Each lane of `tests.e2e.order` is a process of pytest with a cluster of its own, which --cluster names. Without that
-option each process has one, also those of pytest-xdist. A kernel that tests need is built once for all processes.
+Each lane of `tests.e2e.order` is a process of pytest with a cluster of its own, which --cluster
+names. Without that option each process has one, also those of pytest-xdist. A kernel that tests
+need is built once for all processes.
 """
 
 from collections.abc import Generator, Iterable, Iterator
@@ -43,7 +45,10 @@ BESIDE = ExitStack()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cluster", help="name of the local cluster that is created for the tests and deleted at the end")
+    parser.addoption(
+        "--cluster",
+        help="name of the local cluster that is created for the tests and deleted at the end",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,7 +67,9 @@ def pytest_xdist_node_collection_finished(ids: Iterable[str]) -> None:
 
 
 def build_kernel_for(tests: Iterable[str]) -> None:
-    """If one of the tests needs the kernel, it is built while others wait: they wait more than they compute."""
+    """If one of the tests needs the kernel, it is built while others wait: they wait more than they
+    compute.
+    """
     if any(Path(test.partition("::")[0]).stem == order.KERNEL for test in tests):
         build_kernel()
 
@@ -87,11 +94,17 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 @pytest.fixture(scope="session")
-def kubernetes(worker_id: str, pytestconfig: pytest.Config) -> Iterator[Kubernetes]:
+def cluster_name(worker_id: str, pytestconfig: pytest.Config) -> str:
+    """The name of the cluster of this process."""
+    given: str | None = pytestconfig.getoption("--cluster")
+    return given or ("e2e" if worker_id == "master" else f"e2e-{worker_id}")
+
+
+@pytest.fixture(scope="session")
+def kubernetes(cluster_name: str) -> Iterator[Kubernetes]:
     """A real Kubernetes cluster with nothing of ours on it."""
-    name: str = pytestconfig.getoption("--cluster") or ("e2e" if worker_id == "master" else f"e2e-{worker_id}")
-    METER.follow(name)
-    with cluster(name) as found:
+    METER.follow(cluster_name)
+    with cluster(cluster_name) as found:
         RUNNING.append(found)
         yield found
         RUNNING.clear()
@@ -117,8 +130,14 @@ def base_line(slurm: Slurm) -> BaseLine:
 
 @pytest.fixture(scope="module", autouse=True)
 def from_base_line_to_base_line(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A file that uses `slurm` begins with its base line, and fails if it leaves something else."""
-    items = [it for it in request.session.items if isinstance(it, pytest.Function) and it.path == request.path]
+    """A file that uses `slurm` begins with its base line, and fails if it ends with something
+    else.
+    """
+    items = [
+        it
+        for it in request.session.items
+        if isinstance(it, pytest.Function) and it.path == request.path
+    ]
     if not any({"kubernetes", "slurm"} <= set(item.fixturenames) for item in items):
         yield
         return

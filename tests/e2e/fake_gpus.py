@@ -1,7 +1,9 @@
-"""GPUs that aren't there on a node of the local cluster: a device plugin, and what NVIDIA's software would show.
+"""GPUs that don't exist on a node of the local cluster: a device plugin, and what NVIDIA's
+software would show.
 
-What is real: the kubelet's device manager, the device nodes in the containers, slurmd's AutoDetect=nvidia, which reads
-a /proc/driver/nvidia made in its container. What is not: the device behind /dev/nvidiaN, and nvidia-smi.
+What is real: the kubelet's device manager, the device nodes in the containers, slurmd's
+AutoDetect=nvidia, which reads a /proc/driver/nvidia created in its container. What is not: the
+device behind /dev/nvidiaN, and nvidia-smi.
 """
 
 import json
@@ -18,12 +20,12 @@ FIXTURES = Path(__file__).parents[1] / "fixtures/gpu"
 RESOURCE = "nvidia.com/gpu"
 POD = "fake-gpus"
 WORKER = "slurm-worker-gpu-0"
-POOL = ("nodesets.gpu.gpu.enabled=true", "controller.extraConfMap.HealthCheckInterval=2")
-"""One word for the pool. The interval is for the tests' sake: 30 s by default."""
+NODESET = ("nodesets.gpu.gpu.enabled=true", "controller.extraConfMap.HealthCheckInterval=2")
+"""One word for the NodeSet. The interval is for the tests' sake: 30 s by default."""
 
 _SMI = """#!/bin/sh
-# As nvidia-smi -L in a container: the GPUs that NVIDIA_VISIBLE_DEVICES names, less those in the file `lost`. slurmd's
-# health checks have no such variable, and in a privileged container all GPUs.
+# As nvidia-smi -L in a container: the GPUs that NVIDIA_VISIBLE_DEVICES names, less those in the
+# file `lost`. slurmd's health checks have no such variable, and in a privileged container all GPUs.
 test "$1" = -L || exit 0
 while read -r line; do
   uuid=${line##*UUID: } uuid=${uuid%)}
@@ -31,8 +33,10 @@ while read -r line; do
   grep -qs "$uuid" FOLDER/lost || echo "$line"
 done < FOLDER/gpus.txt
 """
-_DRIVER = """# What NVIDIA's container runtime does for a container, here at the start of a privileged one.
-if test ! -d /proc/driver/nvidia && test "$(id -u)" = 0 && mount -t tmpfs fake /proc/driver 2> /dev/null; then
+_DRIVER = """\
+# What NVIDIA's container runtime does for a container, here at the start of a privileged one.
+if test ! -d /proc/driver/nvidia && test "$(id -u)" = 0 &&
+  mount -t tmpfs fake /proc/driver 2> /dev/null; then
   cp -r FOLDER/proc /proc/driver/nvidia
   for minor in 0 1 2 3 4 5 6 7; do
     test -e /dev/nvidia$minor || mknod -m 666 /dev/nvidia$minor c 1 3
@@ -50,7 +54,8 @@ fi
 class FakeGpus:
     """Eight H100 on one Kubernetes node.
 
-    `folder` is on this machine, whose files the nodes of the local cluster share; anyone must be able to read it.
+    `folder` is on this machine, whose files the nodes of the local cluster share; anyone must be
+    able to read it.
     """
 
     def __init__(self, kubernetes: Kubernetes, kube_node: str, folder: Path) -> None:
@@ -74,7 +79,9 @@ class FakeGpus:
 
     def unplug(self) -> None:
         """Take the device plugin away."""
-        self._kubernetes.kubectl("-n", "kube-system", "delete", "pod", POD, "--ignore-not-found", "--now")
+        self._kubernetes.kubectl(
+            "-n", "kube-system", "delete", "pod", POD, "--ignore-not-found", "--now"
+        )
 
     def allocatable(self) -> str:
         """How many devices the kubelet offers."""
@@ -82,7 +89,7 @@ class FakeGpus:
         return str(status["allocatable"].get(RESOURCE, ""))
 
     def lose(self, *uuids: str) -> None:
-        """From now on these GPUs don't answer any more; without any all do again."""
+        """From now on these GPUs stop answering; without any all do again."""
         (self._folder / "lost").write_text("".join(f"{uuid}\n" for uuid in uuids))
 
     def _pod(self) -> dict[str, object]:
@@ -99,8 +106,13 @@ class FakeGpus:
                 "containers": [
                     {
                         "name": "plugin",
-                        "image": "ghcr.io/slurm-charts/sidecars:0.1.0",
-                        "command": [f"{folder}/deviceplugin", f"{registry}/fake-gpus.sock", folder, *self.uuids],
+                        "image": "registry.invalid/slurm-charts/sidecars:0.1.0",
+                        "command": [
+                            f"{folder}/deviceplugin",
+                            f"{registry}/fake-gpus.sock",
+                            folder,
+                            *self.uuids,
+                        ],
                         "securityContext": {"runAsUser": 0, "privileged": True},
                         "volumeMounts": [
                             {"name": "registry", "mountPath": registry},
@@ -118,14 +130,20 @@ class FakeGpus:
 
 def values(kubernetes: Kubernetes, *settings: str) -> None:
     """The values of the tests' Slurm cluster, with these beside them."""
-    words = [word for setting in ("nodesets.slinky.oversubscribeNode=true", *settings) for word in ("--set", setting)]
+    words = [
+        word
+        for setting in ("nodesets.slinky.oversubscribeNode=true", *settings)
+        for word in ("--set", setting)
+    ]
     chart = str(CHARTS / "slurm")
     kubernetes.helm("upgrade", "slurm", chart, "-n", "slurm", "-f", str(VALUES), *words)
 
 
 @contextmanager
-def pool(slurm: Slurm) -> Iterator[FakeGpus]:
-    """Eight GPUs on a Kubernetes node without another worker, and the NodeSet `gpu` that uses them."""
+def gpu_nodeset(slurm: Slurm) -> Iterator[FakeGpus]:
+    """Eight GPUs on a Kubernetes node without another worker, and the NodeSet `gpu` that uses
+    them.
+    """
     nodes = {node["metadata"]["name"] for node in slurm.kubernetes.items("nodes")}
     free = until(
         "a Kubernetes node without a worker",
@@ -137,7 +155,7 @@ def pool(slurm: Slurm) -> Iterator[FakeGpus]:
     fake = FakeGpus(slurm.kubernetes, free[0], folder)
     try:
         fake.plug_in()
-        values(slurm.kubernetes, *POOL)
+        values(slurm.kubernetes, *NODESET)
         yield fake
     finally:
         values(slurm.kubernetes)

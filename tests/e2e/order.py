@@ -1,13 +1,16 @@
-"""The lanes of the end-to-end tests: which files run one after the other, in this order, on one local cluster.
+"""The lanes of the end-to-end tests: which files run one after the other, in this order, on one
+local cluster.
 
-An order is fixed, so that it can be repeated. `make times` shows how long a file takes. The lanes should end at about
-the same time, and their longest files come first.
+An order is fixed, so that it can be repeated. `make times` shows how long a file takes. The lanes
+should end at about the same time, and their longest files come first.
 """
 
 from collections.abc import Mapping
 
 KERNEL = "test_cgroup2"
-"""Needs a kernel, which is built beside the tests from the start. It comes late, so that none waits for the build."""
+"""Needs a kernel, which is built beside the tests from the start. It comes late, so that none waits
+for the build.
+"""
 
 LAST = "test_z_leaving"
 """It removes what all other tests of its lane use."""
@@ -26,7 +29,8 @@ LANES: Mapping[int, tuple[str, ...]] = {
         "test_bad_configurations",
     ),
     2: (
-        # In these two, workers start all the time, which takes the whole host: so they are in one lane.
+        # In these two, workers start all the time, which takes the whole host: so they are in one
+        # lane.
         "test_states",
         "test_no_ghosts",
         "test_autoscaling",
@@ -65,12 +69,16 @@ LANES: Mapping[int, tuple[str, ...]] = {
 
 
 def lane(file: str) -> int:
-    """The lane of a file, given its name without the ending. One that is in no list is in the first lane."""
+    """The lane of a file, given its name without the ending. One that is in no list is in the first
+    lane.
+    """
     return next((number for number, files in LANES.items() if file in files), min(LANES))
 
 
 def position(file: str) -> tuple[int, int, str]:
-    """Sort key of a file: by lane, then in the lane's order. One that is in no list comes before those of LANES."""
+    """Sort key of a file: by lane, then in the lane's order. One that is in no list comes before
+    those of LANES.
+    """
     number = lane(file)
     files = LANES[number]
     return number, files.index(file) if file in files else -1, file

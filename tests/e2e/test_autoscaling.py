@@ -1,7 +1,8 @@
 """A NodeSet follows the queue from zero and back.
 
-By spec.autoscaling, while what it needs for that is killed; and by a HorizontalPodAutoscaler with Prometheus and
-prometheus-adapter as docs/autoscaling.md has them. The one with the exporter alone is in `test_horizontal_autoscaling`.
+By spec.autoscaling, while what it needs for that is killed; and by a HorizontalPodAutoscaler with
+Prometheus and prometheus-adapter as docs/autoscaling.md has them. The one with the exporter alone
+is in `test_horizontal_autoscaling`.
 """
 
 import json
@@ -27,7 +28,15 @@ from tests.support.real.following import (
     replicas,
     until_none,
 )
-from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Kubernetes, Slurm, condition, until
+from tests.support.real.harness import (
+    CHARTS,
+    NODESET,
+    REPOSITORY,
+    Kubernetes,
+    Slurm,
+    condition,
+    until,
+)
 from tests.support.real.kills import OPERATOR, SLURMCTLD, SLURMRESTD
 
 EXPORTER = "slurm-exporter"
@@ -61,7 +70,9 @@ def documents() -> list[dict[str, Any]]:
     """The YAML of the page, for the cluster's NodeSet instead of `cpu`."""
     page = REPOSITORY / "docs" / "autoscaling.md"
     return [
-        json.loads(json.dumps(document).replace('"cpu"', '"slinky"').replace("worker-cpu", "worker-slinky"))
+        json.loads(
+            json.dumps(document).replace('"cpu"', '"slinky"').replace("worker-cpu", "worker-slinky")
+        )
         for example in examples(page.name, page.read_text(encoding="utf-8"))
         for document in example.documents
     ]
@@ -85,7 +96,17 @@ def autoscaled(slurm: Slurm, values: dict[str, Any]) -> Iterator[None]:
     autoscaler = next(it for it in documents() if it.get("kind") == "HorizontalPodAutoscaler")
     autoscaler["spec"] |= {"minReplicas": 0, "maxReplicas": MOST}
     autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
-    install = ("install", EXPORTER, str(CHARTS / EXPORTER), "-n", "slurm", "--wait", "--timeout=3m", "-f", "-")
+    install = (
+        "install",
+        EXPORTER,
+        str(CHARTS / EXPORTER),
+        "-n",
+        "slurm",
+        "--wait",
+        "--timeout=3m",
+        "-f",
+        "-",
+    )
     try:
         kubernetes.helm(*install, stdin=json.dumps(values))
         kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
@@ -96,7 +117,9 @@ def autoscaled(slurm: Slurm, values: dict[str, Any]) -> Iterator[None]:
 
 
 def adapter(kubernetes: Kubernetes) -> list[dict[str, Any]]:
-    """The page's objects, with the program of this host instead of the image, which is not on the nodes."""
+    """The page's objects, with the program of this host instead of the image, which is not on the
+    nodes.
+    """
     program = tool(ADAPTER)
     page = documents()
     first = next(at for at, it in enumerate(page) if it.get("metadata", {}).get("name") == ADAPTER)
@@ -117,7 +140,7 @@ def adapter(kubernetes: Kubernetes) -> list[dict[str, Any]]:
 def by_adapter(slurm: Slurm) -> Iterator[Way]:
     """A HorizontalPodAutoscaler with Prometheus and prometheus-adapter, to and from zero."""
     kubernetes, values = slurm.kubernetes, exporter_values()
-    # The exporter is told what a worker offers, which one of them shows.
+    # The exporter gets what a worker offers, which one of them shows.
     slurm.scale(1)
     slurm.until_idle(1)
     [node] = json.loads(slurm.login("scontrol", "--json", "show", "node"))["nodes"]
@@ -134,7 +157,8 @@ def by_adapter(slurm: Slurm) -> Iterator[Way]:
         objects = [json.dumps(it) for it in adapter(kubernetes)]
         stack.callback(
             lambda: [
-                kubernetes.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=it) for it in reversed(objects)
+                kubernetes.kubectl("delete", "--ignore-not-found", "-f", "-", stdin=it)
+                for it in reversed(objects)
             ]
         )
         for it in objects:
@@ -152,16 +176,17 @@ def workers(slurm: Slurm) -> Iterator[Slurm]:
     slurm.until_idle(2)
     yield slurm
     slurm.login("scancel", "--user=root")
-    # A worker that is left has the ordinal of the job that ended last; other tests know slinky-0 and slinky-1.
+    # A worker that is left has the ordinal of the job that ended last; other tests know slinky-0
+    # and slinky-1.
     slurm.scale(0)
     until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes())
     slurm.scale(2)
     slurm.until_idle(2)
-    # The record of the numbers that autoscaling set, which tells others from it.
+    # The record of the numbers that autoscaling set, by which others differ.
     slurm.kubernetes.kubectl("annotate", *TARGET, "slinky.slurm.net/autoscaling-")
 
 
-def test_a_nodeset_follows_the_queue_and_holds_its_size_without_data_whatever_is_killed(
+def test_a_nodeset_follows_the_queue_and_keeps_its_size_without_data_whatever_is_killed(
     workers: Slurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with by_operator(workers) as way:
@@ -175,19 +200,25 @@ def test_a_number_that_a_user_sets_stays_for_a_while_and_is_named(workers: Slurm
         patch(workers, QUICK | {"coolDownSeconds": 3600, "idleSeconds": 3600})
         until(
             "the number to be recorded",
-            lambda: workers.kubernetes.get(*TARGET)["metadata"]["annotations"].get("slinky.slurm.net/autoscaling"),
+            lambda: workers.kubernetes.get(*TARGET)["metadata"]["annotations"].get(
+                "slinky.slurm.net/autoscaling"
+            ),
         )
         workers.scale(1)
 
         def named() -> dict[str, Any]:
             found = condition(workers.kubernetes.get(*TARGET), "Autoscaled")
-            return found if found.get("reason") == "OtherOwner" and "to 1" in found["message"] else {}
+            return (
+                found if found.get("reason") == "OtherOwner" and "to 1" in found["message"] else {}
+            )
 
         found = until("kubectl to be named", named)
         assert "'kubectl' has set replicas to 1" in found["message"]
         assert replicas(workers) == 1
 
 
-def test_the_documented_adapter_has_a_nodeset_follow_the_queue_and_hold_its_size_without_data(workers: Slurm) -> None:
+def test_the_documented_adapter_has_a_nodeset_follow_the_queue_and_keep_its_size_without_data(
+    workers: Slurm,
+) -> None:
     with by_adapter(workers) as way:
         follow_to_two_and_back(workers, way)

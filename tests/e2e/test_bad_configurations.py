@@ -1,4 +1,5 @@
-"""A configuration that only a daemon can tell is bad, from the custom resource to the condition of its Controller.
+"""A configuration that only a daemon can tell is bad, from the custom resource to the condition of
+its Controller.
 
 tests/slurm/test_bad_configurations.py has the others.
 """
@@ -10,7 +11,9 @@ from tests.support.real.configuration import accepted, controller, patch, restar
 from tests.support.real.harness import Slurm, until
 
 
-def test_a_bad_configuration_of_a_nodeset_is_refused_with_its_culprit_and_slurmctld_lives_on(slurm: Slurm) -> None:
+def test_a_bad_configuration_of_a_nodeset_is_refused_with_its_culprit_and_slurmctld_lives_on(
+    slurm: Slurm,
+) -> None:
     [each] = [it for it in bad() if it.name == "partition-time"]
     life = restarts(slurm)
     [(name, spec)] = each.input["nodesets"].items()
@@ -18,7 +21,9 @@ def test_a_bad_configuration_of_a_nodeset_is_refused_with_its_culprit_and_slurmc
         "apiVersion": "slinky.slurm.net/v1beta1",
         "kind": "NodeSet",
         "metadata": {"name": name, "namespace": "slurm"},
-        "spec": {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "none"}} | spec | {"replicas": 0},
+        "spec": {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "none"}}
+        | spec
+        | {"replicas": 0},
     }
 
     def refused() -> bool:
@@ -36,7 +41,9 @@ def test_a_bad_configuration_of_a_nodeset_is_refused_with_its_culprit_and_slurmc
     assert restarts(slurm) == life
 
 
-def test_a_line_that_ends_every_slurmd_is_taken_back_and_quoted_while_a_job_continues(slurm: Slurm) -> None:
+def test_a_line_that_ends_every_slurmd_is_taken_back_and_quoted_while_a_job_continues(
+    slurm: Slurm,
+) -> None:
     life, workers = restarts(slurm), len(slurm.nodes())
     before = controller(slurm)["spec"].get("extraConf", "")
     lines = f"{before.rstrip()}\nSlurmdSpoolDir=/etc/hostname/spool\n".lstrip()
@@ -47,7 +54,10 @@ def test_a_line_that_ends_every_slurmd_is_taken_back_and_quoted_while_a_job_cont
 
         def quoted() -> bool:
             found = accepted(slurm)
-            return found.get("reason") == "SlurmdEnded" and "fatal: mkdir(/etc/hostname/spool)" in found["message"]
+            return (
+                found.get("reason") == "SlurmdEnded"
+                and "fatal: mkdir(/etc/hostname/spool)" in found["message"]
+            )
 
         until("slurmd to be quoted", quoted)
         assert f"(spec.extraConf line {len(lines.splitlines())})" in accepted(slurm)["message"]

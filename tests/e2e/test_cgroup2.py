@@ -1,7 +1,7 @@
 """Jobs on a Kubernetes node with cgroup v2, in a Slurm cluster of its own with default values.
 
-The values change images, sizes, the node to run on, and two GPUs that aren't there. The kernel of that node is
-user-mode Linux: tests.cluster.guest.
+The values change images, sizes, the node to run on, and two GPUs that don't exist. The kernel of
+that node is user-mode Linux: tests.cluster.guest.
 """
 
 import json
@@ -10,12 +10,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from sidecars.contract.project import REGISTRY
 from tests.cluster import guest
-from tests.cluster.images import REGISTRY
 from tests.cluster.local import existing, named_by
 from tests.cluster.nodes import GUEST_TAINT
 from tests.cluster.progress import Progress
-from tests.support.real.harness import CHARTS, CommandError, Kubernetes, Slurm, condition, until, until_equal
+from tests.support.real.harness import (
+    CHARTS,
+    CommandError,
+    Kubernetes,
+    Slurm,
+    condition,
+    until,
+    until_equal,
+)
 
 # The first test builds the kernel, where the cache lacks it.
 pytestmark = pytest.mark.timeout(1500)
@@ -71,7 +79,9 @@ def values(kube_node: str, *, ssh: bool) -> str:
                 }
             },
             "configFiles": {"gres.conf": GRES_CONF},
-            "partitions": {"all": {"enabled": True, "configMap": {"State": "UP", "Default": "YES"}}},
+            "partitions": {
+                "all": {"enabled": True, "configMap": {"State": "UP", "Default": "YES"}}
+            },
         }
     )
 
@@ -86,7 +96,9 @@ def upgrade(slurm: Slurm, kube_node: str, *, ssh: bool = False) -> None:
 
 @pytest.fixture(scope="module")
 def confined(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
-    """A Slurm cluster whose worker is on the node with cgroup v2. The operator is there, because `slurm` is."""
+    """A Slurm cluster whose worker is on the node with cgroup v2. The operator exists, because
+    `slurm` is.
+    """
     cluster = existing(named_by(str(kubernetes.kubeconfig)) or "")
     found = Slurm(kubernetes, "confined")
     try:
@@ -96,7 +108,9 @@ def confined(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
     finally:
         try:
             kubernetes.helm("uninstall", "slurm", "-n", found.namespace, "--ignore-not-found")
-            kubernetes.kubectl("delete", "namespace", found.namespace, "--ignore-not-found", "--wait=false")
+            kubernetes.kubectl(
+                "delete", "namespace", found.namespace, "--ignore-not-found", "--wait=false"
+            )
         finally:
             guest.stop(cluster)
 
@@ -105,18 +119,24 @@ def restarts(slurm: Slurm) -> dict[str, int]:
     """How often each container of the worker has restarted."""
     status = slurm.pods()[POD]["status"]
     return {
-        each["name"]: each["restartCount"] for each in status["initContainerStatuses"] + status["containerStatuses"]
+        each["name"]: each["restartCount"]
+        for each in status["initContainerStatuses"] + status["containerStatuses"]
     }
 
 
 def srun(slurm: Slurm, script: str, *options: str) -> str:
     """What a script prints as a job, errors included; its exit code doesn't matter."""
-    return slurm.login("sh", "-c", 'srun -Q "$@" 2>&1 || true', "srun", *options, "sh", "-c", script, timeout=120)
+    return slurm.login(
+        "sh", "-c", 'srun -Q "$@" 2>&1 || true', "srun", *options, "sh", "-c", script, timeout=120
+    )
 
 
 def slurmd(slurm: Slurm) -> list[str]:
     """Pids of slurmd."""
-    script = 'for p in /proc/[0-9]*; do read -r n < $p/comm && test "$n" = slurmd && echo ${p#/proc/}; done; true'
+    script = (
+        'for p in /proc/[0-9]*; do read -r n < $p/comm && test "$n" = slurmd && echo '
+        "${p#/proc/}; done; true"
+    )
     return slurm.worker(POD, "sh", "-c", script).split()
 
 
@@ -130,7 +150,9 @@ def long_job(slurm: Slurm) -> int:
 def test_a_worker_with_default_values_is_idle_and_confines_jobs(confined: Slurm) -> None:
     config = confined.login("scontrol", "show", "config")
     plugins = {
-        line.split()[0]: line.split()[-1] for line in config.splitlines() if "=" in line and len(line.split()) > 2
+        line.split()[0]: line.split()[-1]
+        for line in config.splitlines()
+        if "=" in line and len(line.split()) > 2
     }
     assert set(plugins["TaskPlugin"].split(",")) == {"task/cgroup", "task/affinity"}
     assert plugins["ProctrackType"] == "proctrack/cgroup"
@@ -150,7 +172,9 @@ def test_a_job_over_its_memory_is_killed_and_nothing_else(confined: Slurm) -> No
     assert (restarts(confined), slurmd(confined)) == before
 
 
-def test_jobs_with_all_memory_of_the_node_leave_slurmd_and_node_what_they_need(confined: Slurm) -> None:
+def test_jobs_with_all_memory_of_the_node_leave_slurmd_and_node_what_they_need(
+    confined: Slurm,
+) -> None:
     before = restarts(confined), slurmd(confined)
     found = srun(confined, LIMITS, "-n1", "--mem=0")
     limits = [int(line) for line in found.split() if line != "max"]
@@ -174,7 +198,9 @@ def test_a_job_survives_the_end_of_slurmd_and_a_reconfigure(confined: Slurm) -> 
     confined.worker(POD, "sh", "-c", f"kill -9 {' '.join(before)}")
     until("slurmd to run again", lambda: [pid for pid in slurmd(confined) if pid not in before])
     confined.login("scontrol", "reconfigure", timeout=90)
-    until_equal("slurmd to answer", lambda: srun(confined, "echo here", "-n1", "--mem=100").strip(), "here")
+    until_equal(
+        "slurmd to answer", lambda: srun(confined, "echo here", "-n1", "--mem=100").strip(), "here"
+    )
     assert confined.job(job)["JobState"] == "RUNNING"
     assert "oom_kill" in srun(confined, FILL_MEMORY, "-n1", "--mem=100")
     confined.login("scancel", str(job))
@@ -190,8 +216,13 @@ def test_no_cgroup_is_left_behind_by_a_pod_that_is_deleted_with_a_job(confined: 
         return found.split()
 
     assert len(groups()) == 1
-    confined.kubernetes.kubectl("-n", confined.namespace, "delete", "pod", POD, "--grace-period=5", timeout=90)
-    until("another pod", lambda: POD in (pods := confined.pods()) and pods[POD]["metadata"]["uid"] != uid)
+    confined.kubernetes.kubectl(
+        "-n", confined.namespace, "delete", "pod", POD, "--grace-period=5", timeout=90
+    )
+    until(
+        "another pod",
+        lambda: POD in (pods := confined.pods()) and pods[POD]["metadata"]["uid"] != uid,
+    )
     confined.until_idle(1)
     until("the cgroup of the deleted pod to be gone", lambda: not groups())
 
@@ -226,10 +257,14 @@ def test_a_session_by_ssh_has_the_limits_of_the_users_job_and_ends_with_it(confi
 
     until("sshd to answer", refused)
     job = ("sbatch", "--parsable", "--mem=100", "--chdir=/tmp", "--wrap=sleep 900")
-    number = int(confined.login("setpriv", "--reuid=10001", "--regid=10001", "--clear-groups", *job))
+    number = int(
+        confined.login("setpriv", "--reuid=10001", "--regid=10001", "--clear-groups", *job)
+    )
     until_equal("the job to run", lambda: confined.job(number)["JobState"], "RUNNING")
     # A job runs a moment before its worker has the step that sessions get into.
-    groups, *limits = until("a session in the job", lambda: ssh(f"cat /proc/self/cgroup; {LIMITS}")).split()
+    groups, *limits = until(
+        "a session in the job", lambda: ssh(f"cat /proc/self/cgroup; {LIMITS}")
+    ).split()
     assert "/step_extern/" in groups
     assert min(int(limit) for limit in limits if limit != "max") == 100 * 2**20
     confined.login("sh", "-c", f"{shlex.join(SSH)} alice@{address} sleep 4242 >/dev/null 2>&1 &")

@@ -16,7 +16,8 @@ from tests.support.real.harness import CHARTS, VALUES, Slurm, until_equal
 
 DECLARED: dict[str, dict[str, Any]] = {
     "slow": {
-        "script": "#!/bin/sh\n[ -e /tmp/slow ] && rate=5 || rate=7\necho measure rate ${rate}MB/s\n",
+        "script": "#!/bin/sh\n[ -e /tmp/slow ] && rate=5 || rate=7\necho measure rate "
+        "${rate}MB/s\n",
         "limits": {"rate": {"min": "6MB/s"}},
     },
     "network": {"env": {"CHECK_SECONDS": "1"}, "limits": {"bandwidth": {"min": "1Mbit/s"}}},
@@ -52,20 +53,34 @@ def metrics(slurm: Slurm) -> dict[str, float]:
         *("--wait", "--timeout=2m"),
     )
     try:
-        read = "import urllib.request as it; print(it.urlopen('http://127.0.0.1:8080/metrics').read().decode())"
-        text = kubernetes.kubectl(*HERE, "exec", "deploy/slurm-exporter", "--", "python3", "-c", read)
+        read = (
+            "import urllib.request as it; "
+            "print(it.urlopen('http://127.0.0.1:8080/metrics').read().decode())"
+        )
+        text = kubernetes.kubectl(
+            *HERE, "exec", "deploy/slurm-exporter", "--", "python3", "-c", read
+        )
     finally:
         kubernetes.helm("uninstall", "slurm-exporter", *HERE)
-    return {series: float(value) for series, value in re.findall(r"^(slurm_check_\S+) (\S+)$", text, re.MULTILINE)}
+    return {
+        series: float(value)
+        for series, value in re.findall(r"^(slurm_check_\S+) (\S+)$", text, re.MULTILINE)
+    }
 
 
 def explanation(slurm: Slurm, node: str, folder: Path) -> str:
-    """What `kubectl slurm explain` prints for a node, on one line. The plugin is created in the folder."""
+    """What `kubectl slurm explain` prints for a node, on one line. The plugin is created in the
+    folder.
+    """
     program = folder / "kubectl-slurm"
     assert plugin.main([str(program)]) == 0
     (folder / "kubectl").symlink_to(slurm.kubernetes.kubectl_path)
     explain = [sys.executable, "-I", "-S", str(program), "explain", "node", node, *HERE]
-    env = {"PATH": f"{folder}:/usr/bin:/bin", "KUBECONFIG": str(slurm.kubernetes.kubeconfig), "HOME": "/nonexistent"}
+    env = {
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "KUBECONFIG": str(slurm.kubernetes.kubeconfig),
+        "HOME": "/nonexistent",
+    }
     done = subprocess.run(explain, env=env, capture_output=True, text=True, check=False, timeout=60)
     return " ".join((done.stdout + done.stderr).split())
 
@@ -82,7 +97,7 @@ def test_a_failed_run_drains_its_node_and_is_in_results_metrics_and_explanation_
     finally:
         kubectl(*HERE, *marker, "rm", "/tmp/slow")  # noqa: S108 - in the worker
     assert reason(checked, "slinky-0") == f"slurm-node: check: slow: {FAULT}"
-    # slurmctld may be told of the end of the check's job before that of its node's work.
+    # slurmctld may learn the end of the check's job before that of its node's work.
     until_equal("slinky-1 to be idle", lambda: checked.nodes()["slinky-1"], "idle")
     assert result(checked, "slow") == {
         "slinky-0": {"result": "failed", "text": FAULT, "measured": {"rate": "5MB/s"}},
@@ -91,10 +106,14 @@ def test_a_failed_run_drains_its_node_and_is_in_results_metrics_and_explanation_
     found = metrics(checked)
     assert found['slurm_check_nodes{check="slow",result="failed"}'] == 1, found
     assert found['slurm_check_nodes{check="slow",result="passed"}'] == 1, found
-    assert found['slurm_check_node_not_passed{check="slow",node="slinky-0",result="failed"}'] == 1, found
-    assert found['slurm_check_node_measured{check="slow",node="slinky-0",value="rate"}'] == 8 * 5e6, found
-    said = explanation(checked, "slinky-0", tmp_path)
-    assert re.search(rf"Check slow, \d+ min ago: failed: {re.escape(FAULT)}\.", said), said
+    assert (
+        found['slurm_check_node_not_passed{check="slow",node="slinky-0",result="failed"}'] == 1
+    ), found
+    assert (
+        found['slurm_check_node_measured{check="slow",node="slinky-0",value="rate"}'] == 8 * 5e6
+    ), found
+    message = explanation(checked, "slinky-0", tmp_path)
+    assert re.search(rf"Check slow, \d+ min ago: failed: {re.escape(FAULT)}\.", message), message
 
     begin(checked, "slow", "slow-2")
     assert ended(checked, "slow-2") == "Complete", log_of(checked, "slow-2")
@@ -106,6 +125,9 @@ def test_the_script_of_the_chart_measures_the_network_between_two_workers(checke
     begin(checked, "network", "network-1")
     assert ended(checked, "network-1") == "Complete", log_of(checked, "network-1")
     found = result(checked, "network")
-    assert {name: it["result"] for name, it in found.items()} == {"slinky-0": "passed", "slinky-1": "passed"}
+    assert {name: it["result"] for name, it in found.items()} == {
+        "slinky-0": "passed",
+        "slinky-1": "passed",
+    }
     assert all(it["measured"]["bandwidth"].endswith("Mbit/s") for it in found.values())
     checked.until_idle(2)

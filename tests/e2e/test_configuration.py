@@ -1,4 +1,6 @@
-"""A changed configuration reaches slurmctld in seconds, a bad one never; a slurmctld that is killed is soon back."""
+"""A changed configuration reaches slurmctld in seconds, a bad one never; a slurmctld that is killed
+is soon back.
+"""
 
 import json
 import time
@@ -47,22 +49,27 @@ def test_changes_run_in_seconds_and_no_call_fails_meanwhile(slurm: Slurm) -> Non
     print(f"extraConf changed -> running: {', '.join(f'{it:.2f} s' for it in took)}; {counts}")
     assert counts["failed"] == 0
     assert restarts(slurm) == life
-    # What it takes is the benchmark's to measure; here it is told from a kubelet that takes a minute by itself.
+    # What it takes is the benchmark's to measure; here it differs from a kubelet that takes a
+    # minute alone.
     assert 0 < min(took) < 20
 
 
-def test_a_pending_job_that_names_a_node_survives_its_worker_whatever_slurmctld_reads_meanwhile(slurm: Slurm) -> None:
+def test_a_pending_job_that_names_a_node_survives_its_worker_whatever_slurmctld_reads_meanwhile(
+    slurm: Slurm,
+) -> None:
     pod = "slurm-worker-slinky-1"
     waits = slurm.submit("#!/bin/sh\ntrue\n", "--nodelist=slinky-1", "--begin=now+1hour")
     # Replaced: its record is taken over.
     uid = slurm.pods()[pod]["metadata"]["uid"]
     slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", pod, "--wait=false")
-    until("another pod", lambda: pod in (pods := slurm.pods()) and pods[pod]["metadata"]["uid"] != uid)
+    until(
+        "another pod", lambda: pod in (pods := slurm.pods()) and pods[pod]["metadata"]["uid"] != uid
+    )
     slurm.until_idle(2)
     change_timeout(slurm, 151)
     assert slurm.job(waits)["JobState"] == "PENDING"
 
-    # Scaled in: the record stays and says why.
+    # Scaled in: the record stays with the reason.
     slurm.scale(1)
     until_equal("its worker to be gone", lambda: set(slurm.pods()), {"slurm-worker-slinky-0"})
     change_timeout(slurm, 152)
@@ -87,14 +94,32 @@ def test_a_pending_job_that_names_a_node_survives_its_worker_whatever_slurmctld_
 def test_a_changed_config_map_that_it_refers_to_is_taken_likewise(slurm: Slurm) -> None:
     kubectl = slurm.kubernetes.kubectl
     life = restarts(slurm)
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more", "namespace": "slurm"}}
-    kubectl("apply", "-f", "-", stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=141\n"}}))
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "more", "namespace": "slurm"},
+    }
+    kubectl(
+        "apply",
+        "-f",
+        "-",
+        stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=141\n"}}),
+    )
     before = controller(slurm)["spec"]
     references = [*before.get("configFileRefs", ()), {"name": "more"}]
-    patch(slurm, configFileRefs=references, extraConf=f"{before.get('extraConf', '')}\nInclude more.conf\n")
+    patch(
+        slurm,
+        configFileRefs=references,
+        extraConf=f"{before.get('extraConf', '')}\nInclude more.conf\n",
+    )
     until_set(slurm, "SlurmctldTimeout", "141 sec")
     start = time.monotonic()
-    kubectl("apply", "-f", "-", stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=142\n"}}))
+    kubectl(
+        "apply",
+        "-f",
+        "-",
+        stdin=json.dumps(manifest | {"data": {"more.conf": "SlurmctldTimeout=142\n"}}),
+    )
     until_set(slurm, "SlurmctldTimeout", "142 sec")
     print(f"ConfigMap changed -> running: {time.monotonic() - start:.2f} s")
     assert restarts(slurm) == life
@@ -116,10 +141,21 @@ def test_a_refused_configuration_stays_out_of_a_slurmrestd_that_is_restarted(slu
             return seen == ("True", "ConfigurationRefused", generation)
 
         until(f"{line} to be refused", refused)
-        kubernetes.kubectl("-n", "slurm", "delete", "pod", "-l", "app.kubernetes.io/name=slurmrestd", "--wait=true")
-        kubernetes.kubectl("-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=90s", timeout=100)
-        until_equal("slurmrestd to answer", lambda: condition(controller(slurm), "SlurmReachable")["status"], "True")
-    assert kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"] == generation
+        kubernetes.kubectl(
+            "-n", "slurm", "delete", "pod", "-l", "app.kubernetes.io/name=slurmrestd", "--wait=true"
+        )
+        kubernetes.kubectl(
+            "-n", "slurm", "rollout", "status", "deploy/slurm-restapi", "--timeout=90s", timeout=100
+        )
+        until_equal(
+            "slurmrestd to answer",
+            lambda: condition(controller(slurm), "SlurmReachable")["status"],
+            "True",
+        )
+    assert (
+        kubernetes.get("-n", "slurm", "deploy", "slurm-restapi")["metadata"]["generation"]
+        == generation
+    )
 
 
 def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm: Slurm) -> None:
@@ -128,7 +164,10 @@ def test_a_killed_slurmctld_schedules_again_within_seconds_and_jobs_go_on(slurm:
     slurm.until_running(job)
     # A killed slurmctld starts with what it saved last.
     until_saved(slurm, job)
-    kill = "kill -9 $(cat /run/slurmctld.pid 2>/dev/null || pidof slurmctld | tr ' ' '\\n' | sort -n | head -1)"
+    kill = (
+        "kill -9 $(cat /run/slurmctld.pid 2>/dev/null || pidof slurmctld | tr ' ' '\\n' | sort "
+        "-n | head -1)"
+    )
     slurm.kubernetes.kubectl("-n", "slurm", "exec", CTLD, "-c", "slurmctld", "--", "sh", "-c", kill)
     until("slurmctld to be started again", lambda: restarts(slurm) == (uid, count + 1), pause=0.1)
 
@@ -151,7 +190,9 @@ def killed_at(slurm: Slurm) -> str:
     return str(status["lastState"]["terminated"]["finishedAt"])
 
 
-def test_a_setting_that_a_running_slurmctld_cannot_take_restarts_it_and_jobs_go_on(slurm: Slurm) -> None:
+def test_a_setting_that_a_running_slurmctld_cannot_take_restarts_it_and_jobs_go_on(
+    slurm: Slurm,
+) -> None:
     uid, count = restarts(slurm)
     job = slurm.submit_until_ended("-N1")
     slurm.until_running(job)
@@ -163,7 +204,9 @@ def test_a_setting_that_a_running_slurmctld_cannot_take_restarts_it_and_jobs_go_
     slurm.end(job)
 
 
-def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_the_operator(slurm: Slurm) -> None:
+def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_the_operator(
+    slurm: Slurm,
+) -> None:
     kubernetes = slurm.kubernetes
     before = controller(slurm)["spec"].get("extraConf", "").rstrip("\n")
     # One that the operator finds no fault with.
@@ -176,12 +219,26 @@ def test_a_new_pod_with_a_bad_candidate_starts_with_the_last_good_one_without_th
 
         def back() -> bool:
             pod = kubernetes.get("-n", "slurm", "pod", CTLD)
-            return bool(pod["metadata"]["uid"] != uid and condition(pod, "Ready").get("status") == "True")
+            return bool(
+                pod["metadata"]["uid"] != uid and condition(pod, "Ready").get("status") == "True"
+            )
 
         until("a new slurmctld pod to be ready", back)
         assert slurm.login("srun", "-N1", "echo", "again").strip() == "again"
         assert "zz" not in slurm.login("sinfo", "-h", "-o", "%R")
     finally:
         kubernetes.kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=1")
-        kubernetes.kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130)
-    until_equal("the refusal to be told by the new pod", lambda: accepted(slurm).get("reason"), "DryRunFailed")
+        kubernetes.kubectl(
+            "-n",
+            "slinky",
+            "rollout",
+            "status",
+            "deploy/slurm-operator",
+            "--timeout=120s",
+            timeout=130,
+        )
+    until_equal(
+        "the refusal to be reported by the new pod",
+        lambda: accepted(slurm).get("reason"),
+        "DryRunFailed",
+    )

@@ -1,4 +1,5 @@
-"""Jobs in images of a real registry, and MPI programs, on workers that are pods: a Slurm cluster of its own with three.
+"""Jobs in images of a real registry, and MPI programs, on workers that are pods: a Slurm cluster of
+its own with three.
 
 tests/slurm/test_containers.py has what needs no Kubernetes.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.contract.project import REGISTRY
 from tests.cluster import cache
 from tests.cluster import images as built
 from tests.cluster.local import existing, named_by
@@ -27,7 +29,7 @@ PROGRAM = (Path(built.REPOSITORY) / "tests/support/real/mpi_program.py").read_te
 WRITE = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
 RANKS = 4
 TWO = "--nodelist=slinky-[0-1]"
-REPOSITORY = f"{built.REGISTRY}/slurmd-mpi"
+REPOSITORY = f"{REGISTRY}/slurmd-mpi"
 INSTALLED = "/usr/local/lib/all_reduce.py"
 ALLREDUCE = {
     "enabled": True,
@@ -36,7 +38,8 @@ ALLREDUCE = {
     "env": {"CHECK_COMMAND": f"python3 {INSTALLED} {MPICH}", "CHECK_SRUN_OPTIONS": "--mpi=pmi2"},
     "limits": {"bus_bandwidth": {"min": "1MB/s"}},
 }
-"""The chart's check on nodes without GPUs: the program stands in for all_reduce_perf of nccl-tests."""
+"""The chart's check on nodes without GPUs: the program stands in for all_reduce_perf of nccl-tests.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +50,16 @@ def images(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="module")
-def contained(kubernetes: Kubernetes, images: Registry, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """The cluster with its users, the registries with the images. The workers run the image slurmd-mpi."""
+def contained(
+    kubernetes: Kubernetes, images: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Slurm]:
+    """The cluster with its users, the registries with the images. The workers run the image
+    slurmd-mpi.
+    """
     archive = built.build_images(cache.root(), lambda _: None, ("slurmd-mpi",))
     nodes = existing(named_by(str(kubernetes.kubeconfig)) or "").nodes
-    with ThreadPoolExecutor(len(nodes)) as pool:
-        list(pool.map(lambda node: node.import_more(archive), nodes))
+    with ThreadPoolExecutor(len(nodes)) as nodeset:
+        list(nodeset.map(lambda node: node.import_more(archive), nodes))
     values = (
         *("--set", f"nodesets.slinky.slurmd.image.repository={REPOSITORY}"),
         *("--set-json", f"checks.definitions.allreduce={json.dumps(ALLREDUCE)}"),
@@ -84,24 +91,30 @@ def test_a_job_with_a_gpu_has_its_number_and_the_files_of_the_driver_and_another
     contained: Slurm,
 ) -> None:
     driver = (
-        "install -d /usr/local/nvidia/lib64; cd /usr/local/nvidia/lib64; echo driver >libcuda.so.570; "
-        "ln -s libcuda.so.570 libcuda.so.1; echo other >libother.so.1; "
-        "printf '#!/bin/sh\\necho smi of the node\\n' >/usr/bin/nvidia-smi; chmod 755 /usr/bin/nvidia-smi"
+        "install -d /usr/local/nvidia/lib64; cd /usr/local/nvidia/lib64; echo driver "
+        ">libcuda.so.570; ln -s libcuda.so.570 libcuda.so.1; echo other >libother.so.1; printf "
+        "'#!/bin/sh\\necho smi of the node\\n' >/usr/bin/nvidia-smi; chmod 755 "
+        "/usr/bin/nvidia-smi"
     )
     contained.worker(worker(0), "sh", "-c", driver)
     look = (
-        "echo GPU=$CUDA_VISIBLE_DEVICES; cat /usr/local/nvidia/lib64/* 2>/dev/null; nvidia-smi 2>/dev/null; "
-        "echo ${LD_LIBRARY_PATH-none}"
+        "echo GPU=$CUDA_VISIBLE_DEVICES; cat /usr/local/nvidia/lib64/* 2>/dev/null; nvidia-smi "
+        "2>/dev/null; echo ${LD_LIBRARY_PATH-none}"
     )
     srun = ("srun", "-w", "slinky-0", f"--container={BOX}")
-    found = [run_as(contained, "alice", *srun, f"--gres=gpu:{number}", "sh", "-c", look) for number in (1, 2)]
+    found = [
+        run_as(contained, "alice", *srun, f"--gres=gpu:{number}", "sh", "-c", look)
+        for number in (1, 2)
+    ]
     files = "driver\ndriver\nsmi of the node\n/usr/local/nvidia/lib64\n"
     assert found[0] in (f"GPU=0\n{files}", f"GPU=1\n{files}")
     assert found[1] == f"GPU=0,1\n{files}"
     assert run_as(contained, "alice", *srun, "sh", "-c", look) == "GPU=\nnone\n"
 
 
-def test_the_check_of_containers_measures_on_each_worker_how_long_one_takes_to_start(contained: Slurm) -> None:
+def test_the_check_of_containers_measures_on_each_worker_how_long_one_takes_to_start(
+    contained: Slurm,
+) -> None:
     begin(contained, "container", "container-1")
     assert ended(contained, "container-1") == "Complete", log_of(contained, "container-1")
     found = result(contained, "container")
@@ -113,15 +126,31 @@ def test_the_check_of_containers_measures_on_each_worker_how_long_one_takes_to_s
 
 def check(output: str) -> None:
     """All ranks have printed the right sum, and half of them ran on each worker."""
-    found = re.findall(r"^hello from rank (\d+) of (\d+) on (\S+): the sum is (\d+)$", output, re.MULTILINE)
+    found = re.findall(
+        r"^hello from rank (\d+) of (\d+) on (\S+): the sum is (\d+)$", output, re.MULTILINE
+    )
     total = RANKS * (RANKS + 1) // 2
     wanted = [(str(rank), str(RANKS), str(total)) for rank in range(RANKS)]
     assert sorted((rank, size, sum_) for rank, size, _, sum_ in found) == wanted, output
-    assert Counter(node for _, _, node, _ in found) == {"slinky-0": RANKS // 2, "slinky-1": RANKS // 2}, output
+    assert Counter(node for _, _, node, _ in found) == {
+        "slinky-0": RANKS // 2,
+        "slinky-1": RANKS // 2,
+    }, output
 
 
 def test_srun_starts_a_program_of_mpich_on_two_workers(contained: Slurm) -> None:
-    launch = ("srun", "--mpi=pmi2", "-N2", TWO, f"-n{RANKS}", "--overcommit", "python3", "-c", PROGRAM, MPICH)
+    launch = (
+        "srun",
+        "--mpi=pmi2",
+        "-N2",
+        TWO,
+        f"-n{RANKS}",
+        "--overcommit",
+        "python3",
+        "-c",
+        PROGRAM,
+        MPICH,
+    )
     check(run_as(contained, "alice", *launch))
 
 
@@ -145,7 +174,9 @@ def test_srun_refuses_pmix_which_these_images_do_not_have(contained: Slurm) -> N
     assert run_as(contained, "alice", "srun", "--mpi=list").split()[-1] == "pmi2"
 
 
-def test_the_check_allreduce_measures_the_bandwidth_of_mpich_between_the_workers(contained: Slurm) -> None:
+def test_the_check_allreduce_measures_the_bandwidth_of_mpich_between_the_workers(
+    contained: Slurm,
+) -> None:
     contained.until_idle(WORKERS)
     begin(contained, "allreduce", "allreduce-1")
     assert ended(contained, "allreduce-1") == "Complete", log_of(contained, "allreduce-1")

@@ -1,4 +1,6 @@
-"""`kubectl slurm` on a real cluster: what it explains is so, the commands that it prints work, and rights are kept."""
+"""`kubectl slurm` on a real cluster: what it explains is so, the commands that it prints work, and
+rights are kept.
+"""
 
 import base64
 import json
@@ -60,17 +62,26 @@ class Plugin:
             timeout=120,
             check=False,
         )
-        print(f"$ kubectl slurm {' '.join(words)}    # {time.monotonic() - began:.2f} s\n{done.stdout}{done.stderr}")
+        print(
+            f"$ kubectl slurm {' '.join(words)}    # {time.monotonic() - began:.2f} "
+            f"s\n{done.stdout}{done.stderr}"
+        )
         return done.returncode, done.stdout
 
     def json(self, *words: str, kubeconfig: Path | None = None) -> dict[str, Any]:
         """The answer."""
-        found: dict[str, Any] = json.loads(self.run(*words, "-n", "slurm", "--json", kubeconfig=kubeconfig)[1])
+        found: dict[str, Any] = json.loads(
+            self.run(*words, "-n", "slurm", "--json", kubeconfig=kubeconfig)[1]
+        )
         return found
 
     def shell(self, command: str) -> None:
         """Run a command that an answer contains, as its reader would."""
-        env = {"PATH": f"{self.folder}:/usr/bin:/bin", "KUBECONFIG": str(self.kubeconfig), "HOME": "/nonexistent"}
+        env = {
+            "PATH": f"{self.folder}:/usr/bin:/bin",
+            "KUBECONFIG": str(self.kubeconfig),
+            "HOME": "/nonexistent",
+        }
         subprocess.run(["sh", "-c", command], env=env, check=True, timeout=60, capture_output=True)
 
 
@@ -84,7 +95,7 @@ def program(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Plugin:
 
 @pytest.fixture(autouse=True)
 def clean(slurm: Slurm) -> Iterator[None]:
-    """Each test begins with two idle nodes, and leaves no job."""
+    """Each test begins with two idle nodes, and ends without a job."""
     slurm.until_idle(2)
     yield
     slurm.login("scancel", "-u", "root")
@@ -131,9 +142,13 @@ def test_a_job_for_which_all_nodes_are_busy_names_the_first_to_end_and_what_woul
 ) -> None:
     first = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive", "--time=5")
     second = slurm.submit("#!/bin/sh\nsleep 600\n", "-N1", "--exclusive", "--time=30")
-    until("both to run", lambda: all(slurm.job(it)["JobState"] == "RUNNING" for it in (first, second)))
+    until(
+        "both to run", lambda: all(slurm.job(it)["JobState"] == "RUNNING" for it in (first, second))
+    )
     waits = slurm.submit("#!/bin/sh\ntrue\n", "-N1", "--exclusive", "--time=5")
-    until("Slurm to give the reason", lambda: slurm.job(waits)["Reason"] in ("Resources", "Priority"))
+    until(
+        "Slurm to give the reason", lambda: slurm.job(waits)["Reason"] in ("Resources", "Priority")
+    )
     answer = program.json("explain", "job", str(waits))
     assert {"Busy", "FirstToEnd"} <= codes(answer)
     assert f"is {first} of" in finding(answer, "FirstToEnd")["cause"]
@@ -161,7 +176,9 @@ def test_an_administrators_drain_is_explained_and_ended_by_the_command_of_the_an
     until_equal("the job to run there", lambda: slurm.job(waits)["JobState"], "RUNNING")
 
 
-def test_a_nodeset_that_kubernetes_cannot_schedule_quotes_the_scheduler(slurm: Slurm, program: Plugin) -> None:
+def test_a_nodeset_that_kubernetes_cannot_schedule_quotes_the_scheduler(
+    slurm: Slurm, program: Plugin
+) -> None:
     k8s, name = slurm.kubernetes, "explain-nowhere"
     nodeset = k8s.get("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
     nodeset["metadata"] = {"name": name, "namespace": "slurm"}
@@ -172,14 +189,26 @@ def test_a_nodeset_that_kubernetes_cannot_schedule_quotes_the_scheduler(slurm: S
     try:
         answer = until(
             "a pod to be unschedulable",
-            lambda: found if "Unschedulable" in codes(found := program.json("explain", "nodeset", name)) else None,
+            lambda: (
+                found
+                if "Unschedulable" in codes(found := program.json("explain", "nodeset", name))
+                else None
+            ),
         )
         assert "nodes are available" in finding(answer, "Unschedulable")["cause"]
         pod = finding(answer, "Unschedulable")["about"].rpartition("/")[2]
         assert codes(program.json("explain", "pod", pod)) == {"Unschedulable"}
         assert "Unschedulable" in codes(program.json("doctor"))
     finally:
-        k8s.kubectl("-n", "slurm", "delete", "nodesets.slinky.slurm.net", name, "--timeout=120s", timeout=150)
+        k8s.kubectl(
+            "-n",
+            "slurm",
+            "delete",
+            "nodesets.slinky.slurm.net",
+            name,
+            "--timeout=120s",
+            timeout=150,
+        )
 
 
 def test_a_user_who_may_only_read_gets_what_kubernetes_shows_and_the_missing_right(
@@ -191,7 +220,10 @@ def test_a_user_who_may_only_read_gets_what_kubernetes_shows_and_the_missing_rig
         own = tmp_path / "viewer.conf"
         shutil.copy(k8s.kubeconfig, own)
         token = k8s.kubectl("create", "token", "viewer", "-n", "slurm").strip()
-        for words in (("set-credentials", "viewer", f"--token={token}"), ("set-context", "--current", "--user=viewer")):
+        for words in (
+            ("set-credentials", "viewer", f"--token={token}"),
+            ("set-context", "--current", "--user=viewer"),
+        ):
             k8s.kubectl("--kubeconfig", str(own), "config", *words)
         job = slurm.submit("#!/bin/sh\nsleep 600\n", "--hold")
         answer = program.json("explain", "job", str(job), kubeconfig=own)
@@ -206,7 +238,10 @@ def test_a_user_who_may_only_read_gets_what_kubernetes_shows_and_the_missing_rig
         )
         until(
             "the NodeSet to be ready",
-            lambda: "2 of 2 workers ready" in program.json("explain", "nodeset", NODESET, kubeconfig=own)["state"],
+            lambda: (
+                "2 of 2 workers ready"
+                in program.json("explain", "nodeset", NODESET, kubeconfig=own)["state"]
+            ),
         )
     finally:
         k8s.kubectl("delete", "-f", "-", stdin=VIEWER)
@@ -219,7 +254,9 @@ def test_a_slurmctld_that_does_not_answer_is_named_and_nothing_is_claimed_about_
 
     def signal(name: str) -> None:
         command = f"kill -{name} $(pidof slurmctld)"
-        slurm.kubernetes.kubectl("-n", "slurm", "exec", CONTROLLER, "-c", "slurmctld", "--", "sh", "-c", command)
+        slurm.kubernetes.kubectl(
+            "-n", "slurm", "exec", CONTROLLER, "-c", "slurmctld", "--", "sh", "-c", command
+        )
 
     signal("STOP")
     try:
@@ -238,7 +275,9 @@ def test_a_job_that_slurm_does_not_have_is_status_1(slurm: Slurm, program: Plugi
     assert "not in the queue" in printed
 
 
-def test_top_counts_as_sinfo_does_and_the_configuration_is_accepted(slurm: Slurm, program: Plugin) -> None:
+def test_top_counts_as_sinfo_does_and_the_configuration_is_accepted(
+    slurm: Slurm, program: Plugin
+) -> None:
     assert program.json("top")["nodes"] == {"idle": 2}
     answer = program.json("explain", "config")
     assert answer["findings"] == []
@@ -248,12 +287,16 @@ def test_top_counts_as_sinfo_does_and_the_configuration_is_accepted(slurm: Slurm
 def secret_key(slurm: Slurm) -> str:
     """Slurm's key, in base64."""
     [secret] = [
-        it for it in slurm.kubernetes.items("secrets", "-n", "slurm") if it["metadata"]["name"] == "slurm-auth-slurm"
+        it
+        for it in slurm.kubernetes.items("secrets", "-n", "slurm")
+        if it["metadata"]["name"] == "slurm-auth-slurm"
     ]
     return str(secret["data"]["slurm.key"])
 
 
-def test_the_bundle_of_the_doctor_has_no_value_of_any_secret(slurm: Slurm, program: Plugin, tmp_path: Path) -> None:
+def test_the_bundle_of_the_doctor_has_no_value_of_any_secret(
+    slurm: Slurm, program: Plugin, tmp_path: Path
+) -> None:
     program.run("doctor", "-n", "slurm", "--bundle", str(tmp_path / "bundle.tar.gz"))
     secrets = set()
     for it in slurm.kubernetes.items("secrets", "-n", "slurm"):

@@ -1,4 +1,6 @@
-"""The chart slurm-exporter: its figures are those of sinfo and squeue, and only Prometheus reads them."""
+"""The chart slurm-exporter: its figures are those of sinfo and squeue, and only Prometheus reads
+them.
+"""
 
 import re
 from collections import Counter
@@ -10,7 +12,9 @@ import pytest
 from tests.support.real.foreign import NAMESPACE, Foreign, address, foreign_pod
 from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 
-_READ = "import sys, urllib.request as it; print(it.urlopen(sys.argv[1], timeout=5).read().decode())"
+_READ = (
+    "import sys, urllib.request as it; print(it.urlopen(sys.argv[1], timeout=5).read().decode())"
+)
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,14 @@ class Prometheus:
     def read(self) -> dict[str, float]:
         """The value of each series that the exporter serves, by its name and labels."""
         url = f"http://{self.exporter}:8080/metrics"
-        text = self.foreign.kubernetes.execute(NAMESPACE, "tenant", "", "python3", "-c", _READ, url, repeatable=True)
+        text = self.foreign.kubernetes.execute(
+            NAMESPACE, "tenant", "", "python3", "-c", _READ, url, repeatable=True
+        )
         return {
             series: float(value)
-            for series, value in re.findall(r"^(slurm_\S+(?: ?[^}\n]*})?) (\S+)$", text, re.MULTILINE)
+            for series, value in re.findall(
+                r"^(slurm_\S+(?: ?[^}\n]*})?) (\S+)$", text, re.MULTILINE
+            )
         }
 
     def by_state(self, name: str) -> dict[str, float]:
@@ -58,11 +66,15 @@ def test_only_prometheus_reads_the_metrics_and_slurm_answers_a_user_without_righ
     assert not prometheus.foreign.connects(prometheus.exporter, 8080)
     label = ("label", "pod", "tenant", "app.kubernetes.io/name=prometheus", "--overwrite")
     slurm.kubernetes.kubectl("-n", NAMESPACE, *label)
-    until("Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080))
+    until(
+        "Prometheus to be admitted", lambda: prometheus.foreign.connects(prometheus.exporter, 8080)
+    )
 
     def fresh() -> bool:
         shown = prometheus.read()
-        stale = {value for series, value in shown.items() if series.startswith("slurm_exporter_stale")}
+        stale = {
+            value for series, value in shown.items() if series.startswith("slurm_exporter_stale")
+        }
         return shown.get("slurm_exporter_up") == 1 and stale == {0}
 
     until("all sources to be read, and none to be out of date", fresh)
@@ -83,13 +95,18 @@ def test_the_figures_are_those_of_sinfo_and_squeue(slurm: Slurm, prometheus: Pro
         def agree() -> bool:
             nodes, jobs = of_slurm()
             shown = prometheus.by_state("slurm_jobs")
-            return prometheus.by_state("slurm_nodes") == nodes and {state: shown.get(state) for state in jobs} == jobs
+            return (
+                prometheus.by_state("slurm_nodes") == nodes
+                and {state: shown.get(state) for state in jobs} == jobs
+            )
 
         until("the exporter to agree with sinfo and squeue", agree)
         until_equal("the held jobs", lambda: prometheus.read().get("slurm_jobs_held"), 3)
         # By node, because a node may be in several partitions.
         lines = set(slurm.login("sinfo", "-h", "-N", "-o", "%N %C").strip().splitlines())
-        cpus = [sum(float(line.split()[1].split("/")[place]) for line in lines) for place in range(3)]
+        cpus = [
+            sum(float(line.split()[1].split("/")[place]) for line in lines) for place in range(3)
+        ]
 
         def shown() -> list[float]:
             found = prometheus.by_state("slurm_cpus")

@@ -33,8 +33,12 @@ def occupied(slurm: Slurm, node: str) -> int:
 
 
 def evict(slurm: Slurm) -> str:
-    """Evict POD as `kubectl drain` does; what the API server says against it, "" if nothing."""
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": POD, "namespace": "slurm"}}
+    """Evict POD as `kubectl drain` does; why the API server refuses it, "" if nothing."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": POD, "namespace": "slurm"},
+    }
     path = f"/api/v1/namespaces/slurm/pods/{POD}/eviction"
     try:
         slurm.kubernetes.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
@@ -106,10 +110,14 @@ def draining(slurm: Slurm) -> list[str]:
     return [node for node, state in slurm.nodes().items() if "drain" in state]
 
 
-def test_a_leader_that_was_frozen_until_another_led_undoes_nothing_of_what_that_one_did(slurm: Slurm) -> None:
+def test_a_leader_that_was_frozen_until_another_led_undoes_nothing_of_what_that_one_did(
+    slurm: Slurm,
+) -> None:
     kubectl = slurm.kubernetes.kubectl
     kubectl("-n", "slinky", "scale", "deploy/slurm-operator", "--replicas=2")
-    kubectl("-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130)
+    kubectl(
+        "-n", "slinky", "rollout", "status", "deploy/slurm-operator", "--timeout=120s", timeout=130
+    )
     jobs = [occupied(slurm, node) for node in ("slinky-0", "slinky-1")]
     before = uids(slurm)
     try:

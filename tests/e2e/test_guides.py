@@ -1,4 +1,5 @@
-"""What the guides in docs/ describe, on a Slurm cluster of its own: topology, job logs, a backup, ways to restore it.
+"""What the guides in docs/ describe, on a Slurm cluster of its own: topology, job logs, a backup,
+ways to restore it.
 
 Files and values are those of the pages.
 """
@@ -13,8 +14,17 @@ import pytest
 import yaml
 
 from tests.charts.examples import Example, examples
+from tests.e2e.upgrading import RELEASE, reference
 from tests.support.real.configuration import until_saved
-from tests.support.real.harness import CHARTS, REPOSITORY, VALUES, Kubernetes, Slurm, until, until_equal
+from tests.support.real.harness import (
+    CHARTS,
+    REPOSITORY,
+    VALUES,
+    Kubernetes,
+    Slurm,
+    until,
+    until_equal,
+)
 from tests.support.real.kills import stop_operator
 
 NAMESPACE, RESTORED = "guided", "restored"
@@ -42,7 +52,9 @@ def on_page(name: str, word: str) -> Example:
 
 @pytest.fixture(scope="module")
 def guided(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
-    """A cluster with the topology of the guide and one worker. The operator is there, because `slurm` is."""
+    """A cluster with the topology of the guide and one worker. The operator exists, because
+    `slurm` is.
+    """
     found = Slurm(kubernetes, NAMESPACE)
     kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}=rails:leaf1")
     try:
@@ -61,14 +73,27 @@ def install(slurm: Slurm, values: dict[str, Any]) -> None:
     """Install the release with the topology of the guide, these values, and one worker."""
     topology = on_page("rdma-topology.md", "rails").documents[0]
     slurm.kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "-f", str(VALUES), "-f", "-"),
+        *(
+            "upgrade",
+            "--install",
+            "slurm",
+            str(CHARTS / "slurm"),
+            "-n",
+            slurm.namespace,
+            "-f",
+            str(VALUES),
+            "-f",
+            "-",
+        ),
         *("--set", "nodesets.slinky.replicas=1", "--set", "nodesets.slinky.oversubscribeNode=true"),
         stdin=yaml.safe_dump(topology | values),
     )
 
 
 def job_logs() -> dict[str, Any]:
-    """Job logs as on their page, with private files and scripts; a volume for output, and a check that can fail."""
+    """Job logs as on their page, with private files and scripts; a volume for output, and a check
+    that can fail.
+    """
     (logs,) = on_page("job-logs.md", "privateFiles").documents
     (scripts,) = on_page("job-logs.md", "prologScripts").documents
     logs["nodesets"]["slinky"] |= {
@@ -89,7 +114,9 @@ def until_printed(slurm: Slurm, **wanted: object) -> None:
     until(f"the log of {POD} to have {wanted}", look)
 
 
-def kubectl_bytes(kubernetes: Kubernetes, *words: str, stdin: bytes | None = None, namespace: str = NAMESPACE) -> bytes:
+def kubectl_bytes(
+    kubernetes: Kubernetes, *words: str, stdin: bytes | None = None, namespace: str = NAMESPACE
+) -> bytes:
     """kubectl with binary input and output."""
     done = subprocess.run(
         [kubernetes.kubectl_path, "-n", namespace, *words],
@@ -107,8 +134,12 @@ def test_workers_register_at_the_switch_of_their_kubernetes_node(guided: Slurm) 
     assert "Topology=rails:leaf1" in guided.login("scontrol", "show", "node", "slinky-0")
     switches = guided.login("scontrol", "show", "topology")
     assert "SwitchName=spine" in switches
-    assert any("SwitchName=leaf1" in line and "Nodes=slinky-0" in line for line in switches.splitlines())
-    guided.kubernetes.kubectl("annotate", "nodes", "--all", "--overwrite", f"{ANNOTATION}=rails:leaf2")
+    assert any(
+        "SwitchName=leaf1" in line and "Nodes=slinky-0" in line for line in switches.splitlines()
+    )
+    guided.kubernetes.kubectl(
+        "annotate", "nodes", "--all", "--overwrite", f"{ANNOTATION}=rails:leaf2"
+    )
     until(
         "the node to be at the other switch",
         lambda: "Topology=rails:leaf2" in guided.login("scontrol", "show", "node", "slinky-0"),
@@ -166,7 +197,10 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     until_equal("the job to run", lambda: guided.job(running)["JobState"], "RUNNING")
     until_saved(guided, running)
     saved = save(kubernetes)
-    keys = [kubernetes.get("-n", NAMESPACE, "secret", name) for name in ("slurm-auth-slurm", "slurm-auth-jwt")]
+    keys = [
+        kubernetes.get("-n", NAMESPACE, "secret", name)
+        for name in ("slurm-auth-slurm", "slurm-auth-jwt")
+    ]
     guided.login("scancel", str(running), str(waiting))
 
     for key in keys:
@@ -176,13 +210,16 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     restore(kubernetes, saved, RESTORED, "statesave-restored")
     (values,) = on_page("backup.md", "existingClaim").documents
     restored = Slurm(kubernetes, RESTORED)
-    # slurmctld requeues the job itself when its worker registers later than 20 s after slurmctld's start.
+    # slurmctld requeues the job itself when its worker registers later than 20 s after slurmctld's
+    # start.
     patient = values["controller"] | {"extraConfMap": {"BatchStartTimeout": 600}}
     install(restored, values | {"clusterName": f"{NAMESPACE}_slurm", "controller": patient})
 
     until("the login node", lambda: kubernetes.kubectl(*_ROLLOUT))
     until_equal("the worker to be ready", lambda: restored.nodes().get("slinky-0"), "mixed")
-    assert restored.job(running)["JobState"] == "RUNNING", "Slurm doesn't know that the job ended with its cluster"
+    assert restored.job(running)["JobState"] == "RUNNING", (
+        "Slurm doesn't know that the job ended with its cluster"
+    )
     restored.login("sh", "-c", command_of_page("squeue"))
     until_equal("the job to be requeued", lambda: restored.job(running)["Restarts"], "1")
     restored.login("scontrol", "release", str(waiting))
@@ -191,7 +228,9 @@ def test_a_lost_cluster_is_restored_into_an_empty_namespace_with_its_jobs(guided
     restored.login("scancel", str(running))
 
 
-def test_labels_of_the_kubernetes_nodes_place_the_workers_and_a_changed_one_moves_them(guided: Slurm) -> None:
+def test_labels_of_the_kubernetes_nodes_place_the_workers_and_a_changed_one_moves_them(
+    guided: Slurm,
+) -> None:
     kubernetes = guided.kubernetes
     zone, spine, leaf = LABELS
 
@@ -200,7 +239,15 @@ def test_labels_of_the_kubernetes_nodes_place_the_workers_and_a_changed_one_move
         shown = guided.login("scontrol", "show", "node", "slinky-0").split()
         return next((word for word in shown if word.startswith("Topology=")), None)
 
-    kubernetes.kubectl("label", "nodes", "--all", "--overwrite", f"{zone}=zone-a", f"{spine}=spine1", f"{leaf}=leaf7")
+    kubernetes.kubectl(
+        "label",
+        "nodes",
+        "--all",
+        "--overwrite",
+        f"{zone}=zone-a",
+        f"{spine}=spine1",
+        f"{leaf}=leaf7",
+    )
     kubernetes.kubectl("annotate", "nodes", "--all", f"{ANNOTATION}-")
     (values,) = on_page("rdma-topology.md", LABELS[-1]).documents
     install(guided, values | {"configFiles": {}})
@@ -246,18 +293,26 @@ def stop_slurmctld(kubernetes: Kubernetes) -> None:
 
 
 def restore(
-    kubernetes: Kubernetes, saved: bytes, namespace: str = NAMESPACE, claim: str = "statesave-slurm-controller-0"
+    kubernetes: Kubernetes,
+    saved: bytes,
+    namespace: str = NAMESPACE,
+    claim: str = "statesave-slurm-controller-0",
 ) -> None:
-    """As the page describes, with its pod."""
+    """As the page describes, with its pod, and the image that slurmctld has."""
     pod: dict[str, Any] = on_page("backup.md", "runAsUser").documents[0]
+    pod["spec"]["containers"][0]["image"] = reference("slurmctld", RELEASE)
     pod["metadata"]["namespace"] = namespace
     pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = claim
     inside = ("exec", "-i", "restore", "--")
     kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(pod))
     wait = ("wait", "--for=condition=Ready", "pod/restore", "--timeout=120s")
     kubernetes.kubectl("-n", namespace, *wait, timeout=130)
-    kubectl_bytes(kubernetes, *inside, "find", "/statesave", "-mindepth", "1", "-delete", namespace=namespace)
-    kubectl_bytes(kubernetes, *inside, "tar", "-C", "/statesave", "-xf", "-", stdin=saved, namespace=namespace)
+    kubectl_bytes(
+        kubernetes, *inside, "find", "/statesave", "-mindepth", "1", "-delete", namespace=namespace
+    )
+    kubectl_bytes(
+        kubernetes, *inside, "tar", "-C", "/statesave", "-xf", "-", stdin=saved, namespace=namespace
+    )
     kubernetes.kubectl("-n", namespace, "delete", "pod", "restore", "--now")
 
 

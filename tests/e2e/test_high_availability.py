@@ -1,4 +1,6 @@
-"""Several slurmctld, in a Slurm cluster of its own: the Kubernetes node of the primary is lost; the start gate."""
+"""Several slurmctld, in a Slurm cluster of its own: the Kubernetes node of the primary is lost; the
+start gate.
+"""
 
 import json
 import signal
@@ -11,7 +13,15 @@ import pytest
 from tests.cluster.local import existing, named_by
 from tests.support.real.clocks import logged
 from tests.support.real.configuration import until_saved
-from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until, until_equal
+from tests.support.real.harness import (
+    CHARTS,
+    VALUES,
+    Kubernetes,
+    Slurm,
+    condition,
+    until,
+    until_equal,
+)
 from tests.support.real.kills import kill_processes
 
 TIMEOUT = 10
@@ -37,13 +47,32 @@ STATE = {
 
 @pytest.fixture(scope="module")
 def doubled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
-    """A cluster with a standby and one worker. The operator is there, because `slurm` is."""
+    """A cluster with a standby and one worker. The operator exists, because `slurm` is."""
     found = Slurm(kubernetes, "doubled")
     kubernetes.kubectl("-n", found.namespace, "create", "-f", "-", stdin=json.dumps(STATE))
     kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", found.namespace, "-f", str(VALUES)),
-        *("--set", "controller.ha.enabled=true", "--set", "controller.persistence.existingClaim=state"),
-        *("--set", f"controller.extraConfMap.SlurmctldTimeout={TIMEOUT}", "--set", "nodesets.slinky.replicas=1"),
+        *(
+            "upgrade",
+            "--install",
+            "slurm",
+            str(CHARTS / "slurm"),
+            "-n",
+            found.namespace,
+            "-f",
+            str(VALUES),
+        ),
+        *(
+            "--set",
+            "controller.ha.enabled=true",
+            "--set",
+            "controller.persistence.existingClaim=state",
+        ),
+        *(
+            "--set",
+            f"controller.extraConfMap.SlurmctldTimeout={TIMEOUT}",
+            "--set",
+            "nodesets.slinky.replicas=1",
+        ),
         *("--set-json", f"loginsets.slinky.podSpec.affinity.podAntiAffinity={json.dumps(APART)}"),
     )
     until_equal("both slurmctld to be ready", lambda: len(ready(found)), 2)
@@ -55,8 +84,12 @@ def doubled(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
 
 def ready(slurm: Slurm) -> list[str]:
     """The pods of slurmctld that are ready."""
-    pods = slurm.kubernetes.items("-n", slurm.namespace, "pods", "-l", "app.kubernetes.io/name=slurmctld")
-    return sorted(pod["metadata"]["name"] for pod in pods if condition(pod, "Ready").get("status") == "True")
+    pods = slurm.kubernetes.items(
+        "-n", slurm.namespace, "pods", "-l", "app.kubernetes.io/name=slurmctld"
+    )
+    return sorted(
+        pod["metadata"]["name"] for pod in pods if condition(pod, "Ready").get("status") == "True"
+    )
 
 
 def active(slurm: Slurm) -> list[str]:
@@ -67,7 +100,9 @@ def active(slurm: Slurm) -> list[str]:
 
 @contextmanager
 def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
-    """A pod whose Kubernetes node is lost: nothing runs there, and nothing reports that, until the block ends."""
+    """A pod whose Kubernetes node is lost: nothing runs there, and nothing reports that, until the
+    block ends.
+    """
     pod = kubernetes.get("-n", namespace, "pod", name)
     cluster = existing(named_by(str(kubernetes.kubeconfig)) or "")
     node = next(node for node in cluster.nodes if node.name == pod["spec"]["nodeName"])
@@ -81,26 +116,44 @@ def lost(kubernetes: Kubernetes, namespace: str, name: str) -> Iterator[None]:
 
 
 def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Slurm) -> None:
-    until_equal("the Service to lead to the primary", lambda: active(doubled), ["slurm-controller-0"])
+    until_equal(
+        "the Service to lead to the primary", lambda: active(doubled), ["slurm-controller-0"]
+    )
     job = doubled.submit_until_ended("-N1", "--time=60")
     doubled.until_running(job)
     # Of a job, a standby knows what was saved last.
     until_saved(doubled, job)
     begun = time.time()
     with lost(doubled.kubernetes, doubled.namespace, "slurm-controller-0"):
-        until("jobs to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"))
-        # By the clock of the log, which is that of this host: the test asks for a job when the host lets it.
-        took = logged(doubled, "slurm-controller-1", "slurmctld", "Running as primary controller") - begun
-        print(f"primary lost -> the standby leads: {took:.1f} s, of which SlurmctldTimeout is {TIMEOUT} s")
-        until_equal("the Service to lead to the standby", lambda: active(doubled), ["slurm-controller-1"])
+        until(
+            "jobs to be taken again",
+            lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"),
+        )
+        # By the clock of the log, which is that of this host: the test asks for a job when the host
+        # lets it.
+        took = (
+            logged(doubled, "slurm-controller-1", "slurmctld", "Running as primary controller")
+            - begun
+        )
+        print(
+            f"primary lost -> the standby leads: {took:.1f} s, of which SlurmctldTimeout is "
+            f"{TIMEOUT} s"
+        )
+        until_equal(
+            "the Service to lead to the standby", lambda: active(doubled), ["slurm-controller-1"]
+        )
         assert doubled.job(job)["JobState"] == "RUNNING"
         assert 0 < took < TIMEOUT + 15
     start = time.monotonic()
-    until_equal("the Service to lead to the primary again", lambda: active(doubled), ["slurm-controller-0"])
+    until_equal(
+        "the Service to lead to the primary again", lambda: active(doubled), ["slurm-controller-0"]
+    )
     until("srun to be taken again", lambda: doubled.login("sbatch", "--parsable", "--wrap", "true"))
     print(f"primary back -> it leads again: {time.monotonic() - start:.1f} s")
-    said = doubled.kubernetes.kubectl("-n", doubled.namespace, "logs", "slurm-controller-0", "-c", "reconfigure")
-    assert "slurm-controller-1 has saved its state and ended" in said
+    reported = doubled.kubernetes.kubectl(
+        "-n", doubled.namespace, "logs", "slurm-controller-0", "-c", "reconfigure"
+    )
+    assert "slurm-controller-1 has saved its state and ended" in reported
     assert doubled.job(job)["JobState"] == "RUNNING"
     until_equal("both slurmctld to be ready again", lambda: len(ready(doubled)), 2)
     doubled.end(job)
@@ -110,7 +163,9 @@ def test_a_standby_takes_over_from_a_lost_primary_and_its_jobs_go_on(doubled: Sl
 
 def start_gated(slurm: Slurm) -> tuple[str, str]:
     """Status and message of the Controller's condition StartGated."""
-    controller = slurm.kubernetes.get("-n", slurm.namespace, "controllers.slinky.slurm.net", "slurm")
+    controller = slurm.kubernetes.get(
+        "-n", slurm.namespace, "controllers.slinky.slurm.net", "slurm"
+    )
     found = condition(controller, "StartGated")
     return found.get("status", ""), found.get("message", "")
 
@@ -129,7 +184,9 @@ def test_a_command_of_the_site_starts_through_the_gate_and_its_restart_past_the_
 
     def renewed() -> bool:
         pods = doubled.kubernetes.items(*here, "pods", "-l", "app.kubernetes.io/name=slurmctld")
-        return len(pods) == 2 and all("while true" in str(pod["spec"]["containers"][0]["args"]) for pod in pods)
+        return len(pods) == 2 and all(
+            "while true" in str(pod["spec"]["containers"][0]["args"]) for pod in pods
+        )
 
     until("both pods to have the command of the site", renewed)
     until_equal("both slurmctld to be ready", lambda: len(ready(doubled)), 2)

@@ -1,4 +1,5 @@
-"""A HorizontalPodAutoscaler as docs/autoscaling.md has it: a NodeSet follows the queue with the exporter alone.
+"""A HorizontalPodAutoscaler as docs/autoscaling.md has it: a NodeSet follows the queue with the
+exporter alone.
 
 From one worker, the page's minimum, to none, and from there with the queue and back.
 """
@@ -34,7 +35,9 @@ def recipe() -> tuple[dict[str, Any], dict[str, Any]]:
         for example in examples(page.name, page.read_text(encoding="utf-8"))
         for document in example.documents
     ]
-    autoscaler = next(at for at, it in enumerate(documents) if it.get("kind") == "HorizontalPodAutoscaler")
+    autoscaler = next(
+        at for at, it in enumerate(documents) if it.get("kind") == "HorizontalPodAutoscaler"
+    )
     return documents[autoscaler - 1][RELEASE], documents[autoscaler]
 
 
@@ -45,7 +48,18 @@ def autoscaled(slurm: Slurm) -> Iterator[Slurm]:
     autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
     idle = f"--set=exporter.autoscaling.nodeSets.slinky.idleSeconds={IDLE_SECONDS}"
     quick = ("--set=exporter.cacheFrequency=1s", idle)
-    install = ("install", RELEASE, str(CHARTS / RELEASE), "-n", "slurm", "--wait", "--timeout=3m", "-f", "-", *quick)
+    install = (
+        "install",
+        RELEASE,
+        str(CHARTS / RELEASE),
+        "-n",
+        "slurm",
+        "--wait",
+        "--timeout=3m",
+        "-f",
+        "-",
+        *quick,
+    )
     slurm.until_idle(2)
     try:
         kubernetes.helm(*install, stdin=json.dumps(values))
@@ -56,14 +70,17 @@ def autoscaled(slurm: Slurm) -> Iterator[Slurm]:
         kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
         kubernetes.helm("uninstall", RELEASE, "-n", "slurm", "--ignore-not-found")
         slurm.login("scancel", "--user=root")
-        # The worker that is left has the ordinal of the job that ended last; other tests know slinky-0 and slinky-1.
+        # The worker that is left has the ordinal of the job that ended last; other tests know
+        # slinky-0 and slinky-1.
         slurm.scale(0)
         until("no worker to be left", lambda: not slurm.pods() and not slurm.nodes())
         slurm.scale(2)
         slurm.until_idle(2)
 
 
-def test_a_nodeset_with_autoscaling_leaves_its_size_to_the_autoscaler_and_names_it(autoscaled: Slurm) -> None:
+def test_a_nodeset_with_autoscaling_leaves_its_size_to_the_autoscaler_and_names_it(
+    autoscaled: Slurm,
+) -> None:
     kubernetes = autoscaled.kubernetes
     patch = ("patch", *TARGET, "--type=merge", "-p")
     kubernetes.kubectl(*patch, json.dumps({"spec": {"autoscaling": {"max": 3, "min": 2}}}))
@@ -83,7 +100,9 @@ def test_a_nodeset_with_autoscaling_leaves_its_size_to_the_autoscaler_and_names_
 
 @pytest.fixture
 def from_zero(autoscaled: Slurm) -> Way:
-    """Without workers: the API server has the feature gate HPAScaleToZero, and the exporter has seen a worker."""
+    """Without workers: the API server has the feature gate HPAScaleToZero, and the exporter has
+    seen a worker.
+    """
     kubernetes = autoscaled.kubernetes
     limits = json.dumps({"spec": {"minReplicas": 0, "maxReplicas": MOST}})
     kubernetes.kubectl("-n", "slurm", "patch", "hpa", NODESET, "--type=merge", "-p", limits)
@@ -91,7 +110,7 @@ def from_zero(autoscaled: Slurm) -> Way:
     return Way(REST, lambda: has_no_number(kubernetes), forgetful=EXPORTER)
 
 
-def test_the_documented_autoscaler_follows_the_queue_and_holds_its_size_without_data(
+def test_the_documented_autoscaler_follows_the_queue_and_keeps_its_size_without_data(
     autoscaled: Slurm, from_zero: Way
 ) -> None:
     follow_to_two_and_back(autoscaled, from_zero)

@@ -1,10 +1,22 @@
-"""Users attack: a job what the containers of its worker pod share, and a login what Slurm's commands of others read."""
+"""Users attack: a job what the containers of its worker pod share, and a login what Slurm's
+commands of others read.
+"""
 
 from tests.e2e.test_states import until_state
 from tests.support.real.harness import UNTIL_ENDED, Slurm, seconds, until, until_equal
 
 POD = "slurm-worker-slinky-0"
-OPTIONS = ("-w", "slinky-0", "-n1", "--mem=16M", "--no-requeue", "-D", "/tmp", "-o", "/tmp/job-%j.out")  # noqa: S108
+OPTIONS = (
+    "-w",
+    "slinky-0",
+    "-n1",
+    "--mem=16M",
+    "--no-requeue",
+    "-D",
+    "/tmp",  # noqa: S108
+    "-o",
+    "/tmp/job-%j.out",  # noqa: S108
+)
 
 ATTACK = r"""#!/bin/bash
 # Prints each attempt that succeeds, each that was not completed, and each completed round.
@@ -75,8 +87,10 @@ CONTROLS = {"succeeded: true", "succeeded: test -e /etc/hostname"}
 
 LOGIN = r"""
 cd /etc/slurm && echo "in $PWD"
-touch /tmp/own && mv /tmp/own /tmp/own.old && (: >>/tmp/own.old) && echo "wrote its own" && rm /tmp/own.old
-for file in slurm.conf plugstack.conf .slurm.jwks slurm.key /run/slurm/conf/slurm.conf /run/slurm/mine; do
+touch /tmp/own && mv /tmp/own /tmp/own.old && (: >>/tmp/own.old) && echo "wrote its own" &&
+  rm /tmp/own.old
+files="slurm.conf plugstack.conf .slurm.jwks slurm.key"
+for file in $files /run/slurm/conf/slurm.conf /run/slurm/mine; do
   (: >>$file) 2>/dev/null && echo "wrote $file"
 done
 for file in slurm.key /run/slurm/conf /run/slurm/sack.socket; do
@@ -97,7 +111,9 @@ def output(slurm: Slurm, number: int) -> list[str]:
 
 
 def two_more_rounds(slurm: Slurm, number: int) -> None:
-    """Wait for two whole rounds of attacks from here on; but for the controls, no attempt may have succeeded so far."""
+    """Wait for two whole rounds of attacks from here on; but for the controls, no attempt may have
+    succeeded so far.
+    """
 
     def rounds() -> int:
         return sum(line.startswith("rounds: ") for line in output(slurm, number))
@@ -109,7 +125,9 @@ def two_more_rounds(slurm: Slurm, number: int) -> None:
     assert min(lines.count(control) for control in CONTROLS) >= goal
 
 
-def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_delays_the_pods_end(slurm: Slurm) -> None:
+def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_delays_the_pods_end(
+    slurm: Slurm,
+) -> None:
     protected = submit(slurm, "games", UNTIL_ENDED)
     until_state(slurm, protected, "RUNNING")
     hostile = submit(slurm, "news", ATTACK)
@@ -123,12 +141,16 @@ def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_de
     until_equal("the node to drain", lambda: slurm.nodes()["slinky-0"], "draining")
     two_more_rounds(slurm, hostile)
     assert slurm.job(protected)["JobState"] == "RUNNING"
-    [slurmd] = [it for it in slurm.pods()[POD]["status"]["containerStatuses"] if it["name"] == "slurmd"]
+    [slurmd] = [
+        it for it in slurm.pods()[POD]["status"]["containerStatuses"] if it["name"] == "slurmd"
+    ]
     assert (slurm.pods()[POD]["metadata"]["uid"], list(slurmd["state"])) == (before, ["running"])
 
     slurm.login("scancel", str(hostile))
     until_state(slurm, hostile, "CANCELLED")
-    assert "slurmstepd" in slurm.worker(POD, "sh", "-c", "cat /proc/$(pidof -s /tmp/hostile/slurmstepd)/comm")
+    assert "slurmstepd" in slurm.worker(
+        POD, "sh", "-c", "cat /proc/$(pidof -s /tmp/hostile/slurmstepd)/comm"
+    )
     with slurm.watching_pods() as watch:
         slurm.end(protected)
         assert slurm.job(protected)["ExitCode"] == "0:0"
@@ -145,6 +167,8 @@ def test_a_hostile_job_neither_drains_its_node_nor_ends_another_users_job_nor_de
     slurm.until_idle(2)
 
 
-def test_a_user_of_a_login_node_can_not_write_what_slurms_commands_of_other_users_read(slurm: Slurm) -> None:
+def test_a_user_of_a_login_node_can_not_write_what_slurms_commands_of_other_users_read(
+    slurm: Slurm,
+) -> None:
     shown = slurm.login("runuser", "-u", "news", "--", "sh", "-c", f"{LOGIN}exit 0")
     assert shown.splitlines() == ["in /etc/slurm", "wrote its own"]

@@ -1,4 +1,6 @@
-"""The shared root of jobs on the cluster: its Job fills it from a tarball and from an image, and goes back."""
+"""The shared root of jobs on the cluster: its Job fills it from a tarball and from an image, and
+is put back.
+"""
 
 import base64
 import io
@@ -12,6 +14,7 @@ import pytest
 import yaml
 
 from tests.cluster import debian
+from tests.cluster.commands import run
 from tests.support.real import registry
 from tests.support.real.contained import USERS, run_as
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, until, until_equal
@@ -25,11 +28,24 @@ MOUNTS = yaml.safe_load((CHARTS / "slurm/values.yaml").read_text())["jail"]["mou
 PROGRAMS = ("cat", "echo", "id", "ls", "pwd", "sh", "sleep", "test")
 
 SSH = (
-    *("ssh", "-i", "/root/alice", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR"),
+    *(
+        "ssh",
+        "-i",
+        "/root/alice",
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "ConnectTimeout=10",
+        "-o",
+        "LogLevel=ERROR",
+    ),
     *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
 )
 ACCEPT = "install -d -o alice -g alice -m 700 ~alice/.ssh"
-KEYS = f"ssh-keygen -q -t ed25519 -N '' -f /root/alice; {ACCEPT}; cp /root/alice.pub ~alice/.ssh/authorized_keys"
+KEYS = (
+    f"ssh-keygen -q -t ed25519 -N '' -f /root/alice; {ACCEPT}; cp /root/alice.pub "
+    "~alice/.ssh/authorized_keys"
+)
 
 PUSH = f"""
 set -eu
@@ -90,7 +106,9 @@ class Site:
     def until_switched(self, version: str) -> None:
         """Wait until the Job has switched jobs to this version."""
         link = self.volume / "current"
-        until(f"jobs to see {version}", lambda: link.is_symlink() and link.readlink().name == version)
+        until(
+            f"jobs to see {version}", lambda: link.is_symlink() and link.readlink().name == version
+        )
 
 
 @contextmanager
@@ -119,7 +137,10 @@ def tarball(file: Path) -> None:
     """A root with the programs of busybox."""
     busybox = debian.program("busybox", "busybox-static").read_bytes()
     with tarfile.open(file, "w:gz") as archive:
-        for name, content, mode in (("bin/busybox", busybox, 0o755), ("etc/os-release", b"of the tarball\n", 0o644)):
+        for name, content, mode in (
+            ("bin/busybox", busybox, 0o755),
+            ("etc/os-release", b"of the tarball\n", 0o644),
+        ):
             item = tarfile.TarInfo(name)
             item.size, item.mode = len(content), mode
             archive.addfile(item, io.BytesIO(content))
@@ -133,7 +154,12 @@ def volume_and_claim(folder: Path) -> list[dict[str, object]]:
     """A PersistentVolume `restored` with this folder, and its claim."""
     spec = {"accessModes": ["ReadOnlyMany"], "storageClassName": ""}
     size = {"storage": "1Gi"}
-    volume = {"capacity": size, "hostPath": {"path": str(folder)}, "persistentVolumeReclaimPolicy": "Retain", **spec}
+    volume = {
+        "capacity": size,
+        "hostPath": {"path": str(folder)},
+        "persistentVolumeReclaimPolicy": "Retain",
+        **spec,
+    }
     claim = {"resources": {"requests": size}, "volumeName": "restored", **spec}
     return [
         {"apiVersion": "v1", "kind": kind, "metadata": {"name": "restored"}, "spec": found}
@@ -142,8 +168,12 @@ def volume_and_claim(folder: Path) -> list[dict[str, object]]:
 
 
 @pytest.fixture(scope="module")
-def site(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The cluster with one worker, version `one` from a tarball, and a user. `slurm` has the operator run."""
+def site(
+    kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    """The cluster with one worker, version `one` from a tarball, and a user. `slurm` has the
+    operator run.
+    """
     folder = tmp_path_factory.mktemp("jailed")
     found = Site(Slurm(kubernetes, NAMESPACE), folder)
     found.volume.mkdir()
@@ -163,7 +193,9 @@ def site(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPath
 def image(site: Site, kubernetes: Kubernetes) -> Iterator[str]:
     """An image in a registry."""
     with registry.running(kubernetes):
-        busybox = base64.b64encode(debian.program("busybox", "busybox-static").read_bytes()).decode()
+        busybox = base64.b64encode(
+            debian.program("busybox", "busybox-static").read_bytes()
+        ).decode()
         push = ("-n", NAMESPACE, "exec", "-i", WORKER, "-c", "slurmd", "--", "sh", "-c", PUSH)
         kubernetes.kubectl(*push, stdin=busybox, timeout=180)
         yield IMAGE
@@ -174,11 +206,25 @@ def test_a_job_sees_the_jail_its_home_and_itself_and_nothing_of_the_worker(site:
     look = "id -un; pwd; echo written >here; ls /; ls /etc/slurm 2>/dev/null || echo no key"
     user, folder, *names, key = run_as(site.slurm, "alice", "srun", "sh", "-c", look).splitlines()
     assert (user, folder, key) == ("alice", "/home/alice", "no key")
-    assert names == ["bin", "dev", "etc", "home", "proc", "run", "scratch", "srv", "sys", "tmp", "var"]
+    assert names == [
+        "bin",
+        "dev",
+        "etc",
+        "home",
+        "proc",
+        "run",
+        "scratch",
+        "srv",
+        "sys",
+        "tmp",
+        "var",
+    ]
     assert site.slurm.worker(WORKER, "cat", "/home/alice/here") == "written\n"
 
 
-def test_a_job_writes_to_a_volume_of_its_nodeset_and_the_jail_keeps_an_empty_folder(site: Site) -> None:
+def test_a_job_writes_to_a_volume_of_its_nodeset_and_the_jail_keeps_an_empty_folder(
+    site: Site,
+) -> None:
     look = "echo of the job >/scratch/file; ls -A /scratch"
     assert run_as(site.slurm, "alice", "srun", "sh", "-c", look) == "file\n"
     assert site.slurm.worker(WORKER, "cat", "/scratch/file") == "of the job\n"
@@ -186,17 +232,20 @@ def test_a_job_writes_to_a_volume_of_its_nodeset_and_the_jail_keeps_an_empty_fol
     assert not any((site.volume / "versions/one/root/scratch").iterdir())
 
 
-def test_sessions_on_the_login_node_and_on_the_worker_of_a_job_are_in_the_jail_or_end_with_the_reason(
+def test_sessions_on_the_login_node_and_on_a_jobs_worker_are_in_the_jail_or_end_with_a_reason(
     site: Site,
 ) -> None:
     site.slurm.login("sh", "-c", KEYS)
     public = site.slurm.login("cat", "/root/alice.pub")
-    site.slurm.worker(WORKER, "sh", "-c", f"{ACCEPT}; echo '{public.strip()}' >~alice/.ssh/authorized_keys")
+    site.slurm.worker(
+        WORKER, "sh", "-c", f"{ACCEPT}; echo '{public.strip()}' >~alice/.ssh/authorized_keys"
+    )
     address = site.slurm.pods()[WORKER]["status"]["podIP"]
     script = "#!/bin/sh\necho started\nsleep 300\n"
     number = run_as(site.slurm, "alice", "sbatch", "--parsable", stdin=script).strip()
     try:
-        # A job that starts while the version isn't complete fails, and its worker then lets nobody in.
+        # A job that starts while the version isn't complete fails, and its worker then lets nobody
+        # in.
         output = ("cat", f"/home/alice/slurm-{number}.out")
         until_equal("the job to start", lambda: site.slurm.worker(WORKER, *output), "started\n")
         for host in ("127.0.0.1", address):
@@ -226,10 +275,11 @@ def test_jobs_see_a_folder_of_another_volume_that_was_copied(
     root = tmp_path / "versions/old/root"
     root.mkdir(parents=True)
     tarball(tmp_path / "jail.tar.gz")
-    with tarfile.open(tmp_path / "jail.tar.gz") as archive:
-        archive.extractall(root, filter="tar")
+    run(["tar", "-xzf", tmp_path / "jail.tar.gz", "-C", root])
     (root / "etc/os-release").write_text("of the snapshot\n")
-    kubernetes.kubectl("-n", NAMESPACE, "apply", "-f", "-", stdin=yaml.safe_dump_all(volume_and_claim(tmp_path)))
+    kubernetes.kubectl(
+        "-n", NAMESPACE, "apply", "-f", "-", stdin=yaml.safe_dump_all(volume_and_claim(tmp_path))
+    )
     try:
         site.upgrade(version="three", claim={"name": "restored", "subPath": "versions/old/root"})
         site.until_switched("three")
@@ -242,9 +292,19 @@ def test_jobs_see_a_folder_of_another_volume_that_was_copied(
 
 
 def test_a_container_of_a_job_is_started_in_the_jail(site: Site, image: str) -> None:
-    """This version has the content of slurmd's image, in which containers can be started, and a file of its own."""
+    """This version has the content of slurmd's image, in which containers can be started, and a
+    file of its own.
+    """
     folders = ("bin", "etc", "lib", "lib64", "sbin", "usr", "var/lib")
-    pack = ("tar", "-C", "/", "--one-file-system", "-cf", "/var/cache/slurm-containers/root.tar", *folders)
+    pack = (
+        "tar",
+        "-C",
+        "/",
+        "--one-file-system",
+        "-cf",
+        "/var/cache/slurm-containers/root.tar",
+        *folders,
+    )
     site.slurm.worker(WORKER, *pack)
     root = site.volume / "root.tar"
     (site.images / "root.tar").rename(root)

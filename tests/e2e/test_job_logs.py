@@ -50,7 +50,9 @@ def printed(slurm: Slurm, job: int, message: str) -> dict[str, Any]:
     """The line of this job with this message, when it has been printed."""
     return until(
         f"the log to contain {message!r} of job {job}",
-        lambda: next((it for it in lines(slurm) if it.get("job") == job and it["message"] == message), None),
+        lambda: next(
+            (it for it in lines(slurm) if it.get("job") == job and it["message"] == message), None
+        ),
     )
 
 
@@ -79,7 +81,12 @@ def logging(slurm: Slurm) -> Iterator[Slurm]:
         "forceRemoval": True,
     }
     metadata = {"name": NAME, "namespace": "slurm"}
-    nodeset = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "metadata": metadata, "spec": spec}
+    nodeset = {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": "NodeSet",
+        "metadata": metadata,
+        "spec": spec,
+    }
     slurm.kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(nodeset))
     try:
         until_equal("the worker with job logs to be idle", lambda: slurm.nodes().get(NODE), "idle")
@@ -87,7 +94,12 @@ def logging(slurm: Slurm) -> Iterator[Slurm]:
             "slurmctld to have the prolog",
             lambda: "slurm-job-logs" in slurm.login("scontrol", "show", "config") or None,
         )
-        slurm.worker(POD, "sh", "-c", "umask 077 && echo top secret > /data/secret && chown www-data /data/secret")
+        slurm.worker(
+            POD,
+            "sh",
+            "-c",
+            "umask 077 && echo top secret > /data/secret && chown www-data /data/secret",
+        )
         yield slurm
     finally:
         slurm.kubernetes.kubectl("-n", "slurm", "delete", KIND, NAME, "--timeout=180s", timeout=200)
@@ -121,7 +133,7 @@ def test_the_task_of_an_array_is_named_in_its_lines(logging: Slurm) -> None:
     assert found["file"] == f"/data/a job-{job}_3.out"
 
 
-def test_a_private_file_is_not_printed_and_the_log_tells_why(logging: Slurm) -> None:
+def test_a_private_file_is_not_printed_and_the_log_has_the_reason(logging: Slurm) -> None:
     job = submit(logging, HELLO, "--output=/data/%j.out", umask="077")
     until_forgotten(logging, job)
     [found] = [line for line in lines(logging) if line.get("job") == job]
@@ -140,7 +152,9 @@ def test_the_other_workers_run_jobs_as_before(logging: Slurm) -> None:
     assert logging.login("srun", "--nodelist=slinky-0", "hostname").strip() == "slinky-0"
 
 
-def test_a_worker_that_is_drained_and_deleted_prints_the_last_lines_of_its_job(logging: Slurm) -> None:
+def test_a_worker_that_is_drained_and_deleted_prints_the_last_lines_of_its_job(
+    logging: Slurm,
+) -> None:
     job = submit(logging, LAST_WORDS, "--output=/data/%j.out")
     printed(logging, job, "first")
     with ThreadPoolExecutor(1) as threads:
@@ -148,9 +162,17 @@ def test_a_worker_that_is_drained_and_deleted_prints_the_last_lines_of_its_job(l
         log = threads.submit(logging.kubernetes.kubectl, *words, timeout=240)
         try:
             logging.kubernetes.kubectl("-n", "slurm", "scale", KIND, NAME, "--replicas=0")
-            until("the worker to be drained", lambda: "drain" in logging.nodes().get(NODE, "") or None)
+            until(
+                "the worker to be drained", lambda: "drain" in logging.nodes().get(NODE, "") or None
+            )
         finally:
             logging.worker(POD, "touch", "/data/end")
         # The pod is deleted as soon as its job has ended.
-        found = [line for line in map(json.loads, log.result().splitlines()) if line.get("job") == job]
-    assert [line["message"] for line in found] == ["first", *(f"line {n}" for n in range(1, 20_001)), "last"]
+        found = [
+            line for line in map(json.loads, log.result().splitlines()) if line.get("job") == job
+        ]
+    assert [line["message"] for line in found] == [
+        "first",
+        *(f"line {n}" for n in range(1, 20_001)),
+        "last",
+    ]

@@ -16,7 +16,8 @@ def test_a_shell_of_the_login_node_completes_slurms_options_and_partitions(slurm
     completed = """
     complete_line() {
       COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMPREPLY=()
-      _comp_load "$1" && "$(complete -p "$1" | sed 's/.* -F \\([^ ]*\\) .*/\\1/')" "$1" "${@: -1}" "${@: -2:1}"
+      _comp_load "$1" || return
+      "$(complete -p "$1" | sed 's/.* -F \\([^ ]*\\) .*/\\1/')" "$1" "${@: -1}" "${@: -2:1}"
       printf '%s\\n' "${COMPREPLY[@]}"
     }
     complete_line sbatch --parti
@@ -31,15 +32,23 @@ def test_srun_runs_on_two_nodes(slurm: Slurm) -> None:
 
 
 def test_sbatch_writes_its_output_on_the_node_it_ran_on(slurm: Slurm) -> None:
-    number = slurm.submit("#!/bin/sh\necho sum $((20 + 22)) on $SLURMD_NODENAME\n", "-w", "slinky-1")
+    number = slurm.submit(
+        "#!/bin/sh\necho sum $((20 + 22)) on $SLURMD_NODENAME\n", "-w", "slinky-1"
+    )
     until_equal("the batch job to complete", lambda: slurm.job(number)["JobState"], "COMPLETED")
-    assert slurm.worker("slurm-worker-slinky-1", "cat", f"/tmp/job-{number}.out") == "sum 42 on slinky-1\n"  # noqa: S108
+    assert (
+        slurm.worker("slurm-worker-slinky-1", "cat", f"/tmp/job-{number}.out")  # noqa: S108
+        == "sum 42 on slinky-1\n"
+    )
 
 
 def test_slurmctld_login_and_workers_resolve_each_others_names(slurm: Slurm) -> None:
     def until_known(by: str, name: str, address: str, ask: Callable[..., str]) -> None:
-        # Of a pod that was replaced a moment ago, DNS may still have the former address in its cache.
-        until_equal(f"{by} to resolve {name}", lambda: ask("getent", "hosts", name).split()[0], address)
+        # Of a pod that was replaced a moment ago, DNS may still have the former address in its
+        # cache.
+        until_equal(
+            f"{by} to resolve {name}", lambda: ask("getent", "hosts", name).split()[0], address
+        )
 
     def slurmctld(*words: str) -> str:
         inside = ("-n", "slurm", "exec", "slurm-controller-0", "-c", "slurmctld", "--")
@@ -55,7 +64,7 @@ def test_slurmctld_login_and_workers_resolve_each_others_names(slurm: Slurm) -> 
     until_known("a worker", login, address, worker)
 
 
-def test_a_nodes_record_says_which_pod_and_machine_it_is(slurm: Slurm) -> None:
+def test_a_nodes_record_names_its_pod_and_kubernetes_node(slurm: Slurm) -> None:
     pod = slurm.pods()["slurm-worker-slinky-0"]
     record = slurm.login("scontrol", "-o", "show", "node", "slinky-0")
     assert pod["metadata"]["uid"] in record

@@ -25,7 +25,8 @@ def command(word: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.cluster", word, "--name", NAME],
         cwd=REPOSITORY,
-        env={name: value for name, value in os.environ.items() if name != "KUBECONFIG"} | environment,
+        env={name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+        | environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -35,7 +36,9 @@ def command(word: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def traces(marks: list[str], iptables_save: str | Path) -> list[str]:
-    """Whatever on this machine bears one of the marks: processes, mounts, links, packet filter rules, cgroups."""
+    """Whatever on this machine bears one of the marks: processes, mounts, links, packet filter
+    rules, cgroups.
+    """
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -75,10 +78,13 @@ def test_up_that_is_killed_goes_on_where_it_was_and_runs_a_job() -> None:
     process.stdout.close()
     done = command("up")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sorted(re.findall(r"^slinky-\d+$", done.stdout, re.MULTILINE)) == ["slinky-0", "slinky-1"]
+    assert sorted(re.findall(r"^slinky-\d+$", done.stdout, re.MULTILINE)) == [
+        "slinky-0",
+        "slinky-1",
+    ]
 
 
-def test_up_again_does_nothing_and_says_so() -> None:
+def test_up_again_does_nothing_and_reports_it() -> None:
     done = command("up")
     assert done.returncode == 0, done.stderr
     assert "nothing was done" in done.stdout
@@ -93,7 +99,9 @@ def test_values_with_an_unknown_key_are_refused_before_anything_changes(tmp_path
     assert "nothing was done" in command("up").stdout
 
 
-def test_a_release_that_is_upgraded_with_a_values_file_of_ones_own_runs_jobs_and_accounting(tmp_path: Path) -> None:
+def test_a_release_that_is_upgraded_with_a_values_file_of_ones_own_runs_jobs_and_accounting(
+    tmp_path: Path,
+) -> None:
     kubernetes = Kubernetes(existing(NAME).kubeconfig, tool("kubectl"), tool("helm"))
     own = tmp_path / "mine.yaml"
     own.write_text(
@@ -107,19 +115,32 @@ def test_a_release_that_is_upgraded_with_a_values_file_of_ones_own_runs_jobs_and
     kubernetes.helm("upgrade", "slurm", str(chart), "-n", "slurm", *files)
 
     def login(*words: str) -> str:
-        return kubernetes.kubectl("-n", "slurm", "exec", "deploy/slurm-login-login", "-c", "login", "--", *words)
+        return kubernetes.kubectl(
+            "-n", "slurm", "exec", "deploy/slurm-login-login", "-c", "login", "--", *words
+        )
 
     until(
         "accounting to know the cluster",
-        lambda: "slurm_slurm" in login("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster").split(),
+        lambda: (
+            "slurm_slurm"
+            in login("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster").split()
+        ),
     )
     until(
         "an idle worker on each of the three Kubernetes nodes",
-        lambda: {f"cpu-{number} idle" for number in range(3)} <= {*login("sinfo", "-hNo", "%N %T").splitlines()},
+        lambda: (
+            {f"cpu-{number} idle" for number in range(3)}
+            <= {*login("sinfo", "-hNo", "%N %T").splitlines()}
+        ),
     )
     hosts = login("srun", "-w", "cpu-[0-2]", "hostname").split()
     assert sorted(hosts) == ["cpu-0", "cpu-1", "cpu-2"]
-    assert not [line for pod in kubernetes.items("-n", "slurm", "pods") for line in pod_troubles(pod) if "Pull" in line]
+    assert not [
+        line
+        for pod in kubernetes.items("-n", "slurm", "pods")
+        for line in pod_troubles(pod)
+        if "Pull" in line
+    ]
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -133,8 +154,13 @@ def test_down_leaves_nothing_behind() -> None:
     record = json.loads((home / "state" / "cluster.json").read_text())
     index, folders = record["index"], record["iptables"]
     iptables_save = Path(folders[0]) / "iptables-save" if folders else "iptables-save"
-    marks = [re.escape(f"{home}/"), rf"slurm-br{index}\b", rf"slurm-v{index}n", rf"slurm-charts-{NAME}\b"]
+    marks = [
+        re.escape(f"{home}/"),
+        rf"slurm-br{index}\b",
+        rf"slurm-v{index}n",
+        rf"slurm-charts-{NAME}\b",
+    ]
     assert traces(marks, iptables_save), "the marks of a running cluster are found"
     assert command("down").returncode == 0
     until("nothing to be left", lambda: not traces(marks, iptables_save))
-    assert "there is no local cluster" in command("down").stdout
+    assert "no local cluster exists" in command("down").stdout

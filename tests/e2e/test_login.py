@@ -8,12 +8,27 @@ from typing import Any
 import pytest
 
 from tests.support.real.clocks import changed, logged
-from tests.support.real.harness import CommandError, Kubernetes, Slurm, condition, until, until_equal
+from tests.support.real.harness import (
+    CommandError,
+    Kubernetes,
+    Slurm,
+    condition,
+    until,
+    until_equal,
+)
 
 LOGIN = "slurm-login-slinky"
 PROMISE = 30
 """Seconds that a change may take. A kubelet alone takes a minute or more."""
-SSH = ("ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes")
+SSH = (
+    "ssh",
+    "-o",
+    "StrictHostKeyChecking=no",
+    "-o",
+    "UserKnownHostsFile=/dev/null",
+    "-o",
+    "BatchMode=yes",
+)
 
 
 @pytest.fixture
@@ -34,13 +49,17 @@ def change(slurm: Slurm, **spec: Any) -> None:
 
 def new_key(slurm: Slurm, name: str) -> str:
     """Make a key pair in the login pod; its public key."""
-    slurm.login("sh", "-c", f"rm -f /root/{name}*; ssh-keygen -q -t ed25519 -N '' -C {name} -f /root/{name}")
+    slurm.login(
+        "sh", "-c", f"rm -f /root/{name}*; ssh-keygen -q -t ed25519 -N '' -C {name} -f /root/{name}"
+    )
     return slurm.login("cat", f"/root/{name}.pub").strip()
 
 
 def ssh(slurm: Slurm, key: str, *words: str) -> str:
-    """Log in by ssh, from the login node to itself; what came out and what ssh said."""
-    return slurm.login("sh", "-c", '"$@" 2>&1', "sh", *SSH, "-i", f"/root/{key}", "root@127.0.0.1", *words)
+    """Log in by ssh, from the login node to itself; what came out and what ssh printed."""
+    return slurm.login(
+        "sh", "-c", '"$@" 2>&1', "sh", *SSH, "-i", f"/root/{key}", "root@127.0.0.1", *words
+    )
 
 
 def since_change(slurm: Slurm, when: float) -> float:
@@ -49,7 +68,9 @@ def since_change(slurm: Slurm, when: float) -> float:
 
 
 def written(slurm: Slurm) -> float:
-    """Seconds from the last change of the LoginSet until the kubelet wrote it into the pod, by their clocks."""
+    """Seconds from the last change of the LoginSet until the kubelet wrote it into the pod, by
+    their clocks.
+    """
     return since_change(slurm, float(slurm.login("stat", "-c", "%.3Y", "/etc/slurm-login/..data")))
 
 
@@ -79,7 +100,15 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
         "login",
     ]
     session = subprocess.Popen(
-        [*words, "--", *SSH, "-i", "/root/first", "root@127.0.0.1", "echo open; read -r line; echo got $line"],
+        [
+            *words,
+            "--",
+            *SSH,
+            "-i",
+            "/root/first",
+            "root@127.0.0.1",
+            "echo open; read -r line; echo got $line",
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -87,10 +116,19 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
     )
     assert session.stdout is not None
     assert session.stdout.readline() == "open\n"
-    change(loginset, rootSshAuthorizedKeys=f"{first}\n{second}", extraSshdConfig="Banner /etc/debian_version")
+    change(
+        loginset,
+        rootSshAuthorizedKeys=f"{first}\n{second}",
+        extraSshdConfig="Banner /etc/debian_version",
+    )
     banner = loginset.login("cat", "/etc/debian_version").strip()
-    until("the second key and the banner", lambda: banner in ssh(loginset, "second", "true") or None)
-    assert since_change(loginset, logged(loginset, f"deploy/{LOGIN}", "login", "sshd: takes its new")) < PROMISE
+    until(
+        "the second key and the banner", lambda: banner in ssh(loginset, "second", "true") or None
+    )
+    assert (
+        since_change(loginset, logged(loginset, f"deploy/{LOGIN}", "login", "sshd: takes its new"))
+        < PROMISE
+    )
     change(loginset, rootSshAuthorizedKeys=second)
 
     def refused() -> bool | None:
@@ -110,13 +148,22 @@ def test_keys_and_settings_change_while_a_login_stays_open(loginset: Slurm) -> N
 
 
 def test_a_setting_that_sshd_would_refuse_changes_nothing_and_is_logged(loginset: Slurm) -> None:
-    change(loginset, rootSshAuthorizedKeys=new_key(loginset, "only"), extraSshdConfig="NoSuchSetting yes")
+    change(
+        loginset,
+        rootSshAuthorizedKeys=new_key(loginset, "only"),
+        extraSshdConfig="NoSuchSetting yes",
+    )
 
     refusal = "sshd: keeps its configuration, the new one is wrong"
-    refused = until("the log to say so", lambda: logged(loginset, f"deploy/{LOGIN}", "login", refusal))
+    refused = until(
+        "the log to say so", lambda: logged(loginset, f"deploy/{LOGIN}", "login", refusal)
+    )
     assert since_change(loginset, refused) < PROMISE
-    # The change before may have sshd listen anew at this moment.
-    until("the new key to be taken", lambda: "in" in ssh(loginset, "only", "echo", "in").split() or None)
+    # The change before may have sshd listen again at this moment.
+    until(
+        "the new key to be taken",
+        lambda: "in" in ssh(loginset, "only", "echo", "in").split() or None,
+    )
     assert written(loginset) < PROMISE
 
 
@@ -128,11 +175,13 @@ def test_scaled_to_zero_and_back_a_login_node_is_the_same_to_ssh(loginset: Slurm
 
     def reason() -> str:
         return str(
-            condition(loginset.kubernetes.get("-n", "slurm", "loginsets.slinky.slurm.net", LOGIN), "Ready")["reason"]
+            condition(
+                loginset.kubernetes.get("-n", "slurm", "loginsets.slinky.slurm.net", LOGIN), "Ready"
+            )["reason"]
         )
 
     until(
-        "no pods, and a LoginSet that says so",
+        "no pods, and a LoginSet that reports it",
         lambda: (not pods(loginset.kubernetes) and reason() == "ScaledToZero") or None,
     )
     kubectl(*scale, "--replicas=1")

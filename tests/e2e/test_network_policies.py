@@ -1,6 +1,8 @@
-"""The chart's NetworkPolicies, enforced: another tenant's pod reaches none of Slurm's daemons, and Slurm works.
+"""The chart's NetworkPolicies, enforced: another tenant's pod reaches none of Slurm's daemons, and
+Slurm works.
 
-The local cluster's enforcer drops the packets (tests/cluster/network_policies.py), in this and in all end-to-end tests.
+The local cluster's enforcer drops the packets (tests/cluster/network_policies.py), in this and in
+all end-to-end tests.
 """
 
 import json
@@ -17,7 +19,17 @@ ADMITTING = {
     "metadata": {"name": "tenant"},
     "spec": {
         "podSelector": {"matchLabels": {"app.kubernetes.io/name": "slurmrestd"}},
-        "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "tenant"}}}]}],
+        "ingress": [
+            {
+                "from": [
+                    {
+                        "namespaceSelector": {
+                            "matchLabels": {"kubernetes.io/metadata.name": "tenant"}
+                        }
+                    }
+                ]
+            }
+        ],
     },
 }
 
@@ -30,9 +42,12 @@ def foreign(slurm: Slurm) -> Iterator[Foreign]:
 
 
 @pytest.mark.parametrize(
-    ("daemon", "port"), [("slurmctld", 6817), ("slurmctld", 6816), ("slurmrestd", 6820), ("slurmd", 6818)]
+    ("daemon", "port"),
+    [("slurmctld", 6817), ("slurmctld", 6816), ("slurmrestd", 6820), ("slurmd", 6818)],
 )
-def test_a_pod_of_another_tenant_reaches_no_daemon(slurm: Slurm, foreign: Foreign, daemon: str, port: int) -> None:
+def test_a_pod_of_another_tenant_reaches_no_daemon(
+    slurm: Slurm, foreign: Foreign, daemon: str, port: int
+) -> None:
     assert not foreign.connects(address(slurm.kubernetes, slurm.namespace, daemon), port)
 
 
@@ -47,7 +62,9 @@ def test_of_a_login_pod_another_tenant_reaches_ssh_alone(slurm: Slurm, foreign: 
     assert not foreign.connects(login, 6818)
 
 
-def test_a_policy_of_the_user_admits_what_the_chart_does_not(slurm: Slurm, foreign: Foreign) -> None:
+def test_a_policy_of_the_user_admits_what_the_chart_does_not(
+    slurm: Slurm, foreign: Foreign
+) -> None:
     slurmrestd = address(slurm.kubernetes, slurm.namespace, "slurmrestd")
     slurm.kubernetes.kubectl("-n", slurm.namespace, "apply", "-f", "-", stdin=json.dumps(ADMITTING))
     try:
@@ -60,11 +77,21 @@ def test_a_policy_of_the_user_admits_what_the_chart_does_not(slurm: Slurm, forei
 def test_jobs_run_across_nodes_from_login_pods_and_within_jobs(slurm: Slurm) -> None:
     slurm.until_idle(2)
     assert sorted(slurm.login("srun", "-N2", "hostname").split()) == ["slinky-0", "slinky-1"]
-    number = slurm.submit("#!/bin/sh\nsrun --overlap hostname | sort\n", "-N2", "-w", "slinky-[0-1]")
+    number = slurm.submit(
+        "#!/bin/sh\nsrun --overlap hostname | sort\n", "-N2", "-w", "slinky-[0-1]"
+    )
     until_equal("the batch job to complete", lambda: slurm.job(number)["JobState"], "COMPLETED")
     host = slurm.job(number)["BatchHost"]
     out = slurm.worker(f"slurm-worker-{host}", "cat", f"/tmp/job-{number}.out")  # noqa: S108
     assert out.split() == ["slinky-0", "slinky-1"]
     login = address(slurm.kubernetes, slurm.namespace, "login")
-    banner = ("srun", "-N1", "timeout", "5", "bash", "-c", f"read -r line < /dev/tcp/{login}/22 && echo $line")
+    banner = (
+        "srun",
+        "-N1",
+        "timeout",
+        "5",
+        "bash",
+        "-c",
+        f"read -r line < /dev/tcp/{login}/22 && echo $line",
+    )
     assert slurm.login(*banner).startswith("SSH-")

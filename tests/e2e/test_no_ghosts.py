@@ -1,4 +1,6 @@
-"""Worker pods that go in every way there is leave no node record behind, once the operator has pruned."""
+"""Worker pods that end in every possible way leave no node record behind, once the operator has
+pruned.
+"""
 
 import json
 import os
@@ -36,7 +38,8 @@ WAYS = {
 def two_afterwards(slurm: Slurm) -> Iterator[Slurm]:
     """The two workers of before, and two of the same names afterwards."""
     yield slurm
-    # Which two are left is chance, and Slurm may believe for a while in a job of one that was killed.
+    # Which two are left is chance, and Slurm may believe for a while in a job of one that was
+    # killed.
     slurm.login("scancel", "--user=root")
     slurm.scale(0)
     until("all workers to be gone", lambda: not slurm.pods() and not slurm.nodes())
@@ -45,7 +48,7 @@ def two_afterwards(slurm: Slurm) -> Iterator[Slurm]:
 
 
 def uids(slurm: Slurm) -> dict[str, str]:
-    """Of the worker pods that have not been told to go, the uids by the names."""
+    """Of the worker pods that have not been deleted, the uids by the names."""
     metadata = [pod["metadata"] for pod in slurm.pods().values()]
     return {it["name"]: it["uid"] for it in metadata if "deletionTimestamp" not in it}
 
@@ -54,7 +57,9 @@ def records(slurm: Slurm) -> dict[str, list[str]]:
     """Slurm's node records: the uid of the pod that each is of ("" if of none), and its states."""
     nodes = json.loads(slurm.login("scontrol", "show", "nodes", "--json"))["nodes"]
     facts = [pod_facts(node["extra"]) for node in nodes]
-    return {fact.pod_uid if fact else "": node["state"] for fact, node in zip(facts, nodes, strict=True)}
+    return {
+        fact.pod_uid if fact else "": node["state"] for fact, node in zip(facts, nodes, strict=True)
+    }
 
 
 def delete(slurm: Slurm, pods: dict[str, str], rng: random.Random) -> Counter[str]:
@@ -66,12 +71,16 @@ def delete(slurm: Slurm, pods: dict[str, str], rng: random.Random) -> Counter[st
             for name in names:
                 kill_processes(pods[name])
         if names:
-            slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", *names, "--ignore-not-found", *words)
+            slurm.kubernetes.kubectl(
+                "-n", "slurm", "delete", "pod", *names, "--ignore-not-found", *words
+            )
     return Counter(ways.values())
 
 
 def delete_young(slurm: Slurm, rng: random.Random) -> dict[str, float]:
-    """Delete so many pods in their first seconds. The seconds until each was gone, by uid: a minute at most."""
+    """Delete so many pods in their first seconds. The seconds until each was gone, by uid: a minute
+    at most.
+    """
     due: dict[str, float] = {}
     asked: dict[str, float] = {}
     waits: dict[str, float] = {}
@@ -80,8 +89,16 @@ def delete_young(slurm: Slurm, rng: random.Random) -> dict[str, float]:
     def look() -> bool:
         living = {pod["metadata"]["uid"] for pod in slurm.pods().values()}
         now = time.monotonic()
-        waits.update({uid: now - since for uid, since in asked.items() if uid not in living and uid not in waits})
-        late = {uid: now - since for uid, since in asked.items() if uid in living and now - since > 60}
+        waits.update(
+            {
+                uid: now - since
+                for uid, since in asked.items()
+                if uid not in living and uid not in waits
+            }
+        )
+        late = {
+            uid: now - since for uid, since in asked.items() if uid in living and now - since > 60
+        }
         assert not late, f"pods that still end after a minute: {late}"
         if len(asked) == YOUNG:
             return len(waits) == YOUNG
@@ -92,7 +109,9 @@ def delete_young(slurm: Slurm, rng: random.Random) -> dict[str, float]:
         chosen = chosen[: YOUNG - len(asked)]
         if chosen:
             names = [name for name, _ in chosen]
-            slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", *names, "--ignore-not-found", "--wait=false")
+            slurm.kubernetes.kubectl(
+                "-n", "slurm", "delete", "pod", *names, "--ignore-not-found", "--wait=false"
+            )
             asked.update({uid: time.monotonic() for _, uid in chosen})
         return False
 
@@ -118,9 +137,12 @@ def test_random_deletions_and_those_of_pods_in_their_first_seconds_leave_no_reco
             if len(known) < REGISTERED:
                 time.sleep(2)
                 continue
-            count = min(rng.randint(4, WORKERS), 3 * len(known), len(pods), DELETIONS - len(deleted))
+            count = min(
+                rng.randint(4, WORKERS), 3 * len(known), len(pods), DELETIONS - len(deleted)
+            )
             if len(deleted) + count == DELETIONS:
-                # Most of the last ones get no successors of their names: their records are the operator's to prune.
+                # Most of the last ones get no successors of their names: their records are the
+                # operator's to prune.
                 slurm.scale(2)
             # On a slow host most pods have not registered yet: some that have are among them.
             chosen = rng.sample(known, -(-count // 3))
@@ -129,15 +151,21 @@ def test_random_deletions_and_those_of_pods_in_their_first_seconds_leave_no_reco
             ways += delete(slurm, victims, rng)
             deleted |= set(victims.values())
             registered += len(found.keys() & set(victims.values()))
-            busy += sum(not {"ALLOCATED", "MIXED"}.isdisjoint(found.get(uid, ())) for uid in victims.values())
-        # Slurm may believe for minutes in a job that had just begun when its worker was killed, and the worker of that
-        # name waits for it.
+            busy += sum(
+                not {"ALLOCATED", "MIXED"}.isdisjoint(found.get(uid, ()))
+                for uid in victims.values()
+            )
+        # Slurm may believe for minutes in a job that had just begun when its worker was killed, and
+        # the worker of that name waits for it.
         slurm.login("scancel", "--user=root")
         last = pods_gone = ghosts_gone = time.monotonic()
 
         def settled() -> bool:
             nonlocal pods_gone, ghosts_gone
-            found, living = set(records(slurm)), {pod["metadata"]["uid"] for pod in slurm.pods().values()}
+            found, living = (
+                set(records(slurm)),
+                {pod["metadata"]["uid"] for pod in slurm.pods().values()},
+            )
             if len(living) > 2:
                 pods_gone = time.monotonic()
             if found - living:
@@ -145,12 +173,16 @@ def test_random_deletions_and_those_of_pods_in_their_first_seconds_leave_no_reco
             return len(living) == 2 and found == living
 
         until("Slurm's records to be those of the two pods that are left", settled)
-    how, longest = ", ".join(f"{count} {way}" for way, count in sorted(ways.items())), max(waits.values())
+    how, longest = (
+        ", ".join(f"{count} {way}" for way, count in sorted(ways.items())),
+        max(waits.values()),
+    )
     with capsys.disabled():
         print(
-            f"\nseed {seed}: {YOUNG} pods deleted in their first seconds: gone after {longest:.1f} s at most;"
-            f" {DELETIONS - YOUNG} more deletions in {last - begun:.0f} s ({how}), {registered} of nodes in Slurm,"
-            f" {busy} of busy ones; 0 ghosts: the last pod was gone {pods_gone - last:.1f} s after the last deletion,"
-            f" the last record without a pod {ghosts_gone - last:.1f} s after it"
+            f"\nseed {seed}: {YOUNG} pods deleted in their first seconds: gone after "
+            f"{longest:.1f} s at most; {DELETIONS - YOUNG} more deletions in {last - begun:.0f} s "
+            f"({how}), {registered} of nodes in Slurm, {busy} of busy ones; 0 ghosts: the last "
+            f"pod was gone {pods_gone - last:.1f} s after the last deletion, the last record "
+            f"without a pod {ghosts_gone - last:.1f} s after it"
         )
     assert 3 * registered >= DELETIONS - YOUNG

@@ -1,7 +1,8 @@
-"""Whatever an administrator does to a cluster, and whatever crashes: no job is lost, and no fault looks like health.
+"""Whatever an administrator does to a cluster, and whatever crashes: no job is lost, and no fault
+looks like health.
 
-A script of operations in random order, on a cluster of its own with jobs of each kind. SEED selects the order, and
-OPERATIONS how many.
+A script of operations in random order, on a cluster of its own with jobs of each kind. SEED selects
+the order, and OPERATIONS how many.
 """
 
 import os
@@ -25,7 +26,7 @@ LATER = "--begin=now+10hours"
 
 @dataclass
 class Operated:
-    """The cluster, its jobs by kind, and what the script has made of the values."""
+    """The cluster, its jobs by kind, and what the script has changed in the values."""
 
     slurm: Slurm
     jobs: dict[str, int] = field(default_factory=dict)
@@ -44,12 +45,16 @@ class Operated:
         worker = {"oversubscribeNode": True, "partition": {"enabled": self.partition}}
         return {
             "controller": {
-                "extraConf": f"ProctrackType=proctrack/linuxproc\nKillWait={self.kill_wait}\n{self.line}",
+                "extraConf": "ProctrackType=proctrack/linuxproc\nKillWait="
+                f"{self.kill_wait}\n{self.line}",
                 "persistence": {"resources": {"requests": {"storage": f"{self.gibibytes}Gi"}}},
             },
             "nodesets": {
                 "slinky": worker
-                | {"replicas": self.workers, "slurmd": {"env": [{"name": "MARK", "value": self.mark}]}},
+                | {
+                    "replicas": self.workers,
+                    "slurmd": {"env": [{"name": "MARK", "value": self.mark}]},
+                },
                 self.spare: worker | {"replicas": 1},
             },
         }
@@ -83,9 +88,12 @@ class Operated:
 
     def start(self) -> None:
         """A job that runs until it is ended."""
-        self.jobs["running"] = self.slurm.submit_until_ended("-p", "all", "-w", "slinky-0", "--no-requeue")
+        self.jobs["running"] = self.slurm.submit_until_ended(
+            "-p", "all", "-w", "slinky-0", "--no-requeue"
+        )
         self.slurm.until_running(self.jobs["running"])
-        # slurmctld saves its jobs every few seconds: what a crash takes before is not the product's to keep.
+        # slurmctld saves its jobs every few seconds: what a crash takes before is not the product's
+        # to keep.
         until_saved(self.slurm, self.jobs["running"])
 
     def has_completed(self, kind: str) -> bool:
@@ -170,7 +178,10 @@ def delete_worker(it: Operated, _: random.Random) -> None:
     before = it.slurm.pods()[pod]["metadata"]["uid"]
     it.slurm.kubernetes.kubectl("-n", NAMESPACE, "delete", "pod", pod, "--wait=false")
     until(
-        "another worker", lambda: it.slurm.pods().get(pod, {"metadata": {"uid": before}})["metadata"]["uid"] != before
+        "another worker",
+        lambda: (
+            it.slurm.pods().get(pod, {"metadata": {"uid": before}})["metadata"]["uid"] != before
+        ),
     )
 
 
@@ -208,13 +219,21 @@ def script(rng: random.Random, count: int) -> Iterator[Callable[[Operated, rando
 
 @pytest.fixture
 def operated(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Operated]:
-    """A cluster with a running job, and waiting ones: they name nodes, depend, are an array, or have a reservation."""
+    """A cluster with a running job, and waiting ones: they name nodes, depend, are an array, or
+    have a reservation.
+    """
     it = Operated(Slurm(kubernetes, NAMESPACE))
     it.install()
     until("Slurm to run", it.runs)
     it.slurm.until_idle(3)
     it.start()
-    reservation = ("reservationname=course", "users=root", "nodes=slinky-1", "starttime=now+5hours", "duration=60")
+    reservation = (
+        "reservationname=course",
+        "users=root",
+        "nodes=slinky-1",
+        "starttime=now+5hours",
+        "duration=60",
+    )
     it.slurm.login("scontrol", "create", "reservation", *reservation)
     # Short enough to end before the reservation begins.
     submit, queue = it.slurm.submit, ("-p", "all", "--time=5")
@@ -231,8 +250,13 @@ def operated(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Operated]:
 
 
 @pytest.mark.timeout(5400)
-def test_no_operation_in_any_order_loses_a_job(operated: Operated, capsys: pytest.CaptureFixture[str]) -> None:
-    seed, count = int(os.environ.get("SEED", "1")), int(os.environ.get("OPERATIONS", str(len(OPERATIONS))))
+def test_no_operation_in_any_order_loses_a_job(
+    operated: Operated, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed, count = (
+        int(os.environ.get("SEED", "1")),
+        int(os.environ.get("OPERATIONS", str(len(OPERATIONS)))),
+    )
     rng = random.Random(seed)  # noqa: S311 - guards nothing
     done = []
     for operation in script(rng, count):
@@ -246,7 +270,9 @@ def test_no_operation_in_any_order_loses_a_job(operated: Operated, capsys: pytes
     # What waited can still run.
     operated.spare, operated.workers, operated.partition = "spare", 2, True
     operated.install()
-    until("each named node to be up", lambda: {"slinky-1", "spare-0"} <= set(operated.slurm.nodes()))
+    until(
+        "each named node to be up", lambda: {"slinky-1", "spare-0"} <= set(operated.slurm.nodes())
+    )
     for kind in ("named", "of-spare"):
         operated.slurm.login("scontrol", "update", f"jobid={operated.jobs[kind]}", "StartTime=now")
     for kind in ("named", "of-spare", "dependent"):

@@ -64,22 +64,34 @@ STEPS: Sequence[Step] = (
             "another scheduler": {
                 "controller": {
                     "extraConfMap": {
-                        "SchedulerParameters": ["batch_sched_delay=0", "bf_interval=6", "sched_interval=5"],
+                        "SchedulerParameters": [
+                            "batch_sched_delay=0",
+                            "bf_interval=6",
+                            "sched_interval=5",
+                        ],
                     }
                 }
             },
             "another partition": {
-                "partitions": {"short": {"enabled": True, "nodesets": ["ALL"], "configMap": {"MaxTime": "10"}}}
+                "partitions": {
+                    "short": {"enabled": True, "nodesets": ["ALL"], "configMap": {"MaxTime": "10"}}
+                }
             },
-            "a limit of the NodeSet's partition": slinky(partition={"configMap": {"MaxTime": "60"}}),
+            "a limit of the NodeSet's partition": slinky(
+                partition={"configMap": {"MaxTime": "60"}}
+            ),
             "two workers at a time": slinky(
                 updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
             ),
             "a script": {"epilogSlurmctldScripts": {"90-previewed.sh": "#!/bin/sh\nexit 0\n"}},
             "another cgroup.conf": {
-                "configFiles": {"cgroup.conf": "CgroupPlugin=disabled\nSignalChildrenProcesses=no\n"}
+                "configFiles": {
+                    "cgroup.conf": "CgroupPlugin=disabled\nSignalChildrenProcesses=no\n"
+                }
             },
-            "a network policy": {"networkPolicy": {"restapiFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}},
+            "a network policy": {
+                "networkPolicy": {"restapiFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}]}
+            },
         },
         ("slinky-1",),
     ),
@@ -141,7 +153,8 @@ class Snapshot:
     """What an upgrade could do something to."""
 
     objects: dict[tuple[str, str], Any]
-    """Of the release, by kind and name, without status and what others write into their metadata."""
+    """Of the release, by kind and name, without status and what others write into their metadata.
+    """
     pods: dict[tuple[str, str], set[str]]
     """uids of the pods of each StatefulSet and Deployment."""
     workers: dict[str, str]
@@ -159,11 +172,15 @@ class Outcome:
     objects: set[tuple[str, str, str]]
     """Action, kind and name."""
     pods: set[tuple[str, str, str]]
-    """Kind and name of a StatefulSet or Deployment, and whether its pods restart, are created or deleted."""
+    """Kind and name of a StatefulSet or Deployment, and whether its pods restart, are created or
+    deleted.
+    """
     workers: dict[str, str]
     files: set[str]
     slurmctld: str
-    """pod: it is replaced; restart: within its pod; live: it takes the files while it runs; "": nothing."""
+    """pod: it is replaced; restart: within its pod; live: it takes the files while it runs; "":
+    nothing.
+    """
 
 
 class Release:
@@ -184,11 +201,20 @@ class Release:
         """What the post-renderer reports of an upgrade with these values."""
         config = self.folder / "preview.yaml"
         config.write_text(
-            yaml.safe_dump({"steps": [{"preview": {"live": True, "format": "json", "output": "preview.json"}}]})
+            yaml.safe_dump(
+                {"steps": [{"preview": {"live": True, "format": "json", "output": "preview.json"}}]}
+            )
         )
         kubernetes = self.slurm.kubernetes
         done = subprocess.run(
-            [sys.executable, "-m", "postrender", f"--config={config}", "--namespace=slurm", "--release=slurm"],
+            [
+                sys.executable,
+                "-m",
+                "postrender",
+                f"--config={config}",
+                "--namespace=slurm",
+                "--release=slurm",
+            ],
             input=self.helm("template", values, "--skip-tests"),
             capture_output=True,
             text=True,
@@ -208,14 +234,27 @@ class Release:
 
     def snapshot(self) -> Snapshot:
         """As it is now."""
-        items, pods = self.slurm.kubernetes.items, self.slurm.kubernetes.items("-n", "slurm", "pods")
+        items, pods = (
+            self.slurm.kubernetes.items,
+            self.slurm.kubernetes.items("-n", "slurm", "pods"),
+        )
         own: dict[tuple[str, str], set[str]] = {}
         for pod in pods:
             owner = owner_of(pod)
             if owner is not None and "deletionTimestamp" not in pod["metadata"]:
                 own.setdefault(owner, set()).add(pod["metadata"]["uid"])
-        kinds = [f"{it}.slinky.slurm.net" for it in ("controllers", "restapis", "loginsets", "nodesets", "accountings")]
-        kinds += ["configmaps", "secrets", "networkpolicies", "services", "serviceaccounts", "poddisruptionbudgets"]
+        kinds = [
+            f"{it}.slinky.slurm.net"
+            for it in ("controllers", "restapis", "loginsets", "nodesets", "accountings")
+        ]
+        kinds += [
+            "configmaps",
+            "secrets",
+            "networkpolicies",
+            "services",
+            "serviceaccounts",
+            "poddisruptionbudgets",
+        ]
         released = [it for it in items("-n", "slurm", ",".join(kinds)) if is_released(it)]
         configuration = self.slurm.kubernetes.get("-n", "slurm", "configmap", "slurm-config")
         files = {**configuration.get("data", {}), **configuration.get("binaryData", {})}
@@ -228,21 +267,36 @@ class Release:
         )
 
     def settled(self) -> bool:
-        """Whether the operator has done all that the custom resources ask for, and Kubernetes what it asks for."""
+        """Whether the operator has done all that the custom resources ask for, and Kubernetes what
+        it asks for.
+        """
         items = self.slurm.kubernetes.items
-        kinds = ",".join(f"{it}.slinky.slurm.net" for it in ("controllers", "restapis", "loginsets", "nodesets"))
+        kinds = ",".join(
+            f"{it}.slinky.slurm.net" for it in ("controllers", "restapis", "loginsets", "nodesets")
+        )
         for it in items("-n", "slurm", kinds):
             wanted = ("Ready", "ConfigurationAccepted", "ConfigurationRunning")
             for kind in wanted if it["kind"] == "Controller" else wanted[:1]:
                 found = condition(it, kind)
-                if found.get("status") != "True" or found.get("observedGeneration") != it["metadata"]["generation"]:
+                if (
+                    found.get("status") != "True"
+                    or found.get("observedGeneration") != it["metadata"]["generation"]
+                ):
                     return False
-            if it["kind"] == "NodeSet" and it["status"].get("updatedReplicas", 0) != it["spec"]["replicas"]:
+            if (
+                it["kind"] == "NodeSet"
+                and it["status"].get("updatedReplicas", 0) != it["spec"]["replicas"]
+            ):
                 return False
         for it in items("-n", "slurm", "statefulsets,deployments"):
             status, wanted_pods = it["status"], it["spec"]["replicas"]
-            counts = [status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")]
-            if status.get("observedGeneration") != it["metadata"]["generation"] or counts != [wanted_pods] * 3:
+            counts = [
+                status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")
+            ]
+            if (
+                status.get("observedGeneration") != it["metadata"]["generation"]
+                or counts != [wanted_pods] * 3
+            ):
                 return False
         return not any("deletionTimestamp" in it["metadata"] for it in items("-n", "slurm", "pods"))
 
@@ -259,7 +313,9 @@ def owner_of(pod: dict[str, Any]) -> tuple[str, str] | None:
 
 def is_released(manifest: dict[str, Any]) -> bool:
     """Whether Helm has applied it."""
-    return (manifest["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name") == "slurm"
+    return (manifest["metadata"].get("annotations") or {}).get(
+        "meta.helm.sh/release-name"
+    ) == "slurm"
 
 
 def content(manifest: dict[str, Any]) -> Any:
@@ -267,7 +323,11 @@ def content(manifest: dict[str, Any]) -> Any:
     labels = manifest["metadata"].get("labels") or {}
     return {
         "labels": {key: it for key, it in labels.items() if not key.startswith("helm.sh/")},
-        **{key: it for key, it in manifest.items() if key not in {"apiVersion", "kind", "metadata", "status"}},
+        **{
+            key: it
+            for key, it in manifest.items()
+            if key not in {"apiVersion", "kind", "metadata", "status"}
+        },
     }
 
 
@@ -289,12 +349,26 @@ def happened(before: Snapshot, after: Snapshot) -> Outcome:
             pods.add((*owner, "create" if len(has) > len(had) else "delete"))
     workers = dict.fromkeys(after.workers.keys() - before.workers.keys(), "create")
     workers |= dict.fromkeys(before.workers.keys() - after.workers.keys(), "delete")
-    workers |= {name: "replace" for name, uid in before.workers.items() if after.workers.get(name, uid) != uid}
+    workers |= {
+        name: "replace"
+        for name, uid in before.workers.items()
+        if after.workers.get(name, uid) != uid
+    }
     files = {
-        it for it in before.files.keys() | after.files.keys() if before.files.get(it, "") != after.files.get(it, "")
+        it
+        for it in before.files.keys() | after.files.keys()
+        if before.files.get(it, "") != after.files.get(it, "")
     }
     one, other = before.slurmctld, after.slurmctld
-    slurmctld = "pod" if one[0] != other[0] else "restart" if one[1] != other[1] else "live" if files else ""
+    slurmctld = (
+        "pod"
+        if one[0] != other[0]
+        else "restart"
+        if one[1] != other[1]
+        else "live"
+        if files
+        else ""
+    )
     return Outcome(objects, pods, workers, files, slurmctld)
 
 
@@ -336,7 +410,9 @@ def answered(look: Callable[[], bool]) -> Callable[[], bool]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _as_the_chart_has_it(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Each custom resource has the spec of the chart: Helm leaves what another client has added to it."""
+    """Each custom resource has the spec of the chart: Helm keeps what another client has added to
+    it.
+    """
     release, kubernetes = Release(slurm, tmp_path_factory.mktemp("chart")), slurm.kubernetes
 
     def replaced(wanted: dict[str, Any]) -> bool:
@@ -369,14 +445,21 @@ def test_the_same_values_change_nothing(release: Release) -> None:
 
 
 def test_a_field_that_another_client_has_added_stays_and_is_no_change(release: Release) -> None:
-    kubernetes, nodeset = release.slurm.kubernetes, ("-n", "slurm", "nodesets.slinky.slurm.net", "slurm-worker-slinky")
-    kubernetes.kubectl("patch", *nodeset, "--type=merge", "-p", json.dumps({"spec": {"minReadySeconds": 1}}))
+    kubernetes, nodeset = (
+        release.slurm.kubernetes,
+        ("-n", "slurm", "nodesets.slinky.slurm.net", "slurm-worker-slinky"),
+    )
+    kubernetes.kubectl(
+        "patch", *nodeset, "--type=merge", "-p", json.dumps({"spec": {"minReadySeconds": 1}})
+    )
     try:
         assert not any(release.preview({}).values())
         release.helm("upgrade", {})
         assert kubernetes.get(*nodeset)["spec"]["minReadySeconds"] == 1
     finally:
-        kubernetes.kubectl("patch", *nodeset, "--type=merge", "-p", json.dumps({"spec": {"minReadySeconds": None}}))
+        kubernetes.kubectl(
+            "patch", *nodeset, "--type=merge", "-p", json.dumps({"spec": {"minReadySeconds": None}})
+        )
 
 
 def test_what_a_preview_reports_of_twenty_changes_happens(release: Release) -> None:
@@ -395,7 +478,8 @@ def running(slurm: Slurm, step: Step) -> dict[str, int]:
     # The worker whose job may end first is the first to go.
     minutes = {node: 20 if node in step.awaited else 60 for node in step.jobs}
     found = {
-        node: slurm.submit_until_ended("-w", node, "--no-requeue", f"--time={limit}") for node, limit in minutes.items()
+        node: slurm.submit_until_ended("-w", node, "--no-requeue", f"--time={limit}")
+        for node, limit in minutes.items()
     }
     slurm.until_running(*found.values())
     return found
@@ -416,8 +500,14 @@ def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str
             until_equal(f"{node} to wait for its job", partial(state_of, slurm, node), "draining")
             slurm.end(jobs[node])
         until(f"{what} to be done", release.settled)
-        until_equal(f"what the preview reports of {what}", lambda: happened(before, release.snapshot()), expected)
-    workers = [it for found in report["workers"] for it in found["workers"] if it["action"] != "create"]
+        until_equal(
+            f"what the preview reports of {what}",
+            lambda: happened(before, release.snapshot()),
+            expected,
+        )
+    workers = [
+        it for found in report["workers"] for it in found["workers"] if it["action"] != "create"
+    ]
     first = {it["pod"] for it in workers if it["first"]}
     order = touched(watch)
     assert set(order) == {it["pod"] for it in workers}, what
@@ -425,7 +515,9 @@ def upgrade(release: Release, step: Step, values: dict[str, Any], jobs: dict[str
 
     # Which jobs the preview names, and the time at which a job is ended.
     named = {job["job_id"]: job["by"] for it in workers for job in it["jobs"]}
-    concerned = {number for node, number in jobs.items() if node in {it["slurm_node"] for it in workers}}
+    concerned = {
+        number for node, number in jobs.items() if node in {it["slurm_node"] for it in workers}
+    }
     assert named.keys() == concerned, what
     for node, number in jobs.items():
         state = slurm.job(number)["JobState"]

@@ -1,7 +1,8 @@
 """Debian's Prometheus scrapes the exporter and the operator, by the ServiceMonitors of the charts.
 
-With RECORD=SECONDS in the environment, jobs are submitted for that long, and the answers to the queries of all
-dashboards are written to schemas/dashboard_samples, from which `make generate` draws the pictures in docs/images.
+With RECORD=SECONDS in the environment, jobs are submitted for that long, and the answers to the
+queries of all dashboards are written to schemas/dashboard_samples, from which `make generate` draws
+the pictures in docs/images.
 """
 
 import itertools
@@ -17,7 +18,7 @@ import pytest
 
 from schemas import dashboard_pictures, dashboards
 from tests.charts.monitoring import rules
-from tests.e2e.fake_gpus import pool
+from tests.e2e.fake_gpus import gpu_nodeset
 from tests.support.real import prometheus
 from tests.support.real.harness import CHARTS, Slurm, until, until_equal
 from tests.support.real.prometheus import Prometheus
@@ -36,12 +37,16 @@ def monitored(slurm: Slurm) -> Iterator[Prometheus]:
     """Prometheus beside a cluster with GPUs."""
     kubernetes = slurm.kubernetes
     exporter = ("slurm-exporter", str(CHARTS / "slurm-exporter"), "-n", slurm.namespace)
-    with pool(slurm):
-        kubernetes.helm("install", *exporter, "--set=exporter.cacheFrequency=1s", "--wait", "--timeout=2m")
+    with gpu_nodeset(slurm):
+        kubernetes.helm(
+            "install", *exporter, "--set=exporter.cacheFrequency=1s", "--wait", "--timeout=2m"
+        )
         try:
             monitors = [
                 prometheus.service_monitor("slurm-exporter", slurm.namespace),
-                prometheus.service_monitor("slurm-operator", "slinky", "serviceMonitor.enabled=true"),
+                prometheus.service_monitor(
+                    "slurm-operator", "slinky", "serviceMonitor.enabled=true"
+                ),
             ]
             with prometheus.running(kubernetes, monitors) as found:
                 yield found
@@ -51,7 +56,9 @@ def monitored(slurm: Slurm) -> Iterator[Prometheus]:
 
 @pytest.fixture
 def busy(slurm: Slurm) -> Iterator[None]:
-    """Running and pending jobs of two accounts, with GPUs too, a drained node, and a LoginSet that is refused."""
+    """Running and pending jobs of two accounts, with GPUs too, a drained node, and a LoginSet that
+    is refused.
+    """
     slurm.until_idle(3)
     loginset = {
         "apiVersion": "slinky.slurm.net/v1beta1",
@@ -67,13 +74,17 @@ def busy(slurm: Slurm) -> Iterator[None]:
     slurm.login("scontrol", "update", "NodeName=slinky-1", "State=DRAIN", "Reason=fan replacement")
     slurm.submit("#!/bin/sh\nsleep 3600\n", "--account=physics", *GPUS)
     for account in ("physics", "chemistry"):
-        slurm.submit("#!/bin/sh\nsleep 3600\n", f"--account={account}", "--nodelist=slinky-0", "--exclusive")
+        slurm.submit(
+            "#!/bin/sh\nsleep 3600\n", f"--account={account}", "--nodelist=slinky-0", "--exclusive"
+        )
     try:
         yield
     finally:
         slurm.login("sh", "-c", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
         slurm.login("scontrol", "update", "NodeName=slinky-1", "State=UNDRAIN")
-        slurm.kubernetes.kubectl("-n", slurm.namespace, "delete", "loginsets.slinky.slurm.net", "refused")
+        slurm.kubernetes.kubectl(
+            "-n", slurm.namespace, "delete", "loginsets.slinky.slurm.net", "refused"
+        )
         slurm.until_idle(3)
 
 
@@ -82,14 +93,18 @@ def test_both_targets_are_up_and_prometheus_evaluates_all_alerts(monitored: Prom
 
     def up() -> bool:
         targets = monitored.get("targets", state="active")["activeTargets"]
-        return sorted((it["scrapePool"], it["health"]) for it in targets) == sorted((job, "up") for job in jobs)
+        return sorted((it["scrapePool"], it["health"]) for it in targets) == sorted(
+            (job, "up") for job in jobs
+        )
 
     until("both targets to be up", up)
     wanted = {rule["alert"] for group in rules() for rule in group["rules"]}
 
     def evaluated() -> bool:
         found = [rule for group in monitored.get("rules")["groups"] for rule in group["rules"]]
-        return {(rule["name"], rule["health"]) for rule in found} == {(name, "ok") for name in wanted}
+        return {(rule["name"], rule["health"]) for rule in found} == {
+            (name, "ok") for name in wanted
+        }
 
     until("all alerts to be evaluated", evaluated)
 
@@ -107,11 +122,17 @@ def test_an_alert_becomes_pending_while_a_node_is_drained_and_ends_with_the_drai
     until("the alert to end", lambda: not monitored.query(alert))
 
 
-def test_every_query_of_every_dashboard_has_data_of_a_real_slurm(monitored: Prometheus, busy: None) -> None:
-    empty = {(name, query): expression(query) for name in dashboards.DASHBOARDS for query in dashboards.queries(name)}
+def test_every_query_of_every_dashboard_has_data_of_a_real_slurm(
+    monitored: Prometheus, busy: None
+) -> None:
+    empty = {
+        (name, query): expression(query)
+        for name in dashboards.DASHBOARDS
+        for query in dashboards.queries(name)
+    }
 
     def all_answered() -> bool:
-        # Each by itself: after a read that took too long, a target has no data for a moment.
+        # Each alone: after a read that took too long, a target has no data for a moment.
         for place, query in tuple(empty.items()):
             if numbers(monitored.query(query)):
                 del empty[place]
@@ -123,13 +144,19 @@ def test_every_query_of_every_dashboard_has_data_of_a_real_slurm(monitored: Prom
         raise AssertionError(f"{error}\nno data: " + "\n".join(map(str, empty))) from None
 
 
-def test_panels_show_what_sinfo_and_squeue_show(slurm: Slurm, monitored: Prometheus, busy: None) -> None:
-    titles = [panel.title for panel in dashboards.DASHBOARDS["cluster"].panels for _ in panel.queries]
+def test_panels_show_what_sinfo_and_squeue_show(
+    slurm: Slurm, monitored: Prometheus, busy: None
+) -> None:
+    titles = [
+        panel.title for panel in dashboards.DASHBOARDS["cluster"].panels for _ in panel.queries
+    ]
     query = dict(zip(titles, map(expression, dashboards.queries("cluster")), strict=True))
 
     def of_slurm() -> dict[str, dict[str, float]]:
         # The panel has the base states: a drained node is idle.
-        shown = slurm.login("sh", "-c", "scontrol -o show nodes | sed 's/.* State=\\([A-Z]*\\).*/\\1/'")
+        shown = slurm.login(
+            "sh", "-c", "scontrol -o show nodes | sed 's/.* State=\\([A-Z]*\\).*/\\1/'"
+        )
         nodes = Counter(shown.lower().split())
         jobs = Counter(slurm.login("squeue", "-h", "-r", "-o", "%T").lower().split())
         return {
@@ -145,7 +172,11 @@ def test_panels_show_what_sinfo_and_squeue_show(slurm: Slurm, monitored: Prometh
 
     def differences() -> dict[str, tuple[dict[str, float], dict[str, float]]]:
         panels, slurms = shown(), of_slurm()
-        return {title: (panels[title], slurms[title]) for title in slurms if panels[title] != slurms[title]}
+        return {
+            title: (panels[title], slurms[title])
+            for title in slurms
+            if panels[title] != slurms[title]
+        }
 
     until_equal("the jobs", lambda: of_slurm()["Jobs by state"], {"running": 2, "pending": 1})
     until_equal("what panels show, and sinfo and squeue otherwise", differences, {})
@@ -154,7 +185,9 @@ def test_panels_show_what_sinfo_and_squeue_show(slurm: Slurm, monitored: Prometh
 if RECORD:
     # Records the answers for the pictures in docs/images: RECORD=SECONDS.
 
-    def test_the_answers_are_recorded_for_the_pictures(slurm: Slurm, monitored: Prometheus, busy: None) -> None:
+    def test_the_answers_are_recorded_for_the_pictures(
+        slurm: Slurm, monitored: Prometheus, busy: None
+    ) -> None:
         start = time.time()
         for number in itertools.count():
             if time.time() - start >= RECORD:
@@ -168,7 +201,9 @@ if RECORD:
             panels = {
                 panel.title: [
                     recorded(
-                        monitored.range(expression(next(expressions)), end - RECORD, end, step), end - RECORD, step
+                        monitored.range(expression(next(expressions)), end - RECORD, end, step),
+                        end - RECORD,
+                        step,
                     )
                     for _ in panel.queries
                 ]
@@ -184,7 +219,11 @@ def expression(query: str) -> str:
 
 def by_state(series: list[dict[str, Any]]) -> dict[str, float]:
     """The values that aren't 0 by the label `state`, "" without it."""
-    return {it["metric"].get("state", ""): float(it["value"][1]) for it in series if float(it["value"][1])}
+    return {
+        it["metric"].get("state", ""): float(it["value"][1])
+        for it in series
+        if float(it["value"][1])
+    }
 
 
 def numbers(series: list[dict[str, Any]]) -> list[float]:
@@ -193,7 +232,9 @@ def numbers(series: list[dict[str, Any]]) -> list[float]:
 
 
 def recorded(series: list[dict[str, Any]], start: float, step: float) -> list[dict[str, Any]]:
-    """The series of an answer as the pictures need them: a value for each step, None where Prometheus has none."""
+    """The series of an answer as the pictures need them: a value for each step, None where
+    Prometheus has none.
+    """
     found = []
     for it in series:
         values: list[float | None] = [None] * (STEPS + 1)

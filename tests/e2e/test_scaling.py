@@ -1,4 +1,4 @@
-"""Scaling the worker pool while jobs run on it."""
+"""Scaling the worker NodeSet while jobs run on it."""
 
 import json
 from collections.abc import Iterator
@@ -25,16 +25,23 @@ def test_a_new_worker_is_idle_in_slurm_within_seconds_of_being_scheduled(
     [node] = json.loads(slurm.login("scontrol", "show", "node", "slinky-2", "--json"))["nodes"]
     # By slurmctld's and slurmd's clocks: since when it has had no job, and when its slurmd started.
     idle = max(node[it]["number"] for it in ("last_busy", "slurmd_start_time"))
-    scheduled = seconds(condition(slurm.pods()["slurm-worker-slinky-2"], "PodScheduled")["lastTransitionTime"])
+    scheduled = seconds(
+        condition(slurm.pods()["slurm-worker-slinky-2"], "PodScheduled")["lastTransitionTime"]
+    )
     took = idle - scheduled
     with capsys.disabled():
-        print(f"\nworker pod scheduled -> IDLE in Slurm: {took:.0f} s (both times have whole seconds)")
+        print(
+            f"\nworker pod scheduled -> IDLE in Slurm: {took:.0f} s (both times have whole seconds)"
+        )
     assert 0 <= took < 15
 
 
 def occupy(slurm: Slurm, *nodes: str, limit: str = "UNLIMITED") -> dict[str, int]:
     """A job on each of these nodes, by node, which runs until it is ended."""
-    jobs = {node: slurm.submit_until_ended("-w", node, "--exclusive", f"--time={limit}") for node in nodes}
+    jobs = {
+        node: slurm.submit_until_ended("-w", node, "--exclusive", f"--time={limit}")
+        for node in nodes
+    }
     slurm.until_running(*jobs.values())
     return jobs
 
@@ -45,10 +52,14 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
     jobs = occupy(slurm, "slinky-0", "slinky-1")
     with slurm.watching_pods() as watch:
         slurm.scale(1)
-        until_equal("the idle workers to be gone", lambda: set(slurm.nodes()), {"slinky-0", "slinky-1"})
+        until_equal(
+            "the idle workers to be gone", lambda: set(slurm.nodes()), {"slinky-0", "slinky-1"}
+        )
         until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining")
         slurm.end(jobs["slinky-1"])
-        until_equal("one worker pod to be left", lambda: set(slurm.pods()), {"slurm-worker-slinky-0"})
+        until_equal(
+            "one worker pod to be left", lambda: set(slurm.pods()), {"slurm-worker-slinky-0"}
+        )
         until_equal("their records to be gone", lambda: set(slurm.nodes()), {"slinky-0"})
     slurm.end(jobs["slinky-0"])
     for node, number in jobs.items():
@@ -60,19 +71,26 @@ def test_scale_in_lets_every_job_finish_before_its_pod_goes(slurm: Slurm) -> Non
     slurm.until_idle(1)
 
 
-def test_a_drained_node_says_whose_drain_it_is(slurm: Slurm) -> None:
+def test_a_drained_node_shows_whose_drain_it_is(slurm: Slurm) -> None:
     # The first as backfill starts it: that job ends no sooner than one without a limit.
     occupy(slurm, "slinky-0", limit="365-0")
     occupy(slurm, "slinky-1")
     slurm.scale(1)
     until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining")
     reason = slurm.login("sinfo", "-h", "-n", "slinky-1", "-o", "%E").strip()
-    assert reason == "slurm-operator: Pod (slurm/slurm-worker-slinky-1) is pending termination for scale-in"
+    assert (
+        reason
+        == "slurm-operator: Pod (slurm/slurm-worker-slinky-1) is pending termination for scale-in"
+    )
     ready = until(
         "the NodeSet to say what it waits for",
         lambda: (
             found
-            if (found := condition(slurm.kubernetes.get("-n", "slurm", "nodeset", "slurm-worker-slinky"), "Ready"))
+            if (
+                found := condition(
+                    slurm.kubernetes.get("-n", "slurm", "nodeset", "slurm-worker-slinky"), "Ready"
+                )
+            )
             and found["reason"] == "Draining"
             else None
         ),
@@ -92,7 +110,7 @@ def test_scaling_out_again_rescues_a_pod_that_was_to_go(slurm: Slurm) -> None:
     assert slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] == before
 
 
-def test_a_pool_scales_to_zero_and_back(slurm: Slurm) -> None:
+def test_a_nodeset_scales_to_zero_and_back(slurm: Slurm) -> None:
     slurm.scale(0)
     until("all worker pods to be gone", lambda: not slurm.pods() or None)
     until("all records to be gone", lambda: not slurm.nodes() or None)
@@ -104,7 +122,9 @@ def test_a_pool_scales_to_zero_and_back(slurm: Slurm) -> None:
 def test_a_busy_worker_that_is_deleted_finishes_its_job_and_leaves_no_record(slurm: Slurm) -> None:
     number = occupy(slurm, "slinky-1")["slinky-1"]
     before = slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"]
-    slurm.kubernetes.kubectl("-n", "slurm", "delete", "pod", "slurm-worker-slinky-1", "--wait=false")
+    slurm.kubernetes.kubectl(
+        "-n", "slurm", "delete", "pod", "slurm-worker-slinky-1", "--wait=false"
+    )
     until_equal("slinky-1 to drain", lambda: slurm.nodes().get("slinky-1"), "draining")
     assert slurm.pods()["slurm-worker-slinky-1"]["metadata"]["uid"] == before
     slurm.end(number)

@@ -1,4 +1,6 @@
-"""A cluster of SchedMD's operator with a running job: this operator takes it over, and SchedMD's gets it back."""
+"""A cluster of SchedMD's operator with a running job: this operator takes it over, and SchedMD's
+gets it back.
+"""
 
 import asyncio
 import json
@@ -54,10 +56,19 @@ SPECS: dict[str, tuple[str, dict[str, Any]]] = {
 KINDS = ("nodesets", "restapis", "controllers")
 
 
-def create(kubernetes: Kubernetes, *manifests: dict[str, Any], manager: str = "kubectl-create") -> None:
+def create(
+    kubernetes: Kubernetes, *manifests: dict[str, Any], manager: str = "kubectl-create"
+) -> None:
     """Create objects in the namespace, as this field manager."""
     items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
-    kubernetes.kubectl("-n", NAMESPACE, "create", f"--field-manager={manager}", "--filename=-", stdin=json.dumps(items))
+    kubernetes.kubectl(
+        "-n",
+        NAMESPACE,
+        "create",
+        f"--field-manager={manager}",
+        "--filename=-",
+        stdin=json.dumps(items),
+    )
 
 
 def slurmctld(kubernetes: Kubernetes, *words: str) -> str:
@@ -106,17 +117,25 @@ class Installation:
 
 @pytest.fixture(scope="module")
 def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]:
-    """A cluster as SchedMD's operator 1.2 leaves it, with an idle worker; no operator runs."""
-    # Without an operator, a cluster that another file of tests has deleted would never be gone, and Helm can't create
-    # a Role in a namespace that is being deleted.
+    """A cluster as SchedMD's operator 1.2 created it, with an idle worker; no operator runs."""
+    # Without an operator, a cluster that another file of tests has deleted would never be gone, and
+    # Helm can't create a Role in a namespace that is being deleted.
     until("the namespaces of other tests to be gone", lambda: not terminating(kubernetes), 400)
     stop_operator(kubernetes)
     try:
-        keys = [(f"slurm-auth-{name}", f"{name}.key", f"{name}-" + "k" * 1019) for name in ("slurm", "jwt")]
+        keys = [
+            (f"slurm-auth-{name}", f"{name}.key", f"{name}-" + "k" * 1019)
+            for name in ("slurm", "jwt")
+        ]
         create(
             kubernetes,
             *(
-                {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": {key: value}}
+                {
+                    "apiVersion": "v1",
+                    "kind": "Secret",
+                    "metadata": {"name": name},
+                    "stringData": {key: value},
+                }
                 for name, key, value in keys
             ),
             {
@@ -126,7 +145,12 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]
                 "data": {"cgroup.conf": "CgroupPlugin=disabled\n"},
             },
             *(
-                {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+                {
+                    "apiVersion": "slinky.slurm.net/v1beta1",
+                    "kind": kind,
+                    "metadata": {"name": name},
+                    "spec": spec,
+                }
                 for kind, (name, spec) in SPECS.items()
             ),
         )
@@ -135,11 +159,19 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]
             "cgroup": "disabled",
             "extra_conf": "\n    ".join(EXTRA_CONF),
             "logfile_image": reference("slurmctld", RELEASE),
-            **{f"{daemon}_image": reference(daemon, RELEASE) for daemon in ("slurmctld", "slurmd", "slurmrestd")},
-            **{kind.lower(): uid(kubernetes, f"{kind.lower()}s", name) for kind, (name, _) in SPECS.items()},
+            **{
+                f"{daemon}_image": reference(daemon, RELEASE)
+                for daemon in ("slurmctld", "slurmd", "slurmrestd")
+            },
+            **{
+                kind.lower(): uid(kubernetes, f"{kind.lower()}s", name)
+                for kind, (name, _) in SPECS.items()
+            },
         }
         objects = [
-            it for kind in ("controller", "restapi", "nodeset") for it in former.objects(kind, "1.2", **variables)
+            it
+            for kind in ("controller", "restapi", "nodeset")
+            for it in former.objects(kind, "1.2", **variables)
         ]
         create(kubernetes, *objects, manager=former.MANAGER)
         until_equal("the worker to register", lambda: node(kubernetes), "idle")
@@ -147,11 +179,13 @@ def installation(slurm: Slurm, kubernetes: Kubernetes) -> Iterator[Installation]
     finally:
         kubernetes.kubectl(*OPERATOR, "--replicas=1")
         for kind in KINDS:
-            kubernetes.kubectl("-n", NAMESPACE, "delete", f"{kind}.slinky.slurm.net", "--all", "--wait=false")
+            kubernetes.kubectl(
+                "-n", NAMESPACE, "delete", f"{kind}.slinky.slurm.net", "--all", "--wait=false"
+            )
 
 
 @dataclass(frozen=True)
-class Held:
+class Blocked:
     """A job that runs until it is released."""
 
     kubernetes: Kubernetes
@@ -161,30 +195,44 @@ class Held:
     def runs(self) -> bool:
         """Whether it has run all the time."""
         found = job(self.kubernetes, self.number)
-        return (found["JobState"], found["StartTime"], found["Restarts"]) == ("RUNNING", self.started, "0")
+        return (found["JobState"], found["StartTime"], found["Restarts"]) == (
+            "RUNNING",
+            self.started,
+            "0",
+        )
 
     def release(self) -> None:
         """Let it end."""
-        self.kubernetes.kubectl("-n", NAMESPACE, "exec", "slinky-0", "-c", "slurmd", "--", "touch", "/go")
-        until_equal("the job to complete", lambda: job(self.kubernetes, self.number)["JobState"], "COMPLETED")
+        self.kubernetes.kubectl(
+            "-n", NAMESPACE, "exec", "slinky-0", "-c", "slurmd", "--", "touch", "/go"
+        )
+        until_equal(
+            "the job to complete",
+            lambda: job(self.kubernetes, self.number)["JobState"],
+            "COMPLETED",
+        )
 
 
 def submit(kubernetes: Kubernetes, script: str) -> str:
     """Submit a job; its number."""
-    return slurmctld(kubernetes, "sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap", script)
+    return slurmctld(
+        kubernetes, "sbatch", "--parsable", "-D", "/", "-o", "/dev/null", "--wrap", script
+    )
 
 
-def hold(kubernetes: Kubernetes) -> Held:
+def block(kubernetes: Kubernetes) -> Blocked:
     """Start a job that runs until it is released."""
     number = submit(kubernetes, "while ! test -e /go; do sleep 0.2; done")
     until_equal("the job to run", lambda: job(kubernetes, number)["JobState"], "RUNNING")
-    return Held(kubernetes, number, job(kubernetes, number)["StartTime"])
+    return Blocked(kubernetes, number, job(kubernetes, number)["StartTime"])
 
 
 def complete(kubernetes: Kubernetes, script: str) -> str:
     """Run a job to its end; its number."""
     number = submit(kubernetes, script)
-    until_equal("the next job to complete", lambda: job(kubernetes, number)["JobState"], "COMPLETED")
+    until_equal(
+        "the next job to complete", lambda: job(kubernetes, number)["JobState"], "COMPLETED"
+    )
     return number
 
 
@@ -203,13 +251,15 @@ def worker(kubernetes: Kubernetes) -> dict[str, Any]:
 def test_a_job_outlives_that_its_cluster_is_taken_over_from_schedmds_operator(
     installation: Installation, kubernetes: Kubernetes
 ) -> None:
-    held = hold(kubernetes)
+    blocked = block(kubernetes)
     pods = {name: uid(kubernetes, "pod", name) for name in ("slurm-controller-0", "slinky-0")}
     kubernetes.kubectl(*OPERATOR, "--replicas=1")
 
     def ready(kind: str, name: str) -> bool:
         return (
-            condition(kubernetes.get("-n", NAMESPACE, f"{kind}.slinky.slurm.net", name), "Ready").get("status")
+            condition(
+                kubernetes.get("-n", NAMESPACE, f"{kind}.slinky.slurm.net", name), "Ready"
+            ).get("status")
             == "True"
         )
 
@@ -221,16 +271,16 @@ def test_a_job_outlives_that_its_cluster_is_taken_over_from_schedmds_operator(
     until("slurmrestd to be taken over", lambda: ready("restapis", "slurm"))
     # It takes no other job; this one continues.
     until("the worker to be drained", lambda: "drain" in node(kubernetes))
-    assert held.runs()
+    assert blocked.runs()
     assert uid(kubernetes, "pod", "slinky-0") == pods["slinky-0"]
-    held.release()
+    blocked.release()
 
     def replaced() -> bool:
         return uid(kubernetes, "pod", "slinky-0") != pods["slinky-0"] and node(kubernetes) == "idle"
 
     until("a worker of this operator", replaced)
     # slurmctld has continued with its state.
-    assert int(complete(kubernetes, "true")) == int(held.number) + 1
+    assert int(complete(kubernetes, "true")) == int(blocked.number) + 1
 
 
 def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
@@ -243,7 +293,7 @@ def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
         return "slinky.slurm.net/slurm-key-hash" in annotations and node(kubernetes) == "idle"
 
     until("a worker of this operator", ours)
-    held = hold(kubernetes)
+    blocked = block(kubernetes)
     pods = {name: uid(kubernetes, "pod", name) for name in ("slurm-controller-0", "slinky-0")}
     try:
         kubernetes.helm("uninstall", "slurm-operator", "-n", "slinky", "--wait")
@@ -254,18 +304,21 @@ def test_a_job_outlives_that_schedmds_operator_gets_its_cluster_back(
         installation.restore(kubernetes)
 
         def back() -> bool:
-            return uid(kubernetes, "pod", "slurm-controller-0") != pods["slurm-controller-0"] and held.runs()
+            return (
+                uid(kubernetes, "pod", "slurm-controller-0") != pods["slurm-controller-0"]
+                and blocked.runs()
+            )
 
         until("SchedMD's slurmctld to run with the job", back)
         assert uid(kubernetes, "pvc", "statesave-slurm-controller-0") == installation.claim
         assert uid(kubernetes, "pod", "slinky-0") == pods["slinky-0"]
         until("the worker to respond to it", lambda: node(kubernetes) in {"mixed", "allocated"})
-        assert held.runs()
-        held.release()
+        assert blocked.runs()
+        blocked.release()
         # SchedMD's operator replaces the worker by its rules.
         kubernetes.kubectl("-n", NAMESPACE, "delete", "pod", "slinky-0", timeout=120)
         create(kubernetes, installation.worker, manager=former.MANAGER)
         until_equal("a worker of SchedMD's operator", lambda: node(kubernetes), "idle")
-        assert int(complete(kubernetes, "true")) == int(held.number) + 1
+        assert int(complete(kubernetes, "true")) == int(blocked.number) + 1
     finally:
         install_operator(kubernetes, f"namespaces={{{','.join(WATCHED)}}}")

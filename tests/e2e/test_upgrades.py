@@ -1,6 +1,7 @@
 """Upgrades of the chart `slurm` on a live cluster with a running job: who restarts, and why.
 
-From SchedMD's custom resources, and from those of the former release of this chart (tests/configurations/upgrade).
+From SchedMD's custom resources, and from those of the former release of this chart
+(tests/configurations/upgrade).
 """
 
 import json
@@ -18,7 +19,9 @@ RELEASES = REPOSITORY / "tests" / "configurations" / "upgrade"
 VALUES = RELEASES / "values.yaml"
 SCHEDMD, FORMER, PRESENT = RELEASES / "slinky-1.2", RELEASES / "slurm-0.1.0", CHARTS / "slurm"
 SIDECARS = "docker.io/library/alpine:latest"
-"""The image with which SchedMD's chart runs `logfile` and `initconf`. Here it is another name of the login image."""
+"""The image with which SchedMD's chart runs `logfile` and `initconf`. Here it is another name of
+the login image.
+"""
 
 PATCHED = upgrading.reference("slurmd", "26.05-patched")
 KINDS = ("controllers", "restapis", "loginsets", "nodesets")
@@ -28,9 +31,14 @@ BUSY, IDLE = "slurmd slurm-worker-busy", "slurmd slurm-worker-idle"
 
 @pytest.fixture(scope="module")
 def upgraded(kubernetes: Kubernetes, slurm: Slurm) -> Iterator[Slurm]:
-    """A cluster of SchedMD's resources: two NodeSets with one worker each. The operator runs, as `slurm` does."""
+    """A cluster of SchedMD's resources: two NodeSets with one worker each. The operator runs, as
+    `slurm` does.
+    """
     found = Slurm(kubernetes, "upgraded")
-    names = {SIDECARS: upgrading.reference("login", "26.05"), PATCHED: upgrading.reference("slurmd", "26.05")}
+    names = {
+        SIDECARS: upgrading.reference("login", "26.05"),
+        PATCHED: upgrading.reference("slurmd", "26.05"),
+    }
     with upgrading.other_names(kubernetes, names):
         kubernetes.helm("install", "slurm", str(SCHEDMD), "-n", found.namespace)
         settled(found)
@@ -64,7 +72,9 @@ def settled(slurm: Slurm) -> None:
 
     def ready() -> bool:
         found = [
-            item for kind in KINDS for item in slurm.kubernetes.items("-n", slurm.namespace, f"{kind}.slinky.slurm.net")
+            item
+            for kind in KINDS
+            for item in slurm.kubernetes.items("-n", slurm.namespace, f"{kind}.slinky.slurm.net")
         ]
         return len(found) == 5 and all(unready(item) is None for item in found)
 
@@ -83,7 +93,11 @@ def pods(slurm: Slurm) -> dict[str, set[str]]:
 
 def restarted(before: dict[str, set[str]], after: dict[str, set[str]]) -> set[str]:
     """The components that don't have the same pods."""
-    return {component for component in before.keys() | after.keys() if before.get(component) != after.get(component)}
+    return {
+        component
+        for component in before.keys() | after.keys()
+        if before.get(component) != after.get(component)
+    }
 
 
 def runs(slurm: Slurm, number: int) -> bool:
@@ -97,20 +111,32 @@ def until_replaced(slurm: Slurm, before: dict[str, set[str]], components: set[st
 
     def replaced() -> bool:
         found = pods(slurm)
-        return all(len(found.get(each, ())) == 1 and found[each] != before[each] for each in components)
+        return all(
+            len(found.get(each, ())) == 1 and found[each] != before[each] for each in components
+        )
 
     until(f"another pod of each of {sorted(components)}", replaced)
 
 
 def changed_and_back(slurm: Slurm) -> None:
-    """Have the operator act on later changes that restart nothing: a restart that it still owed has begun by then."""
+    """Have the operator act on later changes that restart nothing: a restart that it still owed has
+    begun by then.
+    """
     resources = [
         ("controllers", "slurm", "extraConf"),
         ("nodesets", "slurm-worker-busy", "minReadySeconds"),
         ("nodesets", "slurm-worker-idle", "minReadySeconds"),
     ]
     for kind, name, field in resources:
-        words = ("-n", slurm.namespace, "patch", f"{kind}.slinky.slurm.net", name, "--type=merge", "-p")
+        words = (
+            "-n",
+            slurm.namespace,
+            "patch",
+            f"{kind}.slinky.slurm.net",
+            name,
+            "--type=merge",
+            "-p",
+        )
         spec = slurm.kubernetes.get("-n", slurm.namespace, f"{kind}.slinky.slurm.net", name)["spec"]
         former = spec.get(field)
         later = f"{former or ''}\nSlurmctldTimeout=121\n" if field == "extraConf" else 1
@@ -120,7 +146,9 @@ def changed_and_back(slurm: Slurm) -> None:
 
 
 def assert_restarted(slurm: Slurm, before: dict[str, set[str]], components: set[str]) -> None:
-    """These components have other pods than before and no other has, also when the operator has acted once more."""
+    """These components have other pods than before and no other has, also when the operator has
+    acted again.
+    """
     assert restarted(before, pods(slurm)) == components
     changed_and_back(slurm)
     assert restarted(before, pods(slurm)) == components
@@ -132,7 +160,9 @@ def end(slurm: Slurm, job: int) -> None:
     settled(slurm)
 
 
-def test_this_chart_instead_of_schedmds_with_the_same_values_restarts_nothing(upgraded: Slurm, job: int) -> None:
+def test_this_chart_instead_of_schedmds_with_the_same_values_restarts_nothing(
+    upgraded: Slurm, job: int
+) -> None:
     before = pods(upgraded)
     assert set(before) == {CTLD, RESTD, LOGIN, BUSY, IDLE}
     upgrade(upgraded)
@@ -153,7 +183,9 @@ def test_helm_rollback_to_schedmds_chart_restarts_nothing(upgraded: Slurm, job: 
     assert restarted(before, pods(upgraded)) == set()
 
 
-def test_another_image_of_one_nodeset_restarts_that_nodeset_alone(upgraded: Slurm, job: int) -> None:
+def test_another_image_of_one_nodeset_restarts_that_nodeset_alone(
+    upgraded: Slurm, job: int
+) -> None:
     before = pods(upgraded)
     upgrade(upgraded, "--set", "nodesets.idle.slurmd.image.tag=26.05-patched")
     until_replaced(upgraded, before, {IDLE})
@@ -162,8 +194,12 @@ def test_another_image_of_one_nodeset_restarts_that_nodeset_alone(upgraded: Slur
     end(upgraded, job)
 
 
-def test_only_the_login_node_restarts_when_this_chart_replaces_its_former_release(upgraded: Slurm, job: int) -> None:
-    """The default sssd.conf has a space less than that of the former release, and login pods read it at their start."""
+def test_only_the_login_node_restarts_when_this_chart_replaces_its_former_release(
+    upgraded: Slurm, job: int
+) -> None:
+    """The default sssd.conf has a space less than that of the former release, and login pods read
+    it at their start.
+    """
     upgraded.kubernetes.helm("upgrade", "slurm", str(FORMER), "-n", upgraded.namespace)
     settled(upgraded)
     before = pods(upgraded)
@@ -175,13 +211,19 @@ def test_only_the_login_node_restarts_when_this_chart_replaces_its_former_releas
 
 
 def without_sidecar_images() -> str:
-    """The values, as a user has them who leaves the images of `logfile` and `initconf` to the chart."""
+    """The values, as a user has them who doesn't set the images of `logfile` and `initconf` to the
+    chart.
+    """
     values: dict[str, Any] = yaml.safe_load(VALUES.read_text())
-    del values["controller"]["logfile"], values["nodesetDefaults"]["logfile"], values["loginsetDefaults"]["initconf"]
+    del (
+        values["controller"]["logfile"],
+        values["nodesetDefaults"]["logfile"],
+        values["loginsetDefaults"]["initconf"],
+    )
     return yaml.safe_dump(values)
 
 
-def test_images_of_sidecars_that_are_left_to_the_chart_restart_workers_alone_and_each_after_its_jobs(
+def test_sidecar_images_that_are_left_to_the_chart_restart_only_workers_and_each_after_its_jobs(
     upgraded: Slurm, job: int
 ) -> None:
     before = pods(upgraded)

@@ -1,4 +1,6 @@
-"""Users that the values declare, and those of a directory, in a Slurm cluster with accounting of its own."""
+"""Users that the values declare, and those of a directory, in a Slurm cluster with accounting of
+its own.
+"""
 
 import base64
 import json
@@ -20,14 +22,31 @@ from tests.e2e.test_accounting import ACCOUNTING
 from tests.e2e.test_guides import on_page
 from tests.support.real import directory
 from tests.support.real.directory import PASSWORD, Directory
-from tests.support.real.harness import CHARTS, VALUES, CommandError, Kubernetes, Slurm, condition, until, until_equal
+from tests.support.real.harness import (
+    CHARTS,
+    VALUES,
+    CommandError,
+    Kubernetes,
+    Slurm,
+    condition,
+    until,
+    until_equal,
+)
 from tests.support.real.restapi import jwt_key, slurmrestd
 
 ALICE = {"uid": 10001, "groups": ["physics"], "accounts": ["physics"]}
 ID = "uid=10001(alice) gid=10001(alice) groups=10001(alice),20001(physics)"
 ADA = "uid=10011(ada) gid=10011(ada) groups=10011(ada),20001(physics)"
 DAEMONS = ("slurmctld", "slurmrestd", "slurmdbd", "login", "slurmd")
-SSH = ("ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes")
+SSH = (
+    "ssh",
+    "-o",
+    "StrictHostKeyChecking=no",
+    "-o",
+    "UserKnownHostsFile=/dev/null",
+    "-o",
+    "BatchMode=yes",
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +57,14 @@ class Peopled(Slurm):
 
 
 @pytest.fixture(scope="module")
-def peopled(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peopled]:
-    """A cluster whose pods have the mount already, because a group is declared. The operator exists as `slurm` does.
+def peopled(
+    kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Peopled]:
+    """A cluster whose pods have the mount already, because a group is declared. The operator exists
+    as `slurm` does.
 
-    Its home directories are on one file system: a folder of this machine, whose files the nodes share.
+    Its home directories are on one file system: a folder of this machine, whose files the nodes
+    share.
     """
     home = tmp_path_factory.mktemp("home")
     home.chmod(0o755)
@@ -56,17 +79,22 @@ def peopled(kubernetes: Kubernetes, slurm: Slurm, tmp_path_factory: pytest.TempP
 
         until(f"{kind} {name} to be Ready", ready)
     found.until_idle(1)
-    # slurmctld and slurmrestd start anew once slurmdbd is ready; with it, slurmrestd serves more than slurmctld's part.
+    # slurmctld and slurmrestd start again once slurmdbd is ready; with it, slurmrestd serves more
+    # than slurmctld's part.
     path = "jsonpath={.spec.template.spec.containers[*].args}"
     args = ("-n", found.namespace, "get", "deployment", "slurm-restapi", "-o", path)
-    until("slurmrestd to serve slurmdbd", lambda: "openapi/slurmctld" not in kubernetes.kubectl(*args))
+    until(
+        "slurmrestd to serve slurmdbd", lambda: "openapi/slurmctld" not in kubernetes.kubectl(*args)
+    )
     slurmrestd(kubernetes, found.namespace)
     yield found
     kubernetes.helm("uninstall", "slurm", "-n", found.namespace)
     kubernetes.kubectl("delete", "namespace", found.namespace, "--wait=false")
 
 
-def install(slurm: Peopled, users: Mapping[str, Any], ldap: Mapping[str, Any] | None = None) -> None:
+def install(
+    slurm: Peopled, users: Mapping[str, Any], ldap: Mapping[str, Any] | None = None
+) -> None:
     """Install or upgrade the release with these users, and those of this directory."""
     volumes = {"volumes": [{"name": "home", "hostPath": {"path": str(slurm.home)}}]}
     mounts = {"volumeMounts": [{"name": "home", "mountPath": "/home"}]}
@@ -76,9 +104,14 @@ def install(slurm: Peopled, users: Mapping[str, Any], ldap: Mapping[str, Any] | 
         "ldap": ldap or {},
         "accounting": {"declared": {"accounts": {"physics": {}}}},
         "controller": {"extraConfMap": {"AccountingStorageEnforce": ["associations"]}},
-        # sshd shuts out an address after several failed logins, and the test logs in until it works.
+        # sshd shuts out an address after several failed logins, and the test logs in until it
+        # works.
         "loginsets": {
-            "slinky": {"extraSshdConfig": "PerSourcePenalties no", "login": mounts, "podSpec": volumes},
+            "slinky": {
+                "extraSshdConfig": "PerSourcePenalties no",
+                "login": mounts,
+                "podSpec": volumes,
+            },
         },
         "nodesets": {
             "slinky": {
@@ -91,7 +124,15 @@ def install(slurm: Peopled, users: Mapping[str, Any], ldap: Mapping[str, Any] | 
         "backup": {"enabled": False},
     }
     slurm.kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", slurm.namespace, "--create-namespace"),
+        *(
+            "upgrade",
+            "--install",
+            "slurm",
+            str(CHARTS / "slurm"),
+            "-n",
+            slurm.namespace,
+            "--create-namespace",
+        ),
         *("-f", str(VALUES), "-f", str(ACCOUNTING), "-f", "-"),
         stdin=json.dumps(values),
     )
@@ -117,14 +158,25 @@ def known_to(slurm: Slurm, user: str) -> set[str]:
     for daemon in DAEMONS:
         selector = ("-l", f"app.kubernetes.io/name={daemon}")
         [pod] = slurm.kubernetes.items("-n", slurm.namespace, "pods", *selector)
-        words = ("exec", pod["metadata"]["name"], "-c", daemon, "--", "sh", "-c", f"getent passwd {user} || true")
+        words = (
+            "exec",
+            pod["metadata"]["name"],
+            "-c",
+            daemon,
+            "--",
+            "sh",
+            "-c",
+            f"getent passwd {user} || true",
+        )
         if slurm.kubernetes.kubectl("-n", slurm.namespace, *words).strip():
             found.add(daemon)
     return found
 
 
 def ssh(slurm: Slurm, *words: str, user: str = "alice", host: str = "127.0.0.1") -> str | None:
-    """Run a command by ssh, from the login node to itself or to a worker; None while sshd or the command refuses."""
+    """Run a command by ssh, from the login node to itself or to a worker; None while sshd or the
+    command refuses.
+    """
     try:
         return slurm.login(*SSH, "-i", f"/root/{user}", f"{user}@{host}", *words)
     except CommandError:
@@ -133,7 +185,9 @@ def ssh(slurm: Slurm, *words: str, user: str = "alice", host: str = "127.0.0.1")
 
 def new_key(slurm: Slurm, user: str) -> str:
     """Make a key for this user in the login pod; the public part."""
-    slurm.login("sh", "-c", f"rm -f /root/{user}*; ssh-keygen -q -t ed25519 -N '' -C {user} -f /root/{user}")
+    slurm.login(
+        "sh", "-c", f"rm -f /root/{user}*; ssh-keygen -q -t ed25519 -N '' -C {user} -f /root/{user}"
+    )
     return slurm.login("cat", f"/root/{user}.pub").strip()
 
 
@@ -162,7 +216,10 @@ def submit(url: str, token: str) -> dict[str, Any]:
 
 def test_a_user_is_added_and_removed_everywhere_without_a_restart(peopled: Peopled) -> None:
     before = pods(peopled)
-    url, key = slurmrestd(peopled.kubernetes, peopled.namespace), jwt_key(peopled.kubernetes, peopled.namespace)
+    url, key = (
+        slurmrestd(peopled.kubernetes, peopled.namespace),
+        jwt_key(peopled.kubernetes, peopled.namespace),
+    )
     public = new_key(peopled, "alice")
     assert known_to(peopled, "alice") == set()
     assert ssh(peopled, "true") is None
@@ -179,7 +236,9 @@ def test_a_user_is_added_and_removed_everywhere_without_a_restart(peopled: Peopl
         "a job through the REST API",
         lambda: submit(url, sign(key, "alice", 600, time.time())).get("job_id"),
     )
-    print(f"login, srun, REST and all daemons {time.monotonic() - started:.1f} s after helm upgrade")
+    print(
+        f"login, srun, REST and all daemons {time.monotonic() - started:.1f} s after helm upgrade"
+    )
     until_equal("this job to end", lambda: peopled.job(number)["JobState"], "COMPLETED")
     assert peopled.job(number)["UserId"] == "alice(10001)"
 
@@ -222,9 +281,14 @@ def slapd(peopled: Peopled, tmp_path: Path) -> Iterator[Directory]:
         yield found
 
 
-def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled: Peopled, slapd: Directory) -> None:
+def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(
+    peopled: Peopled, slapd: Directory
+) -> None:
     before = pods(peopled)
-    url, key = slurmrestd(peopled.kubernetes, peopled.namespace), jwt_key(peopled.kubernetes, peopled.namespace)
+    url, key = (
+        slurmrestd(peopled.kubernetes, peopled.namespace),
+        jwt_key(peopled.kubernetes, peopled.namespace),
+    )
     account = {"accounts": ["physics"]}
     slapd.add(
         directory.user("ada", 10011, keys=[new_key(peopled, "ada")]),
@@ -259,7 +323,10 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     assert ssh(peopled, "true", user="ada", host=worker) is None
     job = int((ssh(peopled, "sbatch --parsable --wrap 'sleep 600'", user="ada") or "0").strip())
     until_equal("the job to run", lambda: peopled.job(job)["JobState"], "RUNNING")
-    inside = until("ssh into the worker", lambda: ssh(peopled, "echo $SLURM_JOB_ID; pwd", user="ada", host=worker))
+    inside = until(
+        "ssh into the worker",
+        lambda: ssh(peopled, "echo $SLURM_JOB_ID; pwd", user="ada", host=worker),
+    )
     assert inside == f"{job}\n/home/ada\n"
 
     # A directory that is down takes nobody away.
@@ -274,11 +341,18 @@ def test_users_of_a_directory_exist_everywhere_and_stay_while_it_is_down(peopled
     slapd.add(directory.user("grace", 10012, keys=[new_key(peopled, "grace")]))
     started = time.monotonic()
     until("a login of the new user", lambda: ssh(peopled, "id", user="grace"))
-    until_equal("all daemons to know the new user", lambda: known_to(peopled, "grace"), set(DAEMONS))
+    until_equal(
+        "all daemons to know the new user", lambda: known_to(peopled, "grace"), set(DAEMONS)
+    )
     assert ssh(peopled, "true", user="grace", host=worker) is None
     peopled.login("scancel", "--user=ada")
-    until_equal("srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace"), "grace\n")
+    until_equal(
+        "srun of the new user", lambda: ssh(peopled, "srun id -un", user="grace"), "grace\n"
+    )
     until("a job of the new user through the REST API", lambda: rest("grace"))
     print(f"the new user everywhere {time.monotonic() - started:.1f} s after the directory had it")
-    until("ssh to be refused again", lambda: ssh(peopled, "true", user="ada", host=worker) is None or None)
+    until(
+        "ssh to be refused again",
+        lambda: ssh(peopled, "true", user="ada", host=worker) is None or None,
+    )
     assert pods(peopled) == before

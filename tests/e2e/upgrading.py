@@ -1,4 +1,6 @@
-"""Another release of Slurm for the end-to-end tests, and what a watch of pods tells of the way there."""
+"""Another release of Slurm for the end-to-end tests, and what a watch of pods shows of the way
+there.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,19 +28,25 @@ PODS = f"app.kubernetes.io/name in ({','.join(IMAGES)})"
 
 def reference(daemon: str, release: str) -> str:
     """Our image of a daemon."""
-    return f"ghcr.io/slurm-charts/{daemon}:{release}"
+    return f"registry.invalid/slurm-charts/{daemon}:{release}"
 
 
 @contextmanager
 def next_release(kubernetes: Kubernetes) -> Iterator[None]:
-    """While the block runs, the nodes have images of NEXT. They are those of RELEASE: the operator goes by the tag."""
-    with other_names(kubernetes, {reference(daemon, NEXT): reference(daemon, RELEASE) for daemon in IMAGES}):
+    """While the block runs, the nodes have images of NEXT. They are those of RELEASE: the operator
+    is known by the tag.
+    """
+    with other_names(
+        kubernetes, {reference(daemon, NEXT): reference(daemon, RELEASE) for daemon in IMAGES}
+    ):
         yield
 
 
 @contextmanager
 def other_names(kubernetes: Kubernetes, names: Mapping[str, str]) -> Iterator[None]:
-    """While the block runs, the nodes have images under further names: each with the image that it names."""
+    """While the block runs, the nodes have images under further names: each with the image that it
+    names.
+    """
     nodes = existing(named_by(str(kubernetes.kubeconfig)) or "").nodes
     for node in nodes:
         for name, image in names.items():
@@ -77,7 +85,9 @@ def assert_in_order(watch: PodWatch) -> None:
     assert set(begun) == set(ready) == set(IMAGES)
     for before, after in pairwise(ORDER):
         for one, other in product(before, after):
-            assert ready[one] < begun[other], f"{other} began before {one} was ready: {begun}, {ready}"
+            assert ready[one] < begun[other], (
+                f"{other} began before {one} was ready: {begun}, {ready}"
+            )
 
 
 def _daemon(pod: dict[str, Any]) -> str:

@@ -1,7 +1,9 @@
-"""The NVIDIA GPUs of this host: what `register` reports of them, and what jobs of a real slurmctld and slurmd get.
+"""The NVIDIA GPUs of this host: what `register` reports of them, and what jobs of a real slurmctld
+and slurmd get.
 
-Needs root, cgroup v2, and NVIDIA's driver with GPUs that have no MIG devices. slurmd has the files of the images, with
-the driver's where NVIDIA's container toolkit mounts them, and the configuration of the operator and of chart `slurm`.
+Needs root, cgroup v2, and NVIDIA's driver with GPUs that have no MIG devices. slurmd has the files
+of the images, with the driver's where NVIDIA's container toolkit mounts them, and the configuration
+of the operator and of chart `slurm`.
 """
 
 import os
@@ -30,7 +32,10 @@ from tests.support.real.plain import GAMES
 CHARTS = Path(__file__).parents[2] / "charts"
 SCRIPTS = (
     CHARTS / "slurm/files/checks/gpu.sh",
-    *(CHARTS / f"slurm-operator/workloads/health-check-gpu-{name}.sh" for name in ("answers", "count", "ecc")),
+    *(
+        CHARTS / f"slurm-operator/workloads/health-check-gpu-{name}.sh"
+        for name in ("answers", "count", "ecc")
+    ),
 )
 NODE = "gpu-0"
 CGROUP = Path("/sys/fs/cgroup/slurm-gpus")
@@ -45,7 +50,8 @@ def call(name, *words):
     status = getattr(cuda, name)(*words)
     if status:
         sys.exit(f"{name}: {status}")
-count, device, context, memory = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
+count, device = ctypes.c_int(), ctypes.c_int()
+context, memory = ctypes.c_void_p(), ctypes.c_uint64()
 call("cuInit", 0)
 call("cuDeviceGetCount", ctypes.byref(count))
 result = (ctypes.c_uint32 * 2**20)()
@@ -92,7 +98,7 @@ def found() -> Verdict:
 
 @pytest.fixture(scope="module")
 def cluster(found: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
-    """slurmctld, and a slurmd that detects the GPUs by itself."""
+    """slurmctld, and a slurmd that detects the GPUs automatically."""
     home = tmp_path_factory.mktemp("gpus")
     upper = home / NODE / "upper"
     _add_driver(upper)
@@ -147,7 +153,11 @@ def _files_of_the_chart() -> dict[str, bytes]:
     """Those with which workers run jobs in containers."""
     words = ("template", "slurm", CHARTS / "slurm", "--set=containers.enabled=true")
     objects = yaml.safe_load_all(run([tool("helm"), *words], env=helm_environment(), seconds=60))
-    data = [it["data"] for it in objects if it and it["kind"] == "ConfigMap" and "oci.conf" in it.get("data", {})]
+    data = [
+        it["data"]
+        for it in objects
+        if it and it["kind"] == "ConfigMap" and "oci.conf" in it.get("data", {})
+    ]
     [files] = data
     return {name: files[name].encode() for name in ("oci.conf", "plugstack.conf")}
 
@@ -202,7 +212,9 @@ def test_a_job_without_gpus_can_open_none(cluster: Daemons) -> None:
 
 
 @pytest.mark.parametrize("option", ["--container", "--container-image"])
-def test_a_container_has_the_gpus_of_its_job_and_the_files_of_the_driver(cluster: Daemons, option: str) -> None:
+def test_a_container_has_the_gpus_of_its_job_and_the_files_of_the_driver(
+    cluster: Daemons, option: str
+) -> None:
     # The image has none of them.
     assert srun(cluster, f"{option}={IMAGE}", "sh", "-c", f"ls /{LIBRARIES}/libcuda*").stdout == ""
     done = srun(cluster, "--gpus=1", f"{option}={IMAGE}", *COMPUTING)
@@ -213,13 +225,18 @@ def test_a_container_has_the_gpus_of_its_job_and_the_files_of_the_driver(cluster
     assert (done.stdout, "libcuda.so.1: cannot open" in done.stderr) == ("", True), done
 
 
-def test_the_check_and_the_health_scripts_pass_on_sound_gpus(cluster: Daemons, found: Verdict) -> None:
+def test_the_check_and_the_health_scripts_pass_on_sound_gpus(
+    cluster: Daemons, found: Verdict
+) -> None:
     everything = number_of(found)
     done = srun(cluster, f"--gpus={everything}", "sh", "/usr/local/bin/gpu.sh")
     assert done.stdout == f"{everything} GPUs answer\n", done.stderr
     for script in SCRIPTS[1:]:
         assert health(cluster, script, everything) == (0, "")
-    assert health(cluster, SCRIPTS[2], everything + 1) == (1, f"{everything} of {everything + 1} GPUs\n")
+    assert health(cluster, SCRIPTS[2], everything + 1) == (
+        1,
+        f"{everything} of {everything + 1} GPUs\n",
+    )
 
 
 def health(cluster: Daemons, script: Path, expected: int) -> tuple[int, str]:

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-PROGRAMS = ("kube", "kubectl", "helm", "kustomize", "versitygw")
+PROGRAMS = ("kube", "kubectl", "helm", "kustomize", "push", "versitygw")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Build the programs first, once for all processes: it would take a test longer than a test may take."""
+    """Build the programs first, once for all processes: it would take a test longer than a test may
+    take.
+    """
     if hasattr(session.config, "workerinput") or session.config.option.collectonly:
         return
     debian.unpacked()
@@ -29,7 +31,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Started once. A test that ends the apiserver starts it again, and works in a namespace of its own."""
+    """Started once. A test that ends the apiserver starts it again, and works in a namespace of its
+    own.
+    """
     plane = ControlPlane.temporary(tmp_path_factory.mktemp("control-plane"))
     try:
         yield plane

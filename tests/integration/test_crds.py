@@ -1,4 +1,6 @@
-"""The custom resource definitions on a real API server: what it takes, refuses, fills in and shows."""
+"""The custom resource definitions on a real API server: what it takes, refuses, fills in and
+shows.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -7,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from schemas import chart_package, definitions, sources
+from schemas import chart_package, definitions, resource_fields, sources
 from sidecars.kube import ApiError, Client, Invalid, Resource, load_credentials
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
@@ -26,10 +28,13 @@ from tests.support.custom_resources import (
     resource,
 )
 
+CHART = Path(__file__).parents[2] / "charts" / "slurm"
 pytestmark = pytest.mark.timeout(30, func_only=True)
 
 RESOURCES = {
-    kind: Resource(definitions.GROUP, definitions.VERSION, kind, definitions.load(kind)["plural"])
+    kind: Resource(
+        definitions.GROUP, definitions.VERSION, kind, resource_fields.load(kind)["plural"]
+    )
     for kind in definitions.KINDS
 }
 
@@ -54,12 +59,20 @@ async def client(kubeconfig: Path) -> AsyncIterator[Client]:
 
 CHANGES_TAKEN: list[tuple[str, Spec, Spec]] = [
     ("Controller", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT}),
-    ("Controller", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT, "jwtHs256KeyRef": OTHER}),
+    (
+        "Controller",
+        {"jwtKeyRef": None, "jwtHs256KeyRef": JWT},
+        {"jwtKeyRef": JWT, "jwtHs256KeyRef": OTHER},
+    ),
     ("Controller", {}, {"clusterName": ""}),
     ("Controller", EXTERNAL, {"clusterName": "outside"}),
     ("Controller", {}, {"persistence": {"enabled": True}}),
     ("Controller", {}, {"slurmKeyRef": {"name": "slurm-auth-slurm", "key": "other"}}),
-    ("Controller", {"persistence": {"enabled": False}}, {"persistence": {"enabled": False, "existingClaim": "c"}}),
+    (
+        "Controller",
+        {"persistence": {"enabled": False}},
+        {"persistence": {"enabled": False, "existingClaim": "c"}},
+    ),
     ("Controller", {}, {"extraConf": "SchedulerParameters=defer\n"}),
     ("Accounting", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT}),
     ("Token", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT}),
@@ -70,24 +83,114 @@ CHANGES_TAKEN: list[tuple[str, Spec, Spec]] = [
 
 CHANGES_REFUSED: list[tuple[str, Spec, Spec, str]] = [
     ("Controller", {}, {"clusterName": "other"}, "cannot change ClusterName after deployment"),
-    ("Controller", {"clusterName": "one"}, {"clusterName": None}, "cannot change ClusterName after deployment"),
-    ("Controller", {}, {"slurmKeyRef": {"name": "other"}}, "cannot change SlurmKeyRef after deployment"),
-    ("Controller", {}, {"jwtKeyRef": OTHER}, "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified"),
-    ("Controller", {}, {"jwtKeyRef": None, "jwtHs256KeyRef": OTHER}, "the value of JwtKeyRef or JwtHs256KeyRef cannot"),
-    ("Controller", {}, {"persistence": {"enabled": False}}, "cannot change persistence.enabled after deployment"),
-    ("Controller", {"persistence": {"enabled": False}}, {"persistence": None}, "cannot change persistence.enabled"),
-    ("Controller", {"persistence": CLAIM}, {"persistence": {"existingClaim": "b"}}, "persistence.existingClaim after"),
-    ("Controller", {"persistence": CLAIM}, {"persistence": None}, "cannot change persistence.existingClaim"),
-    ("Controller", {}, {"persistence": CLAIM}, "cannot change persistence.existingClaim after deployment"),
-    ("Accounting", {}, {"jwtKeyRef": OTHER}, "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified"),
-    ("Token", {}, {"jwtKeyRef": OTHER}, "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified"),
-    ("RestApi", {}, {"controllerRef": {"name": "other"}}, "cannot change controllerRef after deployment"),
-    ("LoginSet", {}, {"controllerRef": {"name": "other"}}, "cannot change controllerRef after deployment"),
-    ("NodeSet", {}, {"controllerRef": {"name": "other"}}, "cannot change controllerRef after deployment"),
-    ("NodeSet", {}, {"volumeClaimTemplates": [claim()]}, "cannot change volumeClaimTemplates after deployment"),
-    ("NodeSet", {"volumeClaimTemplates": [claim()]}, {"volumeClaimTemplates": [claim("2Gi")]}, "volumeClaimTemplates"),
-    ("NodeSet", {"volumeClaimTemplates": [claim(a="1")]}, {"volumeClaimTemplates": [claim(a="2")]}, "ClaimTemplates"),
-    ("NodeSet", {"volumeClaimTemplates": [claim()]}, {"volumeClaimTemplates": None}, "volumeClaimTemplates"),
+    (
+        "Controller",
+        {"clusterName": "one"},
+        {"clusterName": None},
+        "cannot change ClusterName after deployment",
+    ),
+    (
+        "Controller",
+        {},
+        {"slurmKeyRef": {"name": "other"}},
+        "cannot change SlurmKeyRef after deployment",
+    ),
+    (
+        "Controller",
+        {},
+        {"jwtKeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified",
+    ),
+    (
+        "Controller",
+        {},
+        {"jwtKeyRef": None, "jwtHs256KeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot",
+    ),
+    (
+        "Controller",
+        {},
+        {"persistence": {"enabled": False}},
+        "cannot change persistence.enabled after deployment",
+    ),
+    (
+        "Controller",
+        {"persistence": {"enabled": False}},
+        {"persistence": None},
+        "cannot change persistence.enabled",
+    ),
+    (
+        "Controller",
+        {"persistence": CLAIM},
+        {"persistence": {"existingClaim": "b"}},
+        "persistence.existingClaim after",
+    ),
+    (
+        "Controller",
+        {"persistence": CLAIM},
+        {"persistence": None},
+        "cannot change persistence.existingClaim",
+    ),
+    (
+        "Controller",
+        {},
+        {"persistence": CLAIM},
+        "cannot change persistence.existingClaim after deployment",
+    ),
+    (
+        "Accounting",
+        {},
+        {"jwtKeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified",
+    ),
+    (
+        "Token",
+        {},
+        {"jwtKeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified",
+    ),
+    (
+        "RestApi",
+        {},
+        {"controllerRef": {"name": "other"}},
+        "cannot change controllerRef after deployment",
+    ),
+    (
+        "LoginSet",
+        {},
+        {"controllerRef": {"name": "other"}},
+        "cannot change controllerRef after deployment",
+    ),
+    (
+        "NodeSet",
+        {},
+        {"controllerRef": {"name": "other"}},
+        "cannot change controllerRef after deployment",
+    ),
+    (
+        "NodeSet",
+        {},
+        {"volumeClaimTemplates": [claim()]},
+        "cannot change volumeClaimTemplates after deployment",
+    ),
+    (
+        "NodeSet",
+        {"volumeClaimTemplates": [claim()]},
+        {"volumeClaimTemplates": [claim("2Gi")]},
+        "volumeClaimTemplates",
+    ),
+    (
+        "NodeSet",
+        {"volumeClaimTemplates": [claim(a="1")]},
+        {"volumeClaimTemplates": [claim(a="2")]},
+        "ClaimTemplates",
+    ),
+    (
+        "NodeSet",
+        {"volumeClaimTemplates": [claim()]},
+        {"volumeClaimTemplates": None},
+        "volumeClaimTemplates",
+    ),
 ]
 
 
@@ -95,7 +198,9 @@ CHANGES_REFUSED: list[tuple[str, Spec, Spec, str]] = [
 async def test_a_valid_resource_is_accepted(client: Client, kind: str, changes: Spec) -> None:
     wanted = resource(kind, changes)
     stored = await client.create(RESOURCES[kind], wanted)
-    assert sources.merged(stored["spec"], wanted["spec"]) == stored["spec"], "fields were changed or lost"
+    assert sources.merged(stored["spec"], wanted["spec"]) == stored["spec"], (
+        "fields were changed or lost"
+    )
 
 
 @pytest.mark.parametrize(("kind", "changes", "message"), REFUSED)
@@ -123,9 +228,13 @@ async def test_a_name_that_is_too_long_for_pods_or_services_is_refused(
 
 
 @pytest.mark.parametrize(("kind", "before", "after"), CHANGES_TAKEN)
-async def test_a_mutable_field_can_be_changed(client: Client, kind: str, before: Spec, after: Spec) -> None:
+async def test_a_mutable_field_can_be_changed(
+    client: Client, kind: str, before: Spec, after: Spec
+) -> None:
     stored = await client.create(RESOURCES[kind], resource(kind, before))
-    await client.merge_patch(RESOURCES[kind], "default", stored["metadata"]["name"], {"spec": after})
+    await client.merge_patch(
+        RESOURCES[kind], "default", stored["metadata"]["name"], {"spec": after}
+    )
 
 
 @pytest.mark.parametrize(("kind", "before", "after", "message"), CHANGES_REFUSED)
@@ -134,11 +243,16 @@ async def test_an_immutable_field_can_not_be_changed(
 ) -> None:
     stored = await client.create(RESOURCES[kind], resource(kind, before))
     with pytest.raises(ApiError, match=message):
-        await client.merge_patch(RESOURCES[kind], "default", stored["metadata"]["name"], {"spec": after})
+        await client.merge_patch(
+            RESOURCES[kind], "default", stored["metadata"]["name"], {"spec": after}
+        )
 
 
 async def test_defaults_are_filled_in(client: Client) -> None:
-    changes = {"updateStrategy": {"rollingUpdate": {}, "scheduledUpdate": {}}, "ssh": {"enabled": False}}
+    changes = {
+        "updateStrategy": {"rollingUpdate": {}, "scheduledUpdate": {}},
+        "ssh": {"enabled": False},
+    }
     stored = await client.create(RESOURCES["NodeSet"], resource("NodeSet", changes))
     assert stored["spec"] == {
         "controllerRef": {"name": "slurm"},
@@ -168,20 +282,29 @@ async def test_defaults_are_filled_in(client: Client) -> None:
     }
     assert stored["spec"] == SMALLEST["Controller"] | want_defaults
     stored = await client.create(RESOURCES["Accounting"], resource("Accounting", {}))
-    assert stored["spec"]["storageConfig"].items() >= {"port": 3306, "database": "slurm_acct_db"}.items()
+    assert (
+        stored["spec"]["storageConfig"].items()
+        >= {"port": 3306, "database": "slurm_acct_db"}.items()
+    )
     stored = await client.create(RESOURCES["Token"], resource("Token", {}))
     assert stored["spec"].items() >= {"lifetime": "15m", "refresh": True}.items()
 
 
-@pytest.mark.parametrize(("kind", "changes"), [("NodeSet", {"replicas": 1}), ("LoginSet", {"replicas": 1})])
+@pytest.mark.parametrize(
+    ("kind", "changes"), [("NodeSet", {"replicas": 1}), ("LoginSet", {"replicas": 1})]
+)
 async def test_workers_and_login_nodes_scale_through_the_scale_subresource(
     client: Client, kind: str, changes: Spec
 ) -> None:
     stored = await client.create(RESOURCES[kind], resource(kind, changes))
     name = stored["metadata"]["name"]
-    await client.merge_patch(RESOURCES[kind], "default", name, {"spec": {"replicas": 4}}, subresource="scale")
+    await client.merge_patch(
+        RESOURCES[kind], "default", name, {"spec": {"replicas": 4}}, subresource="scale"
+    )
     status = {"replicas": 2, "selector": "app.kubernetes.io/instance=x"}
-    await client.merge_patch(RESOURCES[kind], "default", name, {"status": status}, subresource="status")
+    await client.merge_patch(
+        RESOURCES[kind], "default", name, {"status": status}, subresource="status"
+    )
     scale = await client.merge_patch(RESOURCES[kind], "default", name, {}, subresource="scale")
     assert scale["spec"] == {"replicas": 4}
     assert scale["status"] == status
@@ -197,10 +320,13 @@ async def test_a_status_keeps_conditions_by_type(client: Client, kind: str) -> N
         "observedGeneration": 1,
         "lastTransitionTime": "2030-01-01T00:00:00Z",
         "reason": "ControllerMissing",
-        "message": "there is no Controller slurm in namespace default: make it, or change controllerRef",
+        "message": "no Controller slurm exists in namespace default: create it, or change "
+        "controllerRef",
     }
     status = {"observedGeneration": 1, "conditions": [ready]}
-    patched = await client.merge_patch(RESOURCES[kind], "default", name, {"status": status}, subresource="status")
+    patched = await client.merge_patch(
+        RESOURCES[kind], "default", name, {"status": status}, subresource="status"
+    )
     assert patched["status"] == status
     twice = {"status": {"conditions": [ready, ready]}}
     with pytest.raises(Invalid, match="Duplicate value"):
@@ -216,24 +342,63 @@ async def test_a_status_keeps_conditions_by_type(client: Client, kind: str) -> N
         ("LoginSet", "NAME REPLICAS READY AGE STATUS", "NAME REPLICAS READY AGE STATUS MESSAGE"),
         (
             "NodeSet",
-            "NAME DESIRED REPLICAS UPDATED READY AGE STATUS",
+            "NAME DESIRED READY IDLE ALLOCATED DOWN DRAIN AGE STATUS",
             "NAME DESIRED REPLICAS UPDATED READY IDLE ALLOCATED DOWN DRAIN AGE STATUS MESSAGE",
         ),
         ("Token", "NAME USER IAT EXPIRES AGE STATUS", "NAME USER IAT EXPIRES AGE STATUS MESSAGE"),
     ],
 )
-def test_kubectl_shows_the_columns(kubeconfig: Path, kind: str, want_columns: str, want_wide: str) -> None:
+def test_kubectl_shows_the_columns(
+    kubeconfig: Path, kind: str, want_columns: str, want_wide: str
+) -> None:
     kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={kubeconfig}"]
     run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump(resource(kind, {})), seconds=60)
     assert run([*kubectl, "get", kind], seconds=60).splitlines()[0].split() == want_columns.split()
-    assert run([*kubectl, "get", kind, "--output=wide"], seconds=60).splitlines()[0].split() == want_wide.split()
+    assert (
+        run([*kubectl, "get", kind, "--output=wide"], seconds=60).splitlines()[0].split()
+        == want_wide.split()
+    )
 
 
 def test_kubectl_finds_the_kinds_by_their_short_names_and_category(kubeconfig: Path) -> None:
     kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={kubeconfig}"]
     # For a kind that is new to it kubectl asks again what is served; for a short name it doesn't.
-    run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump(resource("Token", {}, "mine")), seconds=60)
+    run(
+        [*kubectl, "create", "--filename=-"],
+        stdin=yaml.safe_dump(resource("Token", {}, "mine")),
+        seconds=60,
+    )
     for kind in definitions.KINDS:
-        for name in definitions.load(kind)["shortNames"]:
+        for name in resource_fields.load(kind)["shortNames"]:
             run([*kubectl, "get", name], seconds=60)
-    assert "token.slinky.slurm.net/mine" in run([*kubectl, "get", "slurm", "--output=name"], seconds=60)
+    assert "token.slinky.slurm.net/mine" in run(
+        [*kubectl, "get", "slurm", "--output=name"], seconds=60
+    )
+
+
+EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
+def test_an_api_server_accepts_each_example(kubeconfig: Path, values: Path) -> None:
+    namespace = values.stem
+    helm: list[str | Path] = [
+        tool("helm"),
+        "template",
+        "slurm",
+        CHART,
+        f"--values={values}",
+        f"--namespace={namespace}",
+        "--no-hooks",
+    ]
+    kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={kubeconfig}", "create"]
+    run([*kubectl, "namespace", namespace], seconds=30)
+    words = [
+        f"--namespace={namespace}",
+        "--dry-run=server",
+        "--validate=strict",
+        "--output=name",
+        "--filename=-",
+    ]
+    created = run([*kubectl, *words], stdin=run(helm, seconds=30), seconds=30)
+    assert "controller.slinky.slurm.net/slurm" in created.split()

@@ -1,4 +1,6 @@
-"""Where end-to-end tests run commands in containers: pods of a real API server, and a kubectl that runs them here."""
+"""Where end-to-end tests run commands in containers: pods of a real API server, and a kubectl that
+runs them here.
+"""
 
 import json
 from collections.abc import Iterator
@@ -60,23 +62,49 @@ def pod(kubernetes: Kubernetes, name: str, *, finalizers: tuple[str, ...] = ()) 
     }
     real.kubectl("-n", NAMESPACE, "create", "-f", "-", stdin=json.dumps(manifest))
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    patch = ("patch", "pod", name, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    patch = (
+        "patch",
+        "pod",
+        name,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        json.dumps({"status": status}),
+    )
     real.kubectl("-n", NAMESPACE, *patch)
 
 
 def remove(kubernetes: Kubernetes, name: str) -> None:
     """Delete a pod; it is gone afterwards."""
     real = Kubernetes(kubernetes.kubeconfig, tool("kubectl"), tool("helm"))
-    real.kubectl("-n", NAMESPACE, "patch", "pod", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    real.kubectl("-n", NAMESPACE, "delete", "pod", name, "--force", "--grace-period=0", "--ignore-not-found")
+    real.kubectl(
+        "-n",
+        NAMESPACE,
+        "patch",
+        "pod",
+        name,
+        "--type=merge",
+        "-p",
+        '{"metadata":{"finalizers":null}}',
+    )
+    real.kubectl(
+        "-n", NAMESPACE, "delete", "pod", name, "--force", "--grace-period=0", "--ignore-not-found"
+    )
 
 
-def test_commands_in_one_pod_share_one_exec_with_their_input_and_their_errors(kubernetes: Kubernetes) -> None:
+def test_commands_in_one_pod_share_one_exec_with_their_input_and_their_errors(
+    kubernetes: Kubernetes,
+) -> None:
     pod(kubernetes, "login-1")
     assert [run(kubernetes) for _ in range(3)] == ["login-1"] * 3
-    assert kubernetes.execute(NAMESPACE, "deploy/login", "login", "cat", stdin="two\nlines") == "two\nlines"
+    assert (
+        kubernetes.execute(NAMESPACE, "deploy/login", "login", "cat", stdin="two\nlines")
+        == "two\nlines"
+    )
     with pytest.raises(CommandError, match=r"^sh -c .*: rc 7\nout\nerror\n$"):
-        kubernetes.execute(NAMESPACE, "deploy/login", "login", "sh", "-c", "echo out; echo error >&2; exit 7")
+        kubernetes.execute(
+            NAMESPACE, "deploy/login", "login", "sh", "-c", "echo out; echo error >&2; exit 7"
+        )
     assert calls(kubernetes) == [f"exec -i -n {NAMESPACE} login-1 -c login -- sh"]
 
 
@@ -110,7 +138,9 @@ def test_a_command_whose_shell_ends_under_it_is_repeated_only_if_it_is_repeatabl
     assert run(kubernetes) == "login-1"
 
 
-def test_without_a_running_pod_the_command_is_left_to_kubectl_which_waits_for_one(kubernetes: Kubernetes) -> None:
+def test_without_a_running_pod_the_command_is_left_to_kubectl_which_waits_for_one(
+    kubernetes: Kubernetes,
+) -> None:
     kubernetes.execute(NAMESPACE, "deploy/login", "login", "true")
     assert calls(kubernetes) == [f"exec -n {NAMESPACE} deploy/login -c login -- true"]
     with pytest.raises(CommandError, match="NotFound"):

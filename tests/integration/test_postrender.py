@@ -1,8 +1,11 @@
-"""The post-renderer as Helm and kustomize start it, from its folder alone; and a parser in Go beside our YAML."""
+"""The post-renderer as Helm and kustomize start it, from its folder alone; and a parser in Go
+beside our YAML.
+"""
 
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +18,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postrender import reading, writing
+from postrender import configuration, reading, steps, writing
+from postrender.errors import PostrenderError
+from postrender.report import Run
 from postrender.stream import Stream
 from release import postrender
 from tests.charts import examples
@@ -51,42 +56,129 @@ def renderer(helm: str, folder: Path) -> str | Path:
 @pytest.mark.parametrize("helm", sorted(HELMS))
 def test_the_recorded_streams_are_fresh(helm: str) -> None:
     why = "run `python -m tests.support.recorded_streams`"
-    assert recorded(helm, FOLDER / "shapes") == (FOLDER / f"{helm}.yaml").read_text(encoding="utf-8"), why
+    assert recorded(helm, FOLDER / "shapes") == (FOLDER / f"{helm}.yaml").read_text(
+        encoding="utf-8"
+    ), why
 
 
 @pytest.mark.parametrize("helm", sorted(HELMS))
-@pytest.mark.parametrize("chart", ["slurm", "slurm-operator", "slurm-operator-crds", "slurm-exporter", "slurm-bridge"])
-def test_the_streams_of_our_charts_pass_the_check_and_stay_as_they_are(helm: str, chart: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    "chart", ["slurm", "slurm-operator", "slurm-operator-crds", "slurm-exporter", "slurm-bridge"]
+)
+def test_the_streams_of_our_charts_pass_the_check_and_stay_as_they_are(
+    helm: str, chart: str, folder: Path
+) -> None:
     values = [f"--values={ACCOUNTING}"] if chart == "slurm" else []
     values += ["--set=cluster=slurm"] if chart == "slurm-exporter" else []
     text = recorded(helm, ROOT / "charts" / chart, *values)
     config = folder.parent / "check.yaml"
-    config.write_text("steps:\n- check: {}\n- labels: {set: {a: 'b'}, select: [{name: nothing-has-this-name}]}\n")
+    config.write_text(
+        "steps:\n- check: {}\n- labels: {set: {a: 'b'}, select: [{name: nothing-has-this-name}]}\n"
+    )
     assert run([folder / postrender.NAME, config, "--namespace=slurm"], stdin=text) == text
 
 
 @pytest.mark.parametrize("helm", sorted(HELMS))
 def test_helm_starts_it_and_takes_its_result(helm: str, folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "postrender.yaml"
-    config.write_text("steps:\n- labels: {set: {team: 'on'}, select: [{kind: NodeSet}], required: true}\n- check: {}\n")
-    given = [f"--post-renderer-args={config}", "--post-renderer-args=--namespace=slurm", f"--values={ACCOUNTING}"]
+    config.write_text(
+        "steps:\n- labels: {set: {team: 'on'}, select: [{kind: NodeSet}], required: true}\n- "
+        "check: {}\n"
+    )
+    given = [
+        f"--post-renderer-args={config}",
+        "--post-renderer-args=--namespace=slurm",
+        f"--values={ACCOUNTING}",
+    ]
     result = template(helm, ROOT / "charts" / "slurm", renderer(helm, folder), folder.parent, given)
     labels = [
-        it.metadata["labels"].get("team") for it in Stream.read(result.encode()).objects() if it.kind == "NodeSet"
+        it.metadata["labels"].get("team")
+        for it in Stream.read(result.encode()).objects()
+        if it.kind == "NodeSet"
     ]
     assert labels
     assert set(labels) == {"on"}
 
 
-def kustomize(folder: Path, site: Path, stream: str, *, required: str) -> "subprocess.CompletedProcess[str]":
-    """`kustomize build` of a stream with the function of the documentation, for NodeSets and objects of a kind."""
-    function = copy.deepcopy(example("docs/postrender.md", lambda it: it.get("kind") == "Postrender"))
+def of_chart(name: str) -> list[Path]:
+    """The values files of a chart that show how it is used, and the one with all keys."""
+    every = ROOT / "tests" / "configurations" / "all-values" / f"{name}.yaml"
+    return [*sorted((ROOT / "charts" / name).glob("examples/*.yaml")), every]
+
+
+PAGE = [
+    it
+    for it in examples.of_folder(ROOT)
+    if it.place.startswith(("docs/postrender.md", "docs/without-operator.md"))
+]
+EXAMPLES = [
+    it for it in of_chart("slurm") if "nodesets" in yaml.safe_load(it.read_text(encoding="utf-8"))
+][:-1]
+"""Values of whole clusters."""
+
+STREAMS = [
+    (chart.parent.name, values)
+    for chart in ROOT.glob("charts/*/Chart.yaml")
+    for values in of_chart(chart.parent.name)
+]
+RECIPES = [
+    it for it in PAGE if it.title == "postrender.yaml" and "preview" not in str(it.documents)
+]
+"""Those that need no live cluster."""
+
+REFUSED = re.compile(
+    "no object of the stream is selected, and `required` is true|(needs|install) the operator"
+    "|'slurm-ldap-users' doesn't exist"
+)
+"""What a recipe is for, and a chart may not have; and what needs the operator."""
+
+
+@pytest.mark.parametrize("values", EXAMPLES, ids=lambda path: path.stem)
+def test_the_check_finds_nothing_in_an_example(values: Path) -> None:
+    run = Run(namespace="slurm")
+    text = recorded("helm4", ROOT / "charts" / "slurm", f"--values={values}").encode()
+    steps.apply(Stream.read(text), configuration.steps({"steps": [{"check": None}]}, "check"), run)
+    assert run.findings == []
+
+
+@pytest.mark.parametrize(("chart", "values"), STREAMS, ids=lambda it: getattr(it, "stem", it))
+def test_the_recipes_of_the_documentation_accept_what_the_charts_render(
+    chart: str, values: Path, tmp_path: Path
+) -> None:
+    text = recorded("helm4", ROOT / "charts" / chart, f"--values={values}").encode()
+    [lock] = [it for block in PAGE if block.title == "images.lock.yaml" for it in block.documents]
+    (tmp_path / "images.lock.yaml").write_text(yaml.safe_dump(lock))
+    for recipe in RECIPES:
+        run = Run(folder=tmp_path, namespace="slurm")
+        [document] = recipe.documents
+        try:
+            steps.apply(
+                Stream.read(text),
+                configuration.steps(document.get("spec", document), recipe.place),
+                run,
+            )
+        except PostrenderError as error:
+            if not REFUSED.search(error.message):
+                pytest.fail("\n".join([*map(str, run.findings), error.message]))
+
+
+def kustomize(
+    folder: Path, site: Path, stream: str, *, required: str
+) -> "subprocess.CompletedProcess[str]":
+    """`kustomize build` of a stream with the function of the documentation, for NodeSets and
+    objects of a kind.
+    """
+    function = copy.deepcopy(
+        example("docs/postrender.md", lambda it: it.get("kind") == "Postrender")
+    )
     [labels] = function["spec"]["steps"]
     labels["labels"] |= {"select": [{"kind": "NodeSet"}, {"kind": required}], "required": True}
     (site / "slurm-postrender").symlink_to(folder)
     (site / "rendered.yaml").write_text(stream)
     (site / "postrender.yaml").write_text(yaml.safe_dump(function))
-    (site / "kustomization.yaml").write_text("resources: [rendered.yaml]\ntransformers: [postrender.yaml]\n")
+    (site / "kustomization.yaml").write_text(
+        "resources: [rendered.yaml]\ntransformers: [postrender.yaml]\n"
+    )
     words = [str(tool("kustomize")), "build", "--enable-alpha-plugins", "--enable-exec", str(site)]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
@@ -96,10 +188,13 @@ def test_kustomize_runs_it_as_a_function(folder: Path, tmp_path: Path) -> None:
     done = kustomize(folder, tmp_path, stream, required="Controller")
     assert done.returncode == 0, done.stderr
     before, after = (
-        {(it.kind, it.name): it for it in Stream.read(text.encode()).objects()} for text in (stream, done.stdout)
+        {(it.kind, it.name): it for it in Stream.read(text.encode()).objects()}
+        for text in (stream, done.stdout)
     )
     assert before.keys() == after.keys()
-    labelled = {key[0] for key, it in after.items() if it.metadata.get("labels", {}).get("team") == "hpc"}
+    labelled = {
+        key[0] for key, it in after.items() if it.metadata.get("labels", {}).get("team") == "hpc"
+    }
     assert labelled == {"NodeSet", "Controller"}
 
 
@@ -111,7 +206,12 @@ def test_a_failure_ends_kustomize_with_its_reason(folder: Path, tmp_path: Path) 
 
 def example(page: str, wanted: Callable[[Any], bool]) -> Any:
     """The document of a page's YAML that is wanted."""
-    found = [it for block in examples.of_folder(ROOT) if block.place.startswith(page) for it in block.documents]
+    found = [
+        it
+        for block in examples.of_folder(ROOT)
+        if block.place.startswith(page)
+        for it in block.documents
+    ]
     return next(it for it in found if wanted(it))
 
 
@@ -121,9 +221,15 @@ def stand_in(file: Path, script: str) -> None:
     file.chmod(0o755)
 
 
-def argo_cd(helm: str, folder: Path, site: Path, config: str, values: str = "") -> "subprocess.CompletedProcess[str]":
-    """The command of the documentation's plugin as Argo CD runs it: in the chart's folder, with its variables."""
-    plugin = example("docs/postrender.md", lambda it: it.get("kind") == "ConfigManagementPlugin")["spec"]
+def argo_cd(
+    helm: str, folder: Path, site: Path, config: str, values: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """The command of the documentation's plugin as Argo CD runs it: in the chart's folder, with its
+    variables.
+    """
+    plugin = example("docs/postrender.md", lambda it: it.get("kind") == "ConfigManagementPlugin")[
+        "spec"
+    ]
     chart, programs = site / "chart", site / "programs"
     shutil.copytree(ROOT / "charts" / "slurm", chart)
     (chart / plugin["discover"]["fileName"]).write_text(config)
@@ -132,7 +238,12 @@ def argo_cd(helm: str, folder: Path, site: Path, config: str, values: str = "") 
     programs.mkdir()
     (programs / "helm").symlink_to(tool(HELMS[helm]))
     path = f"{programs}{os.pathsep}{folder}{os.pathsep}{os.environ['PATH']}"
-    environment = {"ARGOCD_APP_NAME": "site", "ARGOCD_APP_NAMESPACE": "hpc", "HOME": str(site), "TMPDIR": str(programs)}
+    environment = {
+        "ARGOCD_APP_NAME": "site",
+        "ARGOCD_APP_NAMESPACE": "hpc",
+        "HOME": str(site),
+        "TMPDIR": str(programs),
+    }
     done = subprocess.run(
         [*plugin["generate"]["command"], *plugin["generate"]["args"]],
         cwd=chart,
@@ -147,9 +258,16 @@ def argo_cd(helm: str, folder: Path, site: Path, config: str, values: str = "") 
 
 
 @pytest.mark.parametrize("helm", sorted(HELMS))
-def test_the_plugin_of_argo_cd_renders_the_chart_with_the_steps(helm: str, folder: Path, tmp_path: Path) -> None:
+def test_the_plugin_of_argo_cd_renders_the_chart_with_the_steps(
+    helm: str, folder: Path, tmp_path: Path
+) -> None:
     select = "select: [{kind: Controller}], required: true"
-    done = argo_cd(helm, folder, tmp_path, f"steps:\n- labels: {{set: {{team: hpc}}, {select}}}\n- check: {{}}\n")
+    done = argo_cd(
+        helm,
+        folder,
+        tmp_path,
+        f"steps:\n- labels: {{set: {{team: hpc}}, {select}}}\n- check: {{}}\n",
+    )
     assert done.returncode == 0, done.stderr
     found = {(it.kind, it.name): it for it in Stream.read(done.stdout.encode()).objects()}
     assert found["Controller", "site-slurm"].namespace == "hpc"
@@ -161,7 +279,11 @@ def test_the_plugin_of_argo_cd_renders_the_chart_with_the_steps(helm: str, folde
 @pytest.mark.parametrize(
     ("values", "config", "reason"),
     [
-        ("", "steps:\n- labels: {set: {a: b}, select: [{kind: X}], required: true}\n", "no object of the stream"),
+        (
+            "",
+            "steps:\n- labels: {set: {a: b}, select: [{kind: X}], required: true}\n",
+            "no object of the stream",
+        ),
         ("nodestes: {}\n", "steps: []\n", "nodestes"),
     ],
     ids=["of a step", "of Helm"],
@@ -175,14 +297,23 @@ def test_a_failure_of_the_plugin_is_argo_cds_error(
     assert reason in done.stderr
 
 
-def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, tmp_path: Path) -> None:
-    [job] = example("docs/preview.md", lambda it: isinstance(it, dict) and "jobs" in it)["jobs"].values()
+def test_the_step_of_ci_comments_the_preview_on_the_pull_request(
+    folder: Path, tmp_path: Path
+) -> None:
+    [job] = example("docs/preview.md", lambda it: isinstance(it, dict) and "jobs" in it)[
+        "jobs"
+    ].values()
     [step] = [it for it in job["steps"] if "run" in it]
     origin, clone, programs = tmp_path / "origin", tmp_path / "clone", tmp_path / "programs"
     programs.mkdir()
-    for replicas, words in ((2, f"init -q -b main {origin}"), (3, f"-C {origin} switch -qc change")):
+    for replicas, words in (
+        (2, f"init -q -b main {origin}"),
+        (3, f"-C {origin} switch -qc change"),
+    ):
         run(["git", *words.split()])
-        (origin / "values.yaml").write_text(yaml.safe_dump({"nodesets": {"cpu": {"replicas": replicas}}}))
+        (origin / "values.yaml").write_text(
+            yaml.safe_dump({"nodesets": {"cpu": {"replicas": replicas}}})
+        )
         run(["git", "-C", origin, "add", "values.yaml"])
         author = ["-c", "user.name=ada", "-c", "user.email=ada@example.com"]
         run(["git", "-C", origin, *author, "commit", "-qm", f"{replicas} workers"])
@@ -190,12 +321,18 @@ def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, t
     # In place of what is asked over the network: the release, the chart, and the comment.
     archive = postrender.archive(folder, tmp_path)
     stand_in(programs / "curl", f'case "$*" in *{archive.name}) cp {archive} .;; *) exit 22;; esac')
-    chart = "oci://ghcr.io/slurm-charts/charts/slurm"
-    local = f'for word; do shift; [ "$word" = {chart} ] && word={ROOT}/charts/slurm; set -- "$@" "$word"; done'
+    chart = "oci://ghcr.io/OWNER/charts/slurm"
+    local = (
+        f'for word; do shift; [ "$word" = {chart} ] && word={ROOT}/charts/slurm; set -- "$@" '
+        '"$word"; done'
+    )
     stand_in(programs / "helm", f'{local}\nexec {tool("helm")} "$@"')
     comments = f'if [ "$1" = pr ]; then cat "$5" > {tmp_path}/comment; fi'
     stand_in(programs / "gh", f'echo "$GH_TOKEN $*" >> {tmp_path}/called; {comments}')
-    assert step["env"] == {"GH_TOKEN": "${{ github.token }}", "NUMBER": "${{ github.event.number }}"}
+    assert step["env"] == {
+        "GH_TOKEN": "${{ github.token }}",
+        "NUMBER": "${{ github.event.number }}",
+    }
     environment = {
         "GITHUB_BASE_REF": "main",
         "GH_TOKEN": "token",
@@ -206,7 +343,7 @@ def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, t
     (tmp_path / "step.sh").write_text(step["run"])
     run(["bash", "-e", tmp_path / "step.sh"], env=environment, cwd=clone, seconds=60)
     assert (tmp_path / "called").read_text().splitlines() == [
-        f"token attestation verify {archive.name} --repo slurm-charts/slurm-charts",
+        f"token attestation verify {archive.name} --repo OWNER/REPOSITORY",
         "token pr comment 17 --body-file preview.md",
     ]
     comment = (tmp_path / "comment").read_text()
@@ -216,7 +353,10 @@ def test_the_step_of_ci_comments_the_preview_on_the_pull_request(folder: Path, t
 
 
 def test_the_step_of_ci_that_checks_writes_sarif(folder: Path, tmp_path: Path) -> None:
-    steps = example("docs/postrender.md", lambda it: isinstance(it, list) and "helm template" in it[0].get("run", ""))
+    steps = example(
+        "docs/postrender.md",
+        lambda it: isinstance(it, list) and "helm template" in it[0].get("run", ""),
+    )
     (tmp_path / "charts").symlink_to(ROOT / "charts")
     (tmp_path / "slurm-postrender").symlink_to(folder)
     (tmp_path / "programs").mkdir()
@@ -225,18 +365,28 @@ def test_the_step_of_ci_that_checks_writes_sarif(folder: Path, tmp_path: Path) -
     (tmp_path / "values.yaml").write_text("nodesets: {cpu: {slurmd: {image: slurmd}}}\n")
     for step in steps:
         if "run" in step:
-            run(["bash", "-e", "-c", step["run"]], env={"PATH": path, "HOME": str(tmp_path)}, cwd=tmp_path, seconds=60)
+            run(
+                ["bash", "-e", "-c", step["run"]],
+                env={"PATH": path, "HOME": str(tmp_path)},
+                cwd=tmp_path,
+                seconds=60,
+            )
     [report] = json.loads((tmp_path / steps[-1]["with"]["sarif_file"]).read_text())["runs"]
     assert "image-tag" in {it["ruleId"] for it in report["results"]}
-    assert {it["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for it in report["results"]} == {
-        "rendered.yaml"
-    }
+    assert {
+        it["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for it in report["results"]
+    } == {"rendered.yaml"}
 
 
 @pytest.mark.parametrize("helm", sorted(HELMS))
-def test_a_failure_ends_helm_and_its_reason_is_in_the_report(helm: str, folder: Path, tmp_path: Path) -> None:
+def test_a_failure_ends_helm_and_its_reason_is_in_the_report(
+    helm: str, folder: Path, tmp_path: Path
+) -> None:
     config, report = tmp_path / "postrender.yaml", tmp_path / "named.txt"
-    config.write_text("steps:\n- labels: {set: {a: b}, select: [{kind: Nothing}], required: true}\n")
+    config.write_text(
+        "steps:\n- labels: {set: {a: b}, select: [{kind: Nothing}], required: true}\n"
+    )
     arguments = [f"--post-renderer-args={it}" for it in (config, f"--report={report}")]
     words = [
         tool(HELMS[helm]),
@@ -248,7 +398,12 @@ def test_a_failure_ends_helm_and_its_reason_is_in_the_report(helm: str, folder: 
     ]
     plugins = {"HELM_PLUGINS": str(folder.parent) if helm == "helm4" else ""}
     done = subprocess.run(
-        [str(it) for it in words], env=os.environ | plugins, capture_output=True, text=True, check=False, timeout=60
+        [str(it) for it in words],
+        env=os.environ | plugins,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     reason = "no object of the stream is selected, and `required` is true"
     assert done.returncode != 0
@@ -261,10 +416,14 @@ def test_a_folder_that_cannot_be_written_serves_as_well(folder: Path, tmp_path: 
     link = tmp_path / "linked"
     link.symlink_to(folder / postrender.NAME)
     (tmp_path / "c.yaml").write_text("steps: [{labels: {set: {a: c}}}]\n")
-    assert "a: c" in run([link, tmp_path / "c.yaml"], stdin="kind: A\nmetadata: {name: a}\n", cwd=tmp_path)
+    assert "a: c" in run(
+        [link, tmp_path / "c.yaml"], stdin="kind: A\nmetadata: {name: a}\n", cwd=tmp_path
+    )
 
 
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0\ufffe\uffff"), max_size=20) | st.sampled_from(
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0\ufffe\uffff"), max_size=20
+) | st.sampled_from(
     [
         "y",
         "n",
@@ -321,17 +480,24 @@ def parsed_by_kubectl(texts: list[str]) -> list[Any]:
     """The values under `data` of each document, as kubectl reads them without a cluster."""
     head = "---\napiVersion: example.com/v1\nkind: Shape\nmetadata: {name: n%d}\nspec:\n  data:\n"
     stream = "".join(head % number + text for number, text in enumerate(texts))
-    out = run([tool("kubectl"), "label", "--local", "--filename=-", "--output=json", "read=true"], stdin=stream)
+    out = run(
+        [tool("kubectl"), "label", "--local", "--filename=-", "--output=json", "read=true"],
+        stdin=stream,
+    )
     decoder = json.JSONDecoder()
     found: list[Any] = []
     while out.strip():
         value, end = decoder.raw_decode(out := out.lstrip())
         found += value["items"] if value["kind"] == "List" else [value]
         out = out[end:]
-    return [it["spec"]["data"] for it in sorted(found, key=lambda it: int(it["metadata"]["name"][1:]))]
+    return [
+        it["spec"]["data"] for it in sorted(found, key=lambda it: int(it["metadata"]["name"][1:]))
+    ]
 
 
-VALUES = st.dictionaries(TEXTS, TEXTS | st.lists(TEXTS | st.booleans() | st.integers(-5, 5), max_size=3), max_size=4)
+VALUES = st.dictionaries(
+    TEXTS, TEXTS | st.lists(TEXTS | st.booleans() | st.integers(-5, 5), max_size=3), max_size=4
+)
 
 
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))

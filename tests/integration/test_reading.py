@@ -16,7 +16,7 @@ from tests.support.real.reading import look_of
 
 @pytest.fixture
 def kubernetes(control_plane: ControlPlane) -> Kubernetes:
-    # The API server makes its own Service a moment after it is ready.
+    # The API server creates its own Service a moment after it is ready.
     service = "/api/v1/namespaces/default/services/kubernetes"
     until(lambda: control_plane.get(service)[0] == 200, "the API server's own Service", 60)
     return Kubernetes(control_plane.kubeconfig, tool("kubectl"), tool("helm"))
@@ -34,7 +34,9 @@ def kubernetes(control_plane: ControlPlane) -> Kubernetes:
         ("ClusterRole.rbac.authorization.k8s.io", "view"),
     ],
 )
-def test_an_object_and_a_list_are_what_kubectl_prints(kubernetes: Kubernetes, words: tuple[str, ...]) -> None:
+def test_an_object_and_a_list_are_what_kubectl_prints(
+    kubernetes: Kubernetes, words: tuple[str, ...]
+) -> None:
     assert look_of(words) is not None
     found = kubernetes.get(*words)
     printed = json.loads(kubernetes.kubectl("get", *words, "-o", "json"))
@@ -42,12 +44,14 @@ def test_an_object_and_a_list_are_what_kubectl_prints(kubernetes: Kubernetes, wo
 
 
 def content(found: dict[str, Any]) -> object:
-    """The object, or the items: kubectl makes a list of its own."""
+    """The object, or the items: kubectl returns a list of its own."""
     return found.get("items", found)
 
 
 @pytest.mark.parametrize("words", [("nothing",), ("-n", "default", "pod", "missing")])
-def test_what_is_not_there_is_the_error_of_kubectl(kubernetes: Kubernetes, words: tuple[str, ...]) -> None:
+def test_what_is_not_there_is_the_error_of_kubectl(
+    kubernetes: Kubernetes, words: tuple[str, ...]
+) -> None:
     with pytest.raises(CommandError, match=r"doesn't have a resource type|NotFound"):
         kubernetes.get(*words)
     assert kubernetes.items(*words) == []
@@ -86,7 +90,9 @@ def test_a_connection_of_an_api_server_that_was_restarted_is_replaced(
     assert kubernetes.get("ns", "default")["metadata"]["name"] == "default"
     control_plane.kill_apiserver()
     try:
-        until(lambda: b"refused" in control_plane.get("/readyz")[1], "the API server to be gone", 60)
+        until(
+            lambda: b"refused" in control_plane.get("/readyz")[1], "the API server to be gone", 60
+        )
     finally:
         control_plane.start_apiserver()
     assert kubernetes.get("ns", "default")["metadata"]["name"] == "default"

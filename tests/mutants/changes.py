@@ -24,8 +24,9 @@ def head(root: Path) -> str:
 def base(root: Path, since: str = "") -> str:
     """The commit to compare with: the last one that this branch has in common with `since`.
 
-    Raises ValueError if git doesn't know `since`. Without it, `origin/main` counts. Where that has everything already,
-    as in a clone of it, or doesn't exist, the last `RECENT` commits count as new; "" for all commits.
+    Raises ValueError if git doesn't know `since`. Without it, `origin/main` counts. Where that has
+    everything already, as in a clone of it, or doesn't exist, the last `RECENT` commits count as
+    new; "" for all commits.
     """
     found = git(root, "merge-base", since or MAIN, "HEAD")
     if found is None and since:
@@ -33,14 +34,18 @@ def base(root: Path, since: str = "") -> str:
     commit = (found or "").strip()
     if since or (commit and files(root, commit)):
         return commit
-    commits = (git(root, "rev-list", "--first-parent", f"--max-count={RECENT + 1}", "HEAD") or "").split()
+    commits = (
+        git(root, "rev-list", "--first-parent", f"--max-count={RECENT + 1}", "HEAD") or ""
+    ).split()
     return commits[RECENT] if len(commits) > RECENT else ""
 
 
 def files(root: Path, commit: str) -> set[str]:
     """The files that differ from the commit."""
     if not commit:
-        return set((git(root, "ls-files", "--cached", "--others", "--exclude-standard") or "").splitlines())
+        return set(
+            (git(root, "ls-files", "--cached", "--others", "--exclude-standard") or "").splitlines()
+        )
     return {*(git(root, "diff", "--name-only", commit) or "").splitlines(), *_untracked(root)}
 
 
@@ -48,7 +53,9 @@ def lines(root: Path, commit: str) -> dict[str, set[int]]:
     """The numbers of the lines that differ from the commit, by file."""
     found: dict[str, set[int]] = defaultdict(set)
     file = ""
-    for line in (git(root, "diff", "--unified=0", "--no-color", "--no-ext-diff", commit) or "").splitlines():
+    for line in (
+        git(root, "diff", "--unified=0", "--no-color", "--no-ext-diff", commit) or ""
+    ).splitlines():
         if line.startswith("+++ "):
             file = line.removeprefix("+++ ").removeprefix("b/")
         elif match := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
@@ -56,7 +63,9 @@ def lines(root: Path, commit: str) -> dict[str, set[int]]:
             found[file].update(range(start, start + count))
     for name in files(root, "") if not commit else _untracked(root):
         if (root / name).is_file() and name.endswith(".py"):
-            found[name] = set(range(1, len((root / name).read_text(encoding="utf-8").splitlines()) + 1))
+            found[name] = set(
+                range(1, len((root / name).read_text(encoding="utf-8").splitlines()) + 1)
+            )
     return {name: numbers for name, numbers in found.items() if numbers}
 
 

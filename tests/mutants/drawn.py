@@ -1,7 +1,7 @@
 """Generic mutants that are drawn at random: the unit tests must fail with each of them.
 
-First run the tests of the changed module's own file, then those of its whole folder, those that import the module, and
-those of the modules that import it.
+First run the tests of the changed module's own file, then those of its whole folder, those that
+import the module, and those of the modules that import it.
 
 | result | means |
 |---|---|
@@ -20,9 +20,9 @@ from functools import cached_property
 from pathlib import Path
 
 from tests.mutants import changes as of_git
-from tests.mutants.copies import FAILED, PASSED, changed, copies, in_each, pytest
+from tests.mutants.copies import PASSED, changed, copies, in_each, pytest
 from tests.mutants.generic import Change, changes, equivalents
-from tests.unit.test_layers import TESTED_BY, TESTED_POSTRENDER
+from tests.support.coverage import Coverage
 
 SECONDS = 300
 """How long the tests of one mutant may run, each time."""
@@ -48,19 +48,19 @@ class Tests:
     root: Path
 
     def own(self, module: str) -> list[str]:
-        """The test of its name, or that of its package, or the one that is noted for it."""
+        """Return the test that reaches the module first: that of its name, if it has one."""
         package, _, name = module.partition("/")
-        folder, noted = (UNIT, TESTED_BY) if package == "sidecars" else (UNIT / package, TESTED_POSTRENDER)
-        path = Path(name)
-        places = [path.parent / f"test_{path.name}", path.parent.parent / f"test_{path.parent.name}.py"]
-        if name in noted:
-            places.insert(0, Path(noted[name]))
-        found = [str(folder / place) for place in places if (self.root / folder / place).is_file()]
-        return found[:1]
+        return [str(it.relative_to(self.root)) for it in self._tested[package].by(name)[:1]]
 
     def around(self, module: str) -> list[str]:
-        """Those of the module's folder, those that import it, and those of the modules that import it."""
-        found = {str(path.relative_to(self.root)) for own in self.own(module) for path in self._beside(own)}
+        """Those of the module's folder, those that import it, and those of the modules that import
+        it.
+        """
+        found = {
+            str(path.relative_to(self.root))
+            for own in self.own(module)
+            for path in self._beside(own)
+        }
         for importer in self._importers.get(module, ()):
             found.update(self.own(importer) if not importer.startswith("tests/") else [importer])
         return sorted(found - {*self.own(module)})
@@ -68,6 +68,13 @@ class Tests:
     def _beside(self, test: str) -> Iterable[Path]:
         folder = (self.root / test).parent
         return () if folder == self.root / UNIT else folder.glob("test_*.py")
+
+    @cached_property
+    def _tested(self) -> Mapping[str, Coverage]:
+        return {
+            "sidecars": Coverage(self.root / "sidecars", self.root / UNIT),
+            "postrender": Coverage(self.root / "postrender", self.root / UNIT / "postrender"),
+        }
 
     @cached_property
     def _importers(self) -> Mapping[str, set[str]]:
@@ -93,13 +100,18 @@ def _imported(tree: ast.AST) -> set[str]:
 
 
 def modules(root: Path) -> list[Path]:
-    """The modules of the product that mutants are of: those whose unit tests are where `test_layers` looks for them."""
-    found = [path for package in ("sidecars", "postrender") for path in sorted((root / package).rglob("*.py"))]
+    """Return the modules of the product that mutants are of: those that `Coverage` knows."""
+    found = [
+        path
+        for package in ("sidecars", "postrender")
+        for path in sorted((root / package).rglob("*.py"))
+    ]
     return [path for path in found if path.name != "generated.py"]
 
 
 def draw(root: Path, count: int, lines: Mapping[str, Collection[int]] | None) -> list[Change]:
-    """So many changes, the same ones for the same commit. `lines`: of these alone, by file; None: of all.
+    """So many changes, the same ones for the same commit. `lines`: of these alone, by file; None:
+    of all.
 
     Those that are listed as equivalent are never among them.
     """
@@ -107,13 +119,16 @@ def draw(root: Path, count: int, lines: Mapping[str, Collection[int]] | None) ->
     for path in modules(root):
         name = str(path.relative_to(root))
         if lines is None or name in lines:
-            everything += changes(name, path.read_text(encoding="utf-8"), lines[name] if lines is not None else None)
+            everything += changes(
+                name, path.read_text(encoding="utf-8"), lines[name] if lines is not None else None
+            )
     known = {(it.file, it.before, it.after) for it in equivalents()}
     random.Random(of_git.head(root)).shuffle(everything)  # noqa: S311 - repeatable, not secret
     usable = (
         it
         for it in everything
-        if (it.file, *it.words) not in known and it.applied((root / it.file).read_text(encoding="utf-8"))
+        if (it.file, *it.words) not in known
+        and it.applied((root / it.file).read_text(encoding="utf-8"))
     )
     return list(itertools.islice(usable, count))
 
@@ -141,9 +156,13 @@ def check_one(folder: Path, tests: Tests, change: Change) -> Outcome:
             continue
         with changed(folder / change.file, mutated):
             results = pytest(folder, files, SECONDS, options=["-x"])
-        if not results and tests.own(change.file) == files and _importable(folder, files):
-            return Outcome(change, "caught", f"{files[0]} can't be imported")
-        failed = [test for test, result in (results or {}).items() if result == FAILED]
+        own = tests.own(change.file) == files
+        # None is also the result of a run that takes too long, which proves nothing of many files.
+        if not results and (own or results is not None) and _importable(folder, files):
+            return Outcome(
+                change, "caught", f"{files[0] if own else 'a test around it'} can't be imported"
+            )
+        failed = [test for test, result in (results or {}).items() if result != PASSED]
         # A test that fails without the defect, too, has not found it.
         if failed and (pytest(folder, failed, SECONDS) or {}).get(failed[0]) == PASSED:
             return Outcome(change, "caught", failed[0])

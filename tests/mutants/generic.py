@@ -1,8 +1,10 @@
-"""Generic mutants of Python code: one comparison, `and`, `not`, condition, operation or returned value is another.
+"""Generic mutants of Python code: one comparison, `and`, `not`, condition, operation or returned
+value is another.
 
-mutmut and cosmic-ray do this, too, and don't fit: mutmut puts all mutants of a function into one module, which tests
-that read the source then find, and first runs all tests for their coverage; cosmic-ray lists every mutant in a
-database, and runs one command for all of them, in the working tree.
+mutmut and cosmic-ray do this, too, and don't fit: mutmut puts all mutants of a function into one
+module, which tests that read the source then find, and first runs all tests for their coverage;
+cosmic-ray lists every mutant in a database, and runs one command for all of them, in the working
+tree.
 """
 
 import ast
@@ -87,9 +89,14 @@ def equivalents() -> list[Equivalent]:
 
 
 def changes(file: str, source: str, lines: Collection[int] | None = None) -> list[Change]:
-    """All generic mutants of a module, in the order of their places; of these lines alone unless `lines` is None."""
+    """All generic mutants of a module, in the order of their places; of these lines alone unless
+    `lines` is None.
+    """
     module = _Module(file, source)
-    found = sorted({it for node in ast.walk(module.tree) for it in module.of(node)}, key=lambda it: (it.line, it.after))
+    found = sorted(
+        {it for node in ast.walk(module.tree) for it in module.of(node)},
+        key=lambda it: (it.line, it.after),
+    )
     return [it for it in found if lines is None or it.line in lines]
 
 
@@ -106,7 +113,9 @@ class _Module:
         """The mutants of one node."""
         match node:
             case ast.Compare() if not _is_name(node.left, "__name__"):
-                for left, right in zip([node.left, *node.comparators], node.comparators, strict=False):
+                for left, right in zip(
+                    [node.left, *node.comparators], node.comparators, strict=False
+                ):
                     yield from self._operator(left, right, _COMPARISONS)
             case ast.BoolOp():
                 for left, right in zip(node.values, node.values[1:], strict=False):
@@ -125,9 +134,13 @@ class _Module:
             case _:
                 pass
 
-    def _operator(self, left: ast.expr, right: ast.expr, becomes: Mapping[str, Sequence[str]]) -> Iterator[Change]:
+    def _operator(
+        self, left: ast.expr, right: ast.expr, becomes: Mapping[str, Sequence[str]]
+    ) -> Iterator[Change]:
         words = {word for operator in becomes for word in operator.split()}
-        between = slice(bisect_left(self.starts, self._end(left)), bisect_left(self.starts, self._start(right)))
+        between = slice(
+            bisect_left(self.starts, self._end(left)), bisect_left(self.starts, self._start(right))
+        )
         tokens = [it for it in self.tokens[between] if it.string in words]
         for other in becomes.get(" ".join(it.string for it in tokens), ()):
             yield from self._change(tokens[0].start, tokens[-1].end, other)
@@ -158,7 +171,9 @@ class _Module:
     def _change(self, start: Place, end: Place, becomes: str) -> Iterator[Change]:
         first, last = self.lines[start[0] - 1], self.lines[end[0] - 1]
         before = "".join(self.lines[start[0] - 1 : end[0]])
-        yield Change(self.file, start[0], end[0], before, first[: start[1]] + becomes + last[end[1] :])
+        yield Change(
+            self.file, start[0], end[0], before, first[: start[1]] + becomes + last[end[1] :]
+        )
 
     def _start(self, node: ast.expr) -> Place:
         return self._place(node.lineno, node.col_offset)
@@ -172,7 +187,9 @@ class _Module:
 
 
 def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and not isinstance(node.value, int))
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and not isinstance(node.value, int)
+    )
 
 
 def _is_name(node: ast.expr, name: str) -> bool:

@@ -15,7 +15,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants.copies import AT_ONCE, NO_RESULT, PASSED, changed, copies, helm_unittest, in_each, pytest
+from tests.mutants.copies import (
+    AT_ONCE,
+    NO_RESULT,
+    PASSED,
+    changed,
+    copies,
+    helm_unittest,
+    in_each,
+    pytest,
+)
 from tests.mutants.table import Mutant
 from tests.support import named_tests
 
@@ -37,13 +46,18 @@ class Result:
     detail: str = ""
 
 
-def concerned(mutants: Sequence[Mutant], files: Collection[str], former: Collection[Mutant]) -> list[Mutant]:
-    """The mutants with a file or a test in one of these files, and those that were not in the table before."""
+def concerned(
+    mutants: Sequence[Mutant], files: Collection[str], former: Collection[Mutant]
+) -> list[Mutant]:
+    """The mutants with a file or a test in one of these files, and those that were not in the table
+    before.
+    """
     known = set(former)
     return [
         mutant
         for mutant in mutants
-        if mutant not in known or {mutant.file, *(test.partition("::")[0] for test in mutant.tests)} & {*files}
+        if mutant not in known
+        or {mutant.file, *(test.partition("::")[0] for test in mutant.tests)} & {*files}
     ]
 
 
@@ -53,7 +67,9 @@ def check(root: Path, mutants: Sequence[Mutant]) -> list[Result]:
         tests = sorted({test for mutant in mutants for test in mutant.tests})
         print(f"running the {len(tests)} tests without a defect first", flush=True)
         # Without the missing ones, because of which pytest would run no test at all.
-        before = run_tests(folders[0], [test for test in tests if named_tests.exists(test, folders[0])])
+        before = run_tests(
+            folders[0], [test for test in tests if named_tests.exists(test, folders[0])]
+        )
 
         def one(folder: Path, mutant: Mutant) -> Result:
             result = check_one(folder, mutant, before)
@@ -64,18 +80,28 @@ def check(root: Path, mutants: Sequence[Mutant]) -> list[Result]:
 
 
 def check_one(folder: Path, mutant: Mutant, before: Mapping[str, str]) -> Result:
-    """The result of one mutant in a copy of the repository. `before`: the results of the tests without it."""
+    """The result of one mutant in a copy of the repository. `before`: the results of the tests
+    without it.
+    """
     if wrong := [test for test in mutant.tests if before.get(test) != PASSED]:
-        return Result(mutant, "test fails", detail=_shown("without the defect, too, or it doesn't exist", wrong))
+        return Result(
+            mutant,
+            "test fails",
+            detail=_shown("without the defect, too, or it doesn't exist", wrong),
+        )
     mutated = mutant.mutated(folder)
     if mutated is None:
-        return Result(mutant, "no place", detail=f"  {mutant.file} doesn't contain the text exactly once")
+        return Result(
+            mutant, "no place", detail=f"  {mutant.file} doesn't contain the text exactly once"
+        )
     started = time.monotonic()
     with changed(folder / mutant.file, mutated):
         after = run_tests(folder, mutant.tests)
     seconds = time.monotonic() - started
     if passed := [test for test in mutant.tests if after[test] == PASSED]:
-        return Result(mutant, "SURVIVED", seconds, _shown("in spite of the defect these pass", passed))
+        return Result(
+            mutant, "SURVIVED", seconds, _shown("in spite of the defect these pass", passed)
+        )
     if unknown := [test for test in mutant.tests if after[test] == NO_RESULT]:
         return Result(mutant, "not run", seconds, _shown("without a result", unknown))
     return Result(mutant, "caught", seconds)
@@ -86,7 +112,9 @@ def _shown(title: str, tests: Iterable[str]) -> str:
 
 
 def run_tests(folder: Path, tests: Iterable[str]) -> dict[str, str]:
-    """PASSED, FAILED or NO_RESULT by test. A test with parameters has failed if it has for one of them."""
+    """PASSED, FAILED or NO_RESULT by test. A test with parameters has failed if it has for one of
+    them.
+    """
     found = dict.fromkeys(tests, NO_RESULT)
     suites: dict[str, list[str]] = defaultdict(list)
     for test in found:

@@ -24,7 +24,8 @@ class Mutant:
     becomes: str
     """What replaces the text."""
     tests: tuple[str, ...]
-    """Tests that must fail, each: `FILE::TEST`, or `FILE::it: TITLE` in a suite of helm-unittest."""
+    """Tests that must fail, each: `FILE::TEST`, or `FILE::it: TITLE` in a suite of helm-unittest.
+    """
 
     def mutated(self, root: Path) -> str | None:
         """The file with the defect; None if it doesn't contain the text exactly once."""
@@ -40,7 +41,12 @@ EQUIVALENT = "equivalent.yaml"
 def load() -> list[Mutant]:
     """All mutants, in the order of the files' names and of their lines."""
     paths = sorted(Path(__file__).parent.glob("*.yaml"))
-    return [it for path in paths if path.name != EQUIVALENT for it in rows(path.read_text(encoding="utf-8"))]
+    return [
+        it
+        for path in paths
+        if path.name != EQUIVALENT
+        for it in rows(path.read_text(encoding="utf-8"))
+    ]
 
 
 def rows(text: str) -> list[Mutant]:

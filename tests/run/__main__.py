@@ -1,7 +1,7 @@
 """`python -m tests.run [WHAT]`: all tests, or a part of them. `make help` lists the commands.
 
-The variables of make: T names tests, LANE a lane of the end-to-end tests, SINCE a Git revision, F a file that is run N
-times.
+The variables of make: T names tests, LANE a lane of the end-to-end tests, SINCE a Git revision, F a
+file that is run N times.
 """
 
 import argparse
@@ -25,7 +25,12 @@ LOGS = ROOT / "build" / "logs"
 def main(arguments: Sequence[str]) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.run", description="Run tests.")
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "check", "slurm", "e2e", "times", "flakes"])
+    parser.add_argument(
+        "what",
+        nargs="?",
+        default="all",
+        choices=["all", "check", "slurm", "e2e", "times", "flakes"],
+    )
     what = parser.parse_args(arguments).what
     tests = stages.split(os.environ.get("T", ""))
     lane = int(os.environ["LANE"]) if os.environ.get("LANE") else None
@@ -51,7 +56,13 @@ def main(arguments: Sequence[str]) -> int:
 def whole() -> Plan:
     """`make test`."""
     others = [*stages.static(), stages.unit(beside_lanes=True)]
-    others += [stages.make("verify"), stages.make("charts"), stages.make("docs"), stages.slurm(), stages.mutants()]
+    others += [
+        stages.make("verify"),
+        stages.make("charts"),
+        stages.make("docs"),
+        stages.slurm(),
+        stages.mutants(),
+    ]
     return stages.lanes(), others
 
 
@@ -62,7 +73,11 @@ def touched(revision: str) -> Plan:
     print("\n".join(since.summary(choice, changes, revision)), flush=True)
     if choice.whole:
         return whole()
-    others = [*stages.static(), stages.unit(choice.of("tests/unit/"), beside_lanes=True), stages.make("verify")]
+    others = [
+        *stages.static(),
+        stages.unit(choice.of("tests/unit/"), beside_lanes=True),
+        stages.make("verify"),
+    ]
     others += [stages.make(name) for name in ("charts", "docs") if name in choice.stages]
     if real := choice.of("tests/integration/", "tests/slurm/"):
         others.append(stages.slurm(real))
@@ -72,14 +87,20 @@ def touched(revision: str) -> Plan:
 
 
 def run(lanes: Sequence[Stage], others: Sequence[Stage], *, whole: bool) -> int:
-    """Run stages. A whole run builds beside them what later ones need, and ends at the first failure."""
+    """Run stages. A whole run builds beside them what later ones need, and ends at the first
+    failure.
+    """
     every = [*lanes, *others]
-    place.demand_room(real=any(stage.cluster or stage.name in {"slurm", "charts"} for stage in every))
+    place.demand_room(
+        real=any(stage.cluster or stage.name in {"slurm", "charts"} for stage in every)
+    )
     processes.adopt_orphans()
     clusters = [stage.cluster for stage in lanes if stage.cluster]
     with place.taken(place.folder(), clusters, lambda line: print(line, flush=True)) as environment:
         alongside = beside("tests.cluster.ahead") if whole else nullcontext()
-        runner = Runner(LOGS, environment, alongside=alongside, show=len(every) == 1, first_failure_ends=whole)
+        runner = Runner(
+            LOGS, environment, alongside=alongside, show=len(every) == 1, first_failure_ends=whole
+        )
         return runner.run(lanes, others)
 
 

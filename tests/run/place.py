@@ -1,6 +1,8 @@
-"""The place of a run on this host: a folder for temporary files, the disk's room, and what a former run has left.
+"""The place of a run on this host: a folder for temporary files, the disk's room, and what a former
+run has left.
 
-A folder belongs to one checkout, so that processes and mounts of a run that was killed are known by it.
+A folder belongs to one checkout, so that processes and mounts of a run that was killed are known by
+it.
 """
 
 import fcntl
@@ -26,12 +28,19 @@ TEMPORARY_GIB = 1.0
 
 
 def folder(suffix: str = "") -> Path:
-    """Where temporary files of this checkout's runs are. Short, because it is a part of the paths of sockets."""
-    return Path(tempfile.gettempdir()) / f"charts-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:6]}{suffix}"
+    """Where temporary files of this checkout's runs are. Short, because it is a part of the paths
+    of sockets.
+    """
+    return (
+        Path(tempfile.gettempdir())
+        / f"charts-{hashlib.sha256(str(ROOT).encode()).hexdigest()[:6]}{suffix}"
+    )
 
 
 def demand_room(*, real: bool, free: Callable[[Path], float] | None = None) -> None:
-    """Raise ClusterError if a disk is nearly full. `real`: programs and images are needed, as for all real daemons."""
+    """Raise ClusterError if a disk is nearly full. `real`: programs and images are needed, as for
+    all real daemons.
+    """
     look = free or _free
     needed = {Path(tempfile.gettempdir()): TEMPORARY_GIB, ROOT: TEMPORARY_GIB}
     if real:
@@ -42,7 +51,9 @@ def demand_room(*, real: bool, free: Callable[[Path], float] | None = None) -> N
         if (room := look(path)) < gib
     ]
     if found:
-        raise ClusterError("\n".join(["the disk is nearly full:", *(f"- {line}" for line in found)]))
+        raise ClusterError(
+            "\n".join(["the disk is nearly full:", *(f"- {line}" for line in found)])
+        )
 
 
 def _free(path: Path) -> float:
@@ -52,14 +63,20 @@ def _free(path: Path) -> float:
 
 
 @contextmanager
-def taken(path: Path, clusters: Iterable[str], report: Callable[[str], None]) -> Iterator[dict[str, str]]:
-    """Take the folder for a run, and remove what a former one has left, with local clusters of these names.
+def taken(
+    path: Path, clusters: Iterable[str], report: Callable[[str], None]
+) -> Iterator[dict[str, str]]:
+    """Take the folder for a run, and remove what a former one has left, with local clusters of
+    these names.
 
-    Gives the environment of the run's processes. Raises ClusterError if another run uses the folder or a cluster.
+    Gives the environment of the run's processes. Raises ClusterError if another run uses the folder
+    or a cluster.
     """
     clusters = list(clusters)
     with ExitStack() as locks:
-        locks.enter_context(_locked(path.with_name(f".{path.name}.lock"), "another run of this checkout"))
+        locks.enter_context(
+            _locked(path.with_name(f".{path.name}.lock"), "another run of this checkout")
+        )
         for name in clusters:
             lock = cache.root() / "clusters" / f".{name}.run.lock"
             locks.enter_context(_locked(lock, f"another run with the local cluster {name}"))
@@ -76,7 +93,9 @@ def taken(path: Path, clusters: Iterable[str], report: Callable[[str], None]) ->
 
 @contextmanager
 def _locked(lock: Path, what: str) -> Iterator[None]:
-    """Lock the file until the block ends. Raises ClusterError that names the process that has locked it."""
+    """Lock the file until the block ends. Raises ClusterError that names the process that has
+    locked it.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a+") as handle:
         try:
@@ -92,7 +111,11 @@ def _locked(lock: Path, what: str) -> Iterator[None]:
 
 def clear(path: Path, clusters: Iterable[str]) -> list[str]:
     """End and remove what a run in that folder has left. Returns a line for each thing found."""
-    found = [f"a former run left the local cluster {name}: deleted" for name in clusters if cluster_down(name)]
+    found = [
+        f"a former run left the local cluster {name}: deleted"
+        for name in clusters
+        if cluster_down(name)
+    ]
     for pid, words in processes.with_environment(f"TMPDIR={path}").items():
         if pid != os.getpid():
             processes.send(pid, signal.SIGKILL, group=False)
@@ -107,7 +130,9 @@ def clear(path: Path, clusters: Iterable[str]) -> list[str]:
 
 
 def mounts(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> list[str]:
-    """The mounts at or below a folder, from proc_pid_mountinfo(5). None on another system than Linux."""
+    """The mounts at or below a folder, from proc_pid_mountinfo(5). None on another system than
+    Linux.
+    """
     if not mountinfo.exists():
         return []
     points = [line.split()[4] for line in mountinfo.read_text().splitlines()]

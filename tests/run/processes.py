@@ -19,7 +19,9 @@ _SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose parents end. Where the system can't do that, they are not found."""
+    """Become the parent of descendants whose parents end. Where the system can't do that, they are
+    not found.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -27,9 +29,11 @@ def adopt_orphans() -> None:
 def start(
     command: Sequence[str], cwd: Path, log: Path | None, nice: int, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own. Output goes to `log`; without one, to this process's output.
+    """Start a command in a session of its own. Output is written to `log`; without one, to this
+    process's output.
 
-    It is interrupted if this process is killed. A scheduler that gives sessions equal shares learns of `nice`, too.
+    It is interrupted if this process is killed. A scheduler that gives sessions equal shares learns
+    of `nice`, too.
     """
     bound = ("setpriv", "--pdeathsig", "INT") if shutil.which("setpriv") else ()
     words = [*bound, "nice", "-n", str(nice), *command]
@@ -100,12 +104,20 @@ def end_descendants(seconds: float = 10) -> list[str]:
 def command_line(pid: int) -> str:
     """The words of a process; empty for a process that has ended."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     return ""
 
 
 def with_environment(entry: str) -> dict[int, str]:
-    """The processes that were started with an entry NAME=VALUE in their environment, and their command lines."""
+    """The processes that were started with an entry NAME=VALUE in their environment, and their
+    command lines.
+    """
     found = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

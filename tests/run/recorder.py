@@ -1,7 +1,8 @@
-"""A plugin of pytest that appends the wall and CPU seconds of each test to the file that PART names, if it does.
+"""A plugin of pytest that appends the wall and CPU seconds of each test to the file that PART
+names, if it does.
 
-With pytest-xdist the workers measure, and the process that controls them writes. It does so after each test: a run can
-be cut off.
+With pytest-xdist the workers measure, and the process that controls them writes. It does so after
+each test: a run can be cut off.
 """
 
 import os
@@ -70,10 +71,20 @@ class Writer:
             outcome = "failed"
         else:
             outcome = "passed" if all(each.passed for each in reports) else "skipped"
-        cpu = sum(float(str(value)) for each in reports for name, value in each.user_properties if name == _CPU)
+        cpu = sum(
+            float(str(value))
+            for each in reports
+            for name, value in each.user_properties
+            if name == _CPU
+        )
         times.append(
             self._part,
-            times.Test(report.nodeid, outcome, round(sum(each.duration for each in reports), 3), round(cpu, 3)),
+            times.Test(
+                report.nodeid,
+                outcome,
+                round(sum(each.duration for each in reports), 3),
+                round(cpu, 3),
+            ),
         )
 
     @pytest.hookimpl(trylast=True)

@@ -1,7 +1,8 @@
-"""Runs stages: some from the start, the others one after the other beside them, until all have ended or one has failed.
+"""Runs stages: some from the start, the others one after the other beside them, until all have
+ended or one has failed.
 
-What passes is one line. The output of a stage that fails is printed at once. The last lines name what failed and the
-commands that repeat it, and the very last one is a total, `N passed, M failed`.
+What passes is one line. The output of a stage that fails is printed at once. The last lines name
+what failed and the commands that repeat it, and the very last one is a total, `N passed, M failed`.
 """
 
 import os
@@ -43,7 +44,11 @@ class Result:
     def problem(self) -> str | None:
         """Why it counts as failed. None: it passed."""
         if self.code:
-            return f"exit code {self.code}" if self.code > 0 else f"ended by {signal.Signals(-self.code).name}"
+            return (
+                f"exit code {self.code}"
+                if self.code > 0
+                else f"ended by {signal.Signals(-self.code).name}"
+            )
         if self.stage.pytest and not self.part.counted("passed"):
             return "no test ran"
         return None
@@ -75,14 +80,14 @@ class _Running:
 
 @dataclass
 class Runner:
-    """A run. `logs` gets what stages print. Without `record` it leaves no times."""
+    """A run. `logs` gets what stages print. Without `record` it records no times."""
 
     logs: Path
     environment: Mapping[str, str]
     parts: Path = times.PARTS
     record: Path | None = times.FILE
     alongside: AbstractContextManager[None] = field(default_factory=nullcontext)
-    """What goes on until the stages have ended."""
+    """What runs until the stages have ended."""
 
     show: bool = False
     """Stages print while they run, in place of a line at their end."""
@@ -118,10 +123,19 @@ class Runner:
         self._conclude(cut_off, waiting)
         if self._signal is not None:
             return 128 + self._signal
-        return 1 if any(result.problem for result in self.results) or cut_off or waiting or not self.results else 0
+        return (
+            1
+            if any(result.problem for result in self.results)
+            or cut_off
+            or waiting
+            or not self.results
+            else 0
+        )
 
     def _over(self) -> bool:
-        return self._signal is not None or (self.first_failure_ends and any(result.problem for result in self.results))
+        return self._signal is not None or (
+            self.first_failure_ends and any(result.problem for result in self.results)
+        )
 
     def _start(self, stage: Stage) -> None:
         file = stage.title.replace(" ", "-")
@@ -150,7 +164,12 @@ class Runner:
         running = next((each for each in self._running if each.pid == pid), None)
         if running is None:
             return
-        result = Result(running.stage, self._ended(running, status, usage), times.read(running.part), running.log)
+        result = Result(
+            running.stage,
+            self._ended(running, status, usage),
+            times.read(running.part),
+            running.log,
+        )
         self.results.append(result)
         self._record()
         self._show(result)
@@ -160,7 +179,10 @@ class Runner:
         self._running.remove(running)
         code = os.waitstatus_to_exitcode(status)
         wall = time.monotonic() - running.began
-        times.append(running.part, times.Ended(round(wall, 1), round(usage.ru_utime + usage.ru_stime, 1), code))
+        times.append(
+            running.part,
+            times.Ended(round(wall, 1), round(usage.ru_utime + usage.ru_stime, 1), code),
+        )
         return code
 
     def _show(self, result: Result) -> None:
@@ -171,14 +193,19 @@ class Runner:
             self.report(f"{self._clock()} {result.stage.title} ok: {tests}{seconds}")
             return
         if result.log:
-            self.report(f"\n--- {result.stage.title}\n{result.log.read_text(errors='replace').rstrip()}\n---")
+            self.report(
+                "\n--- "
+                f"{result.stage.title}\n{result.log.read_text(errors='replace').rstrip()}\n---"
+            )
         self.report(f"{self._clock()} {result.stage.title} FAILED: {result.problem}, {seconds}")
 
     def _end(self) -> None:
         """End what runs: interrupted first, so that fixtures delete what they have created."""
         if not self._running:
             return
-        self.report(f"{self._clock()} ending {', '.join(each.stage.title for each in self._running)}")
+        self.report(
+            f"{self._clock()} ending {', '.join(each.stage.title for each in self._running)}"
+        )
         for each in self._running:
             # The programs that a test of a cluster has started are needed to delete the cluster.
             processes.send(each.pid, signal.SIGINT, group=each.stage.cluster is None)
@@ -219,14 +246,19 @@ class Runner:
             for test in result.failed_tests:
                 self.report(f"  {test}\n    repeat: {result.stage.again(test)}")
             if not result.failed_tests:
-                self.report(f"  {result.stage.title}: {result.problem}\n    repeat: {result.stage.repeat}")
+                self.report(
+                    f"  {result.stage.title}: {result.problem}\n    repeat: {result.stage.repeat}"
+                )
         if cut_off:
             self.report(f"ended before their end: {', '.join(stage.title for stage in cut_off)}")
         if waiting:
             self.report(f"not run: {', '.join(stage.title for stage in waiting)}")
         if self._signal is not None:
             self.report(f"ended by {signal.Signals(self._signal).name}")
-        passed, lost = sum(result.passed for result in self.results), sum(result.failed for result in self.results)
+        passed, lost = (
+            sum(result.passed for result in self.results),
+            sum(result.failed for result in self.results),
+        )
         self.report(f"{passed} passed, {lost} failed")
 
     def _record(self) -> None:

@@ -1,8 +1,10 @@
-"""`make test SINCE=REVISION`: only what the changes since a Git revision can touch. CI runs everything.
+"""`make test SINCE=REVISION`: only what the changes since a Git revision can touch. CI runs
+everything.
 
-A unit test is touched by a change of a module that it imports, directly or not, of its conftest.py, and of a data file
-whose folder one of these modules names. Tests with real daemons are touched by what they import from `tests`, and by
-their subject. pytest-testmon would need a database for each host, and sees neither YAML nor what other processes run.
+A unit test is touched by a change of a module that it imports, directly or not, of its conftest.py,
+and of a data file whose folder one of these modules names. Tests with real daemons are touched by
+what they import from `tests`, and by their subject. pytest-testmon would need a database for each
+host, and sees neither YAML nor what other processes run.
 """
 
 import ast
@@ -21,16 +23,22 @@ _MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)*")
 
 
 def changed(root: Path, revision: str) -> list[str]:
-    """Paths that differ from the last common commit with a revision, also those that Git doesn't know yet."""
+    """Paths that differ from the last common commit with a revision, also those that Git doesn't
+    know yet.
+    """
 
     def git(*words: str) -> list[str]:
-        done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise ClusterError(f"SINCE={revision}: {done.stderr.strip()}")
         return done.stdout.splitlines()
 
     base = git("merge-base", revision, "HEAD")[0]
-    return sorted({*git("diff", "--name-only", base), *git("ls-files", "--others", "--exclude-standard")})
+    return sorted(
+        {*git("diff", "--name-only", base), *git("ls-files", "--others", "--exclude-standard")}
+    )
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,9 @@ class Source:
 
 
 def source(text: str) -> Source:
-    """Read a Python file. A module that is named in a string counts: it may be run with `python -m`."""
+    """Read a Python file. A module that is named in a string counts: it may be run with `python
+    -m`.
+    """
     modules, words = set[str](), set[str]()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -67,12 +77,19 @@ class Repository:
     def sources(self) -> Mapping[str, Source]:
         """By path."""
         paths = [path for package in PACKAGES for path in (self.root / package).rglob("*.py")]
-        return {path.relative_to(self.root).as_posix(): source(path.read_text(encoding="utf-8")) for path in paths}
+        return {
+            path.relative_to(self.root).as_posix(): source(path.read_text(encoding="utf-8"))
+            for path in paths
+        }
 
     def files(self, module: str) -> set[str]:
-        """The files that an import of a module runs: its own, and those of the packages around it."""
+        """The files that an import of a module runs: its own, and those of the packages around
+        it.
+        """
         parts = module.split(".")
-        packages = {"/".join([*parts[:number], "__init__.py"]) for number in range(1, len(parts) + 1)}
+        packages = {
+            "/".join([*parts[:number], "__init__.py"]) for number in range(1, len(parts) + 1)
+        }
         return (packages | {f"{'/'.join(parts)}.py"}) & self.sources.keys()
 
     @cached_property
@@ -89,7 +106,9 @@ class Repository:
         """The Python files that changed, those that name changed data, and all that import them."""
         changes = set(changes)
         names = {name for path in changes if not path.endswith(".py") for name in _names(path)}
-        reached = {path for path, read in self.sources.items() if path in changes or names & read.words}
+        reached = {
+            path for path, read in self.sources.items() if path in changes or names & read.words
+        }
         importers: dict[str, set[str]] = {}
         for path, imported in self.imports.items():
             for file in imported:
@@ -101,7 +120,9 @@ class Repository:
 
 
 def _names(path: str) -> set[str]:
-    """How Python files name a data file: by its own name, or by the folder at the top, below tests by the one below."""
+    """How Python files name a data file: by its own name, or by the folder at the top, below tests
+    by the one below.
+    """
     parts = path.split("/")
     top = parts[1] if parts[0] == "tests" and len(parts) > 2 else parts[0]
     return {top, parts[-1]}
@@ -124,11 +145,17 @@ class Choice:
 def choose(repository: Repository, changes: Sequence[str]) -> Choice:
     """Choose stages and test files."""
     folders = ("tests/unit/", "tests/integration/", "tests/slurm/", "tests/e2e/")
-    every = [path for path in sorted(repository.sources) if path.startswith(folders) and "/test_" in path]
+    every = [
+        path for path in sorted(repository.sources) if path.startswith(folders) and "/test_" in path
+    ]
     whole = next((path for path in changes if _matches(path, subjects.HARNESS)), None)
     if whole:
         return Choice(whole, frozenset(subjects.STAGES), every, [])
-    stages = {stage for stage, patterns in subjects.STAGES.items() if any(_matches(path, patterns) for path in changes)}
+    stages = {
+        stage
+        for stage, patterns in subjects.STAGES.items()
+        if any(_matches(path, patterns) for path in changes)
+    }
     touched = repository.touched(changes)
     of_tests = repository.touched(path for path in changes if path.startswith("tests/"))
     product = [path for path in changes if _matches(path, subjects.PRODUCT)]
@@ -177,7 +204,14 @@ def summary(choice: Choice, changes: Sequence[str], revision: str) -> list[str]:
     return [
         *lines,
         "runs: "
-        + ", ".join(["static checks", "verify", *sorted(choice.stages), f"{len(choice.of(unit))} files of unit tests"]),
+        + ", ".join(
+            [
+                "static checks",
+                "verify",
+                *sorted(choice.stages),
+                f"{len(choice.of(unit))} files of unit tests",
+            ]
+        ),
         *(f"runs: {test}" for test in choice.tests if not test.startswith(unit)),
-        f"leaves out: {', '.join([*few, f'{len(choice.left_out) - len(few)} files of unit tests'])}",
+        (f"skips: {', '.join([*few, f'{len(choice.left_out) - len(few)} files of unit tests'])}"),
     ]

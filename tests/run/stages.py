@@ -57,7 +57,9 @@ def _pytest(*words: str) -> tuple[str, ...]:
 
 
 def static() -> list[Stage]:
-    """Format, lint, types, layers. They take seconds and fail often, so they don't step back behind the lanes."""
+    """Format, lint, types, layers. They take seconds and fail often, so they don't step back behind
+    the lanes.
+    """
     return [
         Stage("format", (str(BIN / "ruff"), "format", "--check", "."), "make check"),
         Stage("lint", (str(BIN / "ruff"), "check", "."), "make check"),
@@ -67,7 +69,9 @@ def static() -> list[Stage]:
 
 
 def unit(tests: Sequence[str] = (), *, beside_lanes: bool = False) -> Stage:
-    """The unit tests, or some. Beside lanes, each test has more time. Alone, a third process fills the waits of two."""
+    """The unit tests, or some. Beside lanes, each test has more time. Alone, a third process fills
+    the waits of two.
+    """
     chosen = list(tests) or ["tests/unit"]
     ways = ("-n", "2", "--timeout=600") if beside_lanes else ("-n", "3")
     command = _pytest(*ways, "--dist", "worksteal", *chosen)
@@ -105,11 +109,20 @@ def e2e(lane: int, tests: Sequence[str] = ()) -> Stage:
     """A lane of the end-to-end tests, or some tests on its cluster."""
     cluster = f"e2e-{lane}"
     chosen = list(tests) or [f"tests/e2e/{name}.py" for name in order.LANES[lane]]
-    return Stage("e2e", _on_cluster(cluster, *chosen), f"make e2e LANE={lane}", lane, pytest=True, cluster=cluster)
+    return Stage(
+        "e2e",
+        _on_cluster(cluster, *chosen),
+        f"make e2e LANE={lane}",
+        lane,
+        pytest=True,
+        cluster=cluster,
+    )
 
 
 def alone(file: str, name: str) -> Stage:
-    """A file of tests in one process, with all that its fixtures create. For a file that runs many times."""
+    """A file of tests in one process, with all that its fixtures create. For a file that runs many
+    times.
+    """
     repeat = f"make flakes F={file}"
     if file.startswith("tests/e2e/"):
         cluster = "e2e-flakes"
@@ -118,7 +131,9 @@ def alone(file: str, name: str) -> Stage:
 
 
 def lanes(tests: Sequence[str] = (), lane: int | None = None) -> list[Stage]:
-    """The lanes that have one of the tests; with `lane`, that one with all of them. No tests: the whole lanes."""
+    """The lanes that have one of the tests; with `lane`, that one with all of them. No tests: the
+    whole lanes.
+    """
     if lane is not None or not tests:
         return [e2e(number, tests) for number in ([lane] if lane is not None else order.LANES)]
     of_lanes: dict[int, list[str]] = {}

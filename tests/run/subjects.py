@@ -1,7 +1,8 @@
-"""What of the product the tests with real daemons are about: `make test SINCE=REVISION` chooses them by it.
+"""What of the product the tests with real daemons are about: `make test SINCE=REVISION` chooses
+them by it.
 
-These tests run the product in processes and pods of their own, so their imports don't show what they use. In patterns,
-`**` stands for any text, and `*` for text without a slash.
+These tests run the product in processes and pods of their own, so their imports don't show what
+they use. In patterns, `**` stands for any text, and `*` for text without a slash.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,15 @@ HARNESS = (
 
 STAGES: Mapping[str, tuple[str, ...]] = {
     "charts": (
-        *("charts/**", "schemas/**", "docs/**", "README.md", "ct.yaml", ".github/linters/**", "release/**"),
+        *(
+            "charts/**",
+            "schemas/**",
+            "docs/**",
+            "README.md",
+            "ct.yaml",
+            ".github/linters/**",
+            "release/**",
+        ),
         *("tests/charts/**", "tests/configurations/**", "sidecars/workloads/**", "postrender/**"),
     ),
     "docs": ("*.md", "docs/**", "schemas/**", "tests/site.py"),
@@ -29,10 +38,18 @@ STAGES: Mapping[str, tuple[str, ...]] = {
 PRODUCT = ("charts/**", "images/**", "postrender/**", "schemas/**", "sidecars/**")
 
 BASE = ("test_jobs", "test_login", "test_nodesets", "test_scaling", "test_configuration")
-"""The end-to-end tests of what most of the product is in: they stand for all others where a subject is not narrower."""
+"""The end-to-end tests of what most of the product is in: they stand for all others where a subject
+is not narrower.
+"""
 
 COMMON = (
-    *("sidecars/operator/**", "sidecars/kube/**", "sidecars/slurm/**", "sidecars/contract/**", "sidecars/workloads/**"),
+    *(
+        "sidecars/operator/**",
+        "sidecars/kube/**",
+        "sidecars/slurm/**",
+        "sidecars/contract/**",
+        "sidecars/workloads/**",
+    ),
     *(
         "sidecars/policy/nodeset/**",
         "sidecars/policy/*.py",
@@ -42,6 +59,7 @@ COMMON = (
     ),
     *(
         "sidecars/reconfigure/**",
+        "charts/shared/**",
         "charts/slurm/**",
         "charts/slurm-operator/**",
         "charts/slurm-operator-crds/**",
@@ -54,14 +72,25 @@ _AUTOSCALING = ("**/autoscaling/**", "sidecars/exporter/**", "**power**")
 _BRIDGE = ("**bridge**",)
 _CONTAINERS = ("sidecars/containers/**", "images/slurmd/**", "**containers**")
 _JAIL = ("images/**jail**", "**jail**", "**ssh**")
-_NODESETS = ("**/nodeset/**", "**/worker_pod/**", "**/kube_node/**", "sidecars/node/**", "sidecars/register/**")
-_UPGRADES = ("**upgrade**", "**/controller/**", "sidecars/workloads/**", "charts/slurm-operator-crds/**")
+_NODESETS = (
+    "**/nodeset/**",
+    "**/worker_pod/**",
+    "**/kube_node/**",
+    "sidecars/node/**",
+    "sidecars/register/**",
+)
+_UPGRADES = (
+    "**upgrade**",
+    "**/controller/**",
+    "sidecars/workloads/**",
+    "charts/slurm-operator-crds/**",
+)
 
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "tests/integration/backup/**": ("sidecars/backup/**",),
     "tests/integration/bridge/**": _BRIDGE,
     "tests/integration/exporter/**": ("sidecars/exporter/**", "charts/slurm-exporter/**"),
-    "tests/integration/kube/**": ("sidecars/kube/**",),
+    "tests/integration/kube/**": ("sidecars/kube/**", "sidecars/objects.py"),
     "tests/integration/ldap/**": ("sidecars/ldap/**",),
     "tests/integration/operator/**": COMMON,
     "test_accounting": ("**account**", "images/slurmdbd/**"),
@@ -72,11 +101,15 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     ),
     "test_bridge*": _BRIDGE,
     "test_cgroup2": ("**cgroup**", "images/slurmd/**"),
-    "test_chart_testing": ("charts/*/ci/**", "charts/*/templates/tests/**", "ct.yaml"),
+    "test_chart_testing": (
+        "charts/*/ci/**",
+        "charts/*/examples/**",
+        "charts/*/templates/tests/**",
+        "ct.yaml",
+    ),
     "test_check*": ("**check**",),
     "test_contain*": (*_CONTAINERS, "images/slurmd-mpi/**", "**mpi**"),
     "test_contract": ("sidecars/simulate/**", "sidecars/slurm/**", "tests/contract/**"),
-    "test_default_values": ("charts/slurm/values.yaml", "charts/slurm-operator/values.yaml"),
     "test_explain": ("**explain**", "**doctor**"),
     "test_exporter": ("sidecars/exporter/**", "charts/slurm-exporter/**"),
     "test_external_jobs": ("**external**", "**foreign**", *_BRIDGE),
@@ -96,6 +129,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "test_network_policies": ("**network**",),
     "test_no_ghosts": _NODESETS,
     "test_planner": ("**/autoscaling/**",),
+    "test_drawn_queues": ("**/autoscaling/**",),
     "test_power_saving": _AUTOSCALING,
     "test_preview": ("postrender/**", "**preview**"),
     "test_prometheus": ("sidecars/exporter/**", "charts/slurm-exporter/**", "schemas/dashboard**"),
@@ -107,12 +141,18 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "test_topology": ("**topology**",),
     "test_upgrades": _UPGRADES,
     "test_users": ("**users**", "sidecars/ldap/**"),
-    "test_without_operator": ("postrender/**", "sidecars/node/**"),
+    "test_without_operator": (
+        "postrender/**",
+        "sidecars/node/**",
+        "sidecars/secrets/**",
+        "docs/without-operator.md",
+    ),
     "test_workers": (*_NODESETS, "images/slurmd/**"),
     "test_z_leaving": ("charts/*/templates/**",),
     **dict.fromkeys(BASE, COMMON),
 }
-"""Files, by a pattern of their path or of their name without the ending, and what of the product they are about.
+"""Files, by a pattern of their path or of their name without the ending, and what of the product
+they are about.
 
 A file that no pattern names runs after each change of PRODUCT.
 """

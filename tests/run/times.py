@@ -1,8 +1,9 @@
-"""build/times.json: how long each test, file, stage and lane took, and `make times`, which prints it.
+"""build/times.json: how long each test, file, stage and lane took, and `make times`, which prints
+it.
 
-Each process that runs tests appends records to a file of its own, its part. `merge` puts the parts together. All
-durations are seconds. CPU seconds of a test contain those of its process, of the processes that it waited for and, in
-an end-to-end test, of the local cluster.
+Each process that runs tests appends records to a file of its own, its part. `merge` puts the parts
+together. All durations are seconds. CPU seconds of a test contain those of its process, of the
+processes that it waited for and, in an end-to-end test, of the local cluster.
 """
 
 import contextlib
@@ -64,7 +65,7 @@ Record = Begun | Test | Session | Ended
 
 @dataclass
 class Part:
-    """What a part says. `ended` is None if the run was cut off."""
+    """What a part reports. `ended` is None if the run was cut off."""
 
     begun: Begun
     tests: list[Test] = field(default_factory=list)
@@ -79,7 +80,11 @@ class Part:
     def cpu(self) -> float:
         """CPU seconds, with those of a cluster."""
         own = sum(test.cpu for test in self.tests)
-        return max(own, self.session.session_cpu if self.session else 0.0, self.ended.cpu if self.ended else 0.0)
+        return max(
+            own,
+            self.session.session_cpu if self.session else 0.0,
+            self.ended.cpu if self.ended else 0.0,
+        )
 
     @property
     def wall(self) -> float:
@@ -137,7 +142,13 @@ def merge(parts: Iterable[Part], wall: float) -> dict[str, Any]:
         for file, those in of_files.items():
             wall_of_file, cpu = sum(test.wall for test in those), sum(test.cpu for test in those)
             files.append(
-                {**which, "file": file, "tests": len(those), "wall": round(wall_of_file, 1), "cpu": round(cpu, 1)}
+                {
+                    **which,
+                    "file": file,
+                    "tests": len(those),
+                    "wall": round(wall_of_file, 1),
+                    "cpu": round(cpu, 1),
+                }
             )
     return {
         "commit": _commit(),
@@ -167,10 +178,16 @@ def write(parts: Iterable[Part], wall: float, file: Path) -> None:
     """Write times.json in one step."""
     content = merge(parts, wall)
     lists = {name: value for name, value in content.items() if isinstance(value, list)}
-    head = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items() if name not in lists]
+    head = [
+        f" {json.dumps(name)}: {json.dumps(value)}"
+        for name, value in content.items()
+        if name not in lists
+    ]
     # A line for each entry: it can be searched and compared.
     rows = [
-        f" {json.dumps(name)}: [\n" + ",\n".join(f"  {json.dumps(entry)}" for entry in value) + "\n ]"
+        f" {json.dumps(name)}: [\n"
+        + ",\n".join(f"  {json.dumps(entry)}" for entry in value)
+        + "\n ]"
         for name, value in lists.items()
     ]
     cache.write(file, "{\n" + ",\n".join([*head, *rows]) + "\n}\n")
@@ -179,19 +196,32 @@ def write(parts: Iterable[Part], wall: float, file: Path) -> None:
 def report(content: dict[str, Any]) -> str:
     """For people: the tests that took the longest, then the totals of stages and lanes."""
     lines = [f"{'wall s':>8} {'CPU s':>8}  test"]
-    lines += [f"{test['wall']:8.1f} {test['cpu']:8.1f}  {test['test']}" for test in content["tests"][:TOP]]
+    lines += [
+        f"{test['wall']:8.1f} {test['cpu']:8.1f}  {test['test']}" for test in content["tests"][:TOP]
+    ]
     lines += ["", f"{'wall s':>8} {'CPU s':>8} {'tests':>6}  stage"]
     for stage in content["stages"]:
         name = stage["stage"] + (f" lane {stage['lane']}" if stage["lane"] else "")
-        end = "" if stage["exit"] == 0 else "  (cut off)" if stage["exit"] is None else f"  (exit code {stage['exit']})"
+        end = (
+            ""
+            if stage["exit"] == 0
+            else "  (cut off)"
+            if stage["exit"] is None
+            else f"  (exit code {stage['exit']})"
+        )
         lines.append(f"{stage['wall']:8.1f} {stage['cpu']:8.1f} {stage['tests']:6}  {name}{end}")
-    lines.append(f"{content['wall']:8.1f} {content['cpu']:8.1f} {sum(s['tests'] for s in content['stages']):6}  in all")
+    lines.append(
+        f"{content['wall']:8.1f} {content['cpu']:8.1f} "
+        f"{sum(s['tests'] for s in content['stages']):6}  in all"
+    )
     lines += ["", f"commit {content['commit']}, {content['at']}, {content['cpus']} CPUs"]
     return "\n".join(lines)
 
 
 def latest() -> dict[str, Any] | None:
-    """The record of the latest run, also of one that goes on or was killed. None: no run has left one."""
+    """The record of the latest run, also of one that runs or was killed. None: no run has left
+    one.
+    """
     parts = sorted(PARTS.glob("*.jsonl"))
     newest = max((path.stat().st_mtime for path in parts), default=0.0)
     if parts and (not FILE.exists() or FILE.stat().st_mtime < newest):

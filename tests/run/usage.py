@@ -1,4 +1,6 @@
-"""CPU time: of this process, of its children that have ended, and of the processes of a local cluster."""
+"""CPU time: of this process, of its children that have ended, and of the processes of a local
+cluster.
+"""
 
 import contextlib
 import os
@@ -11,7 +13,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def stat(pid: int) -> tuple[int, str, float] | None:
-    """Parent, start time and CPU seconds, with those of its ended children, of a process. None: no such process."""
+    """Parent, start time and CPU seconds, with those of its ended children, of a process. None: no
+    such process.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -20,10 +24,11 @@ def stat(pid: int) -> tuple[int, str, float] | None:
 
 
 class ClusterCpu:
-    """The CPU seconds of a local cluster since this object was created, without those that its creator has waited for.
+    """The CPU seconds of a local cluster since this object was created, without those that its
+    creator has waited for.
 
-    The daemons are children of the process that started the cluster: when they end, their whole time is added to that
-    process's children, and counted here no more.
+    The daemons are children of the process that started the cluster: when they end, their whole
+    time is added to that process's children, and counted here no more.
     """
 
     def __init__(self, name: str) -> None:
@@ -43,7 +48,11 @@ class ClusterCpu:
         self._last = counters
         children = self._own_children()
         ended = {key: seconds for key, seconds in self._children.items() if key not in children}
-        unwaited = {key: seconds for key, seconds in ended.items() if (found := stat(key[0])) and found[1] == key[1]}
+        unwaited = {
+            key: seconds
+            for key, seconds in ended.items()
+            if (found := stat(key[0])) and found[1] == key[1]
+        }
         # What has become the time of this process's children.
         self._used -= sum(ended.values()) - sum(unwaited.values())
         self._children = children | unwaited
@@ -72,7 +81,10 @@ class ClusterCpu:
 
     def _daemons(self) -> list[int]:
         return [
-            int(pid) for pid in _read(self._hierarchies.tracking / self._group / "daemons" / "cgroup.procs").split()
+            int(pid)
+            for pid in _read(
+                self._hierarchies.tracking / self._group / "daemons" / "cgroup.procs"
+            ).split()
         ]
 
 

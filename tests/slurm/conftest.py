@@ -1,17 +1,21 @@
-"""Real daemons of Slurm and a real kube-apiserver as plain processes of this host: what needs no kubelet.
+"""Real daemons of Slurm and a real kube-apiserver as plain processes of this host: what needs no
+kubelet.
 
-Any file may run beside any other, in another process of pytest-xdist. So each has ports of its own, which
-tests/support/real/ports.py lists, and changes nothing of the host. A file runs in one process, and those that share a
-Kubernetes run in the same one, however pytest is called.
+Any file may run beside any other, in another process of pytest-xdist. So each has ports of its own,
+which tests/support/real/ports.py lists, and changes nothing of the host. A file runs in one
+process, and those that share a Kubernetes run in the same one, however pytest is called.
 """
 
 import importlib
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sidecars.bridge.settings import Settings
+from sidecars.slurm.tokens import sign
 from tests.cluster import cache
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.images import build_images
@@ -23,14 +27,18 @@ from tests.support.real.daemons import Daemons
 from tests.support.real.external_slurm import target
 
 PROGRAMS = ("kube", "kubectl", "helm", "jobset", "lws")
-SHARE_KUBERNETES = tuple(f"tests/slurm/test_bridge{it}.py" for it in ("", "_devices", "_guard", "_places"))
+SHARE_KUBERNETES = tuple(
+    f"tests/slurm/test_bridge{it}.py" for it in ("", "_devices", "_guard", "_places")
+)
 """Files that use the fixture `plane`."""
 MOST_SECONDS = 900
 """For a test that hangs: each wait for what will come takes 300 s at most."""
 
 
 def process_of(nodeid: str) -> str:
-    """What runs in one process of pytest-xdist, by the name of a test: a file, or those that share a Kubernetes."""
+    """What runs in one process of pytest-xdist, by the name of a test: a file, or those that share
+    a Kubernetes.
+    """
     file = nodeid.partition("::")[0]
     return "bridge" if file in SHARE_KUBERNETES else file
 
@@ -44,7 +52,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Build programs and images first, once for all processes: it takes longer than a test may take."""
+    """Build programs and images first, once for all processes: it takes longer than a test may
+    take.
+    """
     if session.config.option.collectonly or hasattr(session.config, "workerinput"):
         return
     for name in PROGRAMS:
@@ -60,10 +70,12 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Kubernetes with the chart slurm-bridge, and with the controllers of all that the tests of the bridge create.
+    """Kubernetes with the chart slurm-bridge, and with the controllers of all that the tests of the
+    bridge create.
 
-    Started once. Each test works in namespaces of its own. Kubernetes nodes, entries of tenants, and what it creates in
-    the namespace `slurm`, it deletes, because the next bridge would see them.
+    Started once. Each test works in namespaces of its own. Kubernetes nodes, entries of tenants,
+    and what it creates in the namespace `slurm`, it deletes, because the next bridge would see
+    them.
     """
     with control_plane(tmp_path_factory.mktemp("kubernetes")) as found, controllers(found):
         yield found
@@ -76,8 +88,10 @@ def slurm(daemons: Daemons) -> Target:
 
 
 @pytest.fixture
-def jwt_key(slurm: Target, tmp_path: Path) -> Path:
-    """A file with the key of that Slurm, for a bridge."""
-    path = tmp_path / "jwt.key"
-    path.write_bytes(slurm.key)
-    return path
+def settings(slurm: Target, tmp_path: Path) -> Settings:
+    """Those of a bridge of that Slurm. Like that of the chart, it has a token of SlurmUser and no
+    jwt.key.
+    """
+    path = tmp_path / "token"
+    path.write_text(sign(slurm.key, "slurm", 2 * MOST_SECONDS, time.time()))
+    return Settings(slurm.url, "slurm", key_file=tmp_path / "absent", token_file=path)

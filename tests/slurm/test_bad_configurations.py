@@ -1,4 +1,6 @@
-"""Each bad configuration that only slurmctld can tell is refused by a dry run of it, and its culprit is named."""
+"""Each bad configuration that only slurmctld can tell is refused by a dry run of it, and its
+culprit is named.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -35,13 +37,19 @@ class Gated:
     def life(self) -> str:
         """Changes when slurmctld is restarted."""
         found = self.daemons.output(SLURMCTLD, "sh", "-c", "cat /proc/[0-9]*/stat").splitlines()
-        [oldest, *_] = sorted((it.rpartition(")")[2].split()[19] for it in found if "(slurmctld)" in it), key=int)
+        [oldest, *_] = sorted(
+            (it.rpartition(")")[2].split()[19] for it in found if "(slurmctld)" in it), key=int
+        )
         return oldest
 
     def until_judged(self, release: Release, status: str) -> Condition:
-        """Publish a configuration and wait until the condition ConfigurationAccepted has this status."""
+        """Publish a configuration and wait until the condition ConfigurationAccepted has this
+        status.
+        """
         self.gate.publish(release)
-        return until(f"{status}", lambda: self.gate.accepted(release), is_it=lambda it: it.status == status)
+        return until(
+            f"{status}", lambda: self.gate.accepted(release), is_it=lambda it: it.status == status
+        )
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +57,18 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gated]:
     """slurmctld with two workers, whose records the dry runs know."""
     release = rendered.release(NAMESPACE, ports.BAD_CONFIGURATIONS, [VALUES], {})
     gate = Gate(tmp_path_factory.mktemp("volumes"), release)
-    with as_processes.running(tmp_path_factory.mktemp("gated"), release, gate=gate, again=True) as daemons:
+    with as_processes.running(
+        tmp_path_factory.mktemp("gated"), release, gate=gate, again=True
+    ) as daemons:
         sha256 = release.config_set.sha256
         until("`reconfigure` to know what slurmctld runs", lambda: gate.status().running == sha256)
         yield Gated(daemons, gate)
 
 
 def asked_for(release: Release, each: BadConfiguration) -> Release:
-    """The release with the lines and NodeSets of a bad configuration. The operator would publish it."""
+    """The release with the lines and NodeSets of a bad configuration. The operator would publish
+    it.
+    """
     assert set(each.input) <= {"extraConf", "nodesets"}
     documents = [
         with_lines(it, each.input.get("extraConf", "")) if it["kind"] == "Controller" else it
@@ -67,7 +79,9 @@ def asked_for(release: Release, each: BadConfiguration) -> Release:
             "apiVersion": "slinky.slurm.net/v1beta1",
             "kind": "NodeSet",
             "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "none"}} | spec | {"replicas": 0},
+            "spec": {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "none"}}
+            | spec
+            | {"replicas": 0},
         }
         for name, spec in each.input.get("nodesets", {}).items()
     ]
@@ -75,12 +89,16 @@ def asked_for(release: Release, each: BadConfiguration) -> Release:
 
 
 def with_lines(controller: dict[str, Any], text: str) -> dict[str, Any]:
-    """A Controller with these lines in place of its own with the same keys: lint says of one key with two values."""
+    """A Controller with these lines in place of its own with the same keys: lint reports of one key
+    with two values.
+    """
     lines = text.splitlines()
     keys = {line.partition("=")[0].lower() for line in lines}
     before = controller["spec"].get("extraConf", "").splitlines()
     kept = [line for line in before if line.partition("=")[0].lower() not in keys]
-    return controller | {"spec": controller["spec"] | {"extraConf": "".join(f"{line}\n" for line in (*kept, *lines))}}
+    return controller | {
+        "spec": controller["spec"] | {"extraConf": "".join(f"{line}\n" for line in (*kept, *lines))}
+    }
 
 
 @pytest.mark.parametrize("each", BY_SLURMCTLD, ids=lambda each: each.name)
@@ -91,7 +109,11 @@ def test_no_bad_configuration_reaches_slurmctld(gated: Gated, each: BadConfigura
     assert each.message in refused.message
     assert not [it for it in UNRELATED if it in refused.message]
     assert "slurmctld continues with the former configuration" in refused.message
-    source = "NodeSet slurm/cpu spec.partition.config" if "nodesets" in each.input else "spec.extraConf line "
+    source = (
+        "NodeSet slurm/cpu spec.partition.config"
+        if "nodesets" in each.input
+        else "spec.extraConf line "
+    )
     assert (f"({source}" in refused.message) == (each.name not in WITHOUT_PLACE)
     gated.daemons.login("sinfo", "-h")
     assert gated.gate.status().running == before
@@ -131,7 +153,9 @@ def starts(gated: Gated) -> dict[str, str]:
     return {it.name: it.started for it in slurmds.in_service(listing, gated.release.files)}
 
 
-def test_a_slurmd_that_takes_a_configuration_has_another_start_time_which_ends_the_watch(gated: Gated) -> None:
+def test_a_slurmd_that_takes_a_configuration_has_another_start_time_which_ends_the_watch(
+    gated: Gated,
+) -> None:
     before = starts(gated)
     assert len(before) == 2
     release = asked_for(gated.release, only("KillWait=31"))
@@ -157,7 +181,10 @@ def test_a_line_that_ends_every_slurmd_is_taken_back_and_they_run_again(gated: G
     assert rejected is not None
     assert (rejected.daemon, len(rejected.nodes)) == ("slurmd", 2)
     until("the former configuration to run", lambda: gated.gate.status().running == before)
-    words = f"spec.extraConf line {line_of(release, ENDING)}: fatal: mkdir(/etc/hostname/spool): Not a directory"
+    words = (
+        f"spec.extraConf line {line_of(release, ENDING)}: fatal: mkdir(/etc/hostname/spool): Not "
+        "a directory"
+    )
     for node in rejected.nodes:
         assert quoted(gated, release, "slurmd", node).startswith(words)
     gated.daemons.until_idle()
@@ -173,7 +200,10 @@ def test_a_line_that_slurmctld_ends_on_after_its_dry_run_is_taken_back(gated: Ga
     assert "slurmctld ended when it read the configuration" in refused.message
     until("the former configuration to run", lambda: gated.gate.status().running == before)
     line = line_of(release, DEADLY.splitlines()[1])
-    words = f"spec.extraConf line {line}: fatal: open /nonexistent/folder/file: No such file or directory"
+    words = (
+        f"spec.extraConf line {line}: fatal: open /nonexistent/folder/file: No such file or "
+        "directory"
+    )
     assert quoted(gated, release, "slurmctld", SLURMCTLD).startswith(words)
     gated.daemons.until_idle()
     gated.until_judged(gated.release, "True")

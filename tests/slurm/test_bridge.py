@@ -1,4 +1,5 @@
-"""The bridge with a real slurmctld, kube-apiserver and kube-scheduler, and the controllers of groups of pods.
+"""The bridge with a real slurmctld, kube-apiserver and kube-scheduler, and the controllers of
+groups of pods.
 
 The kubelets are simulated: in the first test nothing ends the pods but the test itself.
 """
@@ -14,11 +15,13 @@ import pytest
 import pytest_asyncio
 
 from sidecars.bridge.owners import RESOURCES
+from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import PODS, AlreadyExists, ApiError, Manifest, NotFound, Resource
 from sidecars.policy.bridge.groups import SourceKind
 from sidecars.slurm import protocol
-from sidecars.slurm.external import STATES_ENDED, ExternalJob
+from sidecars.slurm.external import ExternalJob
+from sidecars.slurm.job_states import has_ended
 from tests.charts.examples import examples
 from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
@@ -35,25 +38,34 @@ MAIL = 8
 JOBS = Resource("batch", "v1", "Job", "jobs")
 JOB_SETS = RESOURCES[SourceKind.JOB_SET]
 POD_GROUPS = RESOURCES[SourceKind.SCHEDULER_PLUGINS]
-LEADER_WORKER_SETS = Resource("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
+LEADER_WORKER_SETS = Resource(
+    "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"
+)
 
 
 @pytest.fixture
 def daemons(tmp_path: Path) -> Iterator[Daemons]:
-    """slurmctld with the lines of docs/bridge.md, and a backfill scheduler that doesn't let heterogeneous jobs wait."""
+    """slurmctld with the lines of docs/bridge.md, and a backfill scheduler that doesn't let
+    heterogeneous jobs wait.
+    """
     with running(tmp_path / "slurm", PORT, slurm_conf("bf_interval=1")) as found:
         yield found
 
 
 @pytest_asyncio.fixture
-async def world(plane: ControlPlane, slurm: Target, jwt_key: Path) -> AsyncIterator[World]:
+async def world(plane: ControlPlane, slurm: Target, settings: Settings) -> AsyncIterator[World]:
     """A tenant's namespace and two nodes of eight CPUs, with a bridge."""
     await slurm.call(protocol.create_nodes(OTHER))
-    async with a_world(plane, slurm.url, jwt_key, simulated(), user="mail") as found, found.bridge():
+    async with (
+        a_world(plane, settings, simulated(), user="mail") as found,
+        found.bridge(),
+    ):
         yield found
 
 
-async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(slurm: Target, world: World) -> None:
+async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(
+    slurm: Target, world: World
+) -> None:
     for name in ("first", "second", "third"):
         await world.create(name, cpu="6")
 
@@ -97,7 +109,11 @@ async def test_slurm_gives_a_node_to_a_pod_only_when_the_pod_before_it_is_gone(s
 
 def template(cpus: int) -> dict[str, Any]:
     """That of a pod that requests so many CPUs."""
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": str(cpus), "memory": "100Mi"}}}
+    container = {
+        "name": "c",
+        "image": "x",
+        "resources": {"requests": {"cpu": str(cpus), "memory": "100Mi"}},
+    }
     return {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}}
 
 
@@ -129,7 +145,11 @@ def leader_worker_set(world: World) -> Manifest:
         "metadata": {"namespace": world.namespace, "name": "serve"},
         "spec": {
             "replicas": 1,
-            "leaderWorkerTemplate": {"size": 3, "leaderTemplate": template(1), "workerTemplate": template(3)},
+            "leaderWorkerTemplate": {
+                "size": 3,
+                "leaderTemplate": template(1),
+                "workerTemplate": template(3),
+            },
         },
     }
 
@@ -162,7 +182,8 @@ async def group_of_three(world: World, before: Collection[str] = ()) -> list[Man
         running = [
             pod
             for pod in pods
-            if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
+            if pod["status"].get("phase") == "Running"
+            and "deletionTimestamp" not in pod["metadata"]
         ]
         return running if len(running) == len(pods) == 3 else None
 
@@ -180,15 +201,20 @@ def uids(pods: Sequence[Manifest]) -> set[str]:
 
 async def jobs(slurm: Target) -> list[ExternalJob]:
     """All that Slurm knows."""
-    return [await slurm.call(protocol.get_external_job(it)) for it in await slurm.call(protocol.get_job_states())]
+    return [
+        await slurm.call(protocol.get_external_job(it))
+        for it in await slurm.call(protocol.get_job_states())
+    ]
 
 
 async def live(slurm: Target) -> list[ExternalJob]:
-    return [job for job in await jobs(slurm) if not job.states & STATES_ENDED]
+    return [job for job in await jobs(slurm) if not has_ended(job.states)]
 
 
 async def are_one_job(slurm: Target, pods: Sequence[Manifest]) -> tuple[int, int]:
-    """The ids of the components for the first pod and for the two others, the only jobs that have not ended."""
+    """The ids of the components for the first pod and for the two others, the only jobs that have
+    not ended.
+    """
     first, *others = [int(pod["metadata"]["labels"][bridge.JOB_LABEL]) for pod in pods]
     [other] = set(others)
     assert first != other
@@ -222,7 +248,9 @@ async def test_the_pods_of_a_batch_job_are_one_job_if_it_asks_for_that_and_else_
         await until("four pods to run", running)
         found: dict[str, set[str]] = {name: set() for name in labels}
         for pod in await world.pods():
-            found[pod["metadata"]["labels"]["name"]].add(pod["metadata"]["labels"][bridge.JOB_LABEL])
+            found[pod["metadata"]["labels"]["name"]].add(
+                pod["metadata"]["labels"][bridge.JOB_LABEL]
+            )
         assert {name: len(its) for name, its in found.items()} == {"together": 1, "apart": 2}
         assert {str(job.job_id) for job in await live(slurm)} == found["together"] | found["apart"]
 
@@ -261,18 +289,24 @@ async def test_a_job_set_of_unequal_pods_is_one_job_that_ends_and_starts_again_a
 
         async def over() -> bool:
             found = await world.admin.get(JOB_SETS, world.namespace, "train")
-            return found.get("status", {}).get("terminalState") == "Failed" and not await world.pods()
+            return (
+                found.get("status", {}).get("terminalState") == "Failed" and not await world.pods()
+            )
 
         await until("the JobSet to fail after its last restart, and its pods to be gone", over)
         await no_job_remains(slurm)
 
 
-async def test_replicated_jobs_that_depend_on_each_other_are_jobs_of_their_own(slurm: Target, world: World) -> None:
+async def test_replicated_jobs_that_depend_on_each_other_are_jobs_of_their_own(
+    slurm: Target, world: World
+) -> None:
     manifest = job_set(world, restarts=0)
     manifest["spec"]["replicatedJobs"][1]["dependsOn"] = [{"name": "driver", "status": "Ready"}]
     async with world.kubelet():
         await create(world, JOB_SETS, manifest)
-        driver, *workers = [int(pod["metadata"]["labels"][bridge.JOB_LABEL]) for pod in await group_of_three(world)]
+        driver, *workers = [
+            int(pod["metadata"]["labels"][bridge.JOB_LABEL]) for pod in await group_of_three(world)
+        ]
         found = {job.job_id: job.het_id for job in await live(slurm)}
         assert found == {driver: 0, workers[0]: 0}
         assert workers[0] == workers[1] != driver
@@ -285,9 +319,16 @@ async def test_the_pods_of_a_job_set_with_a_pod_group_as_kubeflow_trainer_writes
 ) -> None:
     manifest = job_set(world, restarts=0)
     for job in manifest["spec"]["replicatedJobs"]:
-        job["template"]["spec"]["template"]["metadata"] = {"labels": {"scheduling.x-k8s.io/pod-group": "trainjob"}}
+        job["template"]["spec"]["template"]["metadata"] = {
+            "labels": {"scheduling.x-k8s.io/pod-group": "trainjob"}
+        }
     metadata = {"namespace": world.namespace, "name": "trainjob"}
-    group = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
+    group = {
+        "apiVersion": POD_GROUPS.api_version,
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": {"minMember": 3},
+    }
     with contextlib.suppress(AlreadyExists):
         await world.admin.create(CRDS, crd(POD_GROUPS))
 
@@ -303,7 +344,9 @@ async def test_the_pods_of_a_job_set_with_a_pod_group_as_kubeflow_trainer_writes
         pods = await group_of_three(world)
         await are_one_job(slurm, pods)
         comments = [bridge.decode(job.comment) for job in await live(slurm)]
-        assert {comment.group for comment in comments if comment is not None} == {"podgroup/trainjob"}
+        assert {comment.group for comment in comments if comment is not None} == {
+            "podgroup/trainjob"
+        }
         for pod in pods:
             await world.finish(pod["metadata"]["name"])
 
@@ -359,15 +402,25 @@ async def sbatch(daemons: Daemons, script: str) -> None:
 
 def brought_along(world: World) -> tuple[Manifest, str]:
     """The Job and the script of docs/bridge.md, for the namespace of the test."""
-    page = (CHART.parents[1] / "docs" / "bridge.md").read_text(encoding="utf-8").replace("physics", world.namespace)
-    [section] = re.findall(r"^## A Slurm job that brings pods along$.*?^## ", page, re.MULTILINE | re.DOTALL)
+    page = (
+        (CHART.parents[1] / "docs" / "bridge.md")
+        .read_text(encoding="utf-8")
+        .replace("physics", world.namespace)
+    )
+    [section] = re.findall(
+        r"^## A Slurm job that brings pods along$.*?^## ", page, re.MULTILINE | re.DOTALL
+    )
     [example] = examples("docs/bridge.md", section)
     [script] = re.findall(r"```sh title=\"[^\"]+\"\n(.*?)```", section, re.DOTALL)
     assert script.splitlines()[-1] == "solver"
-    return example.documents[0], script.replace("\nsolver\n", "\nuntil [ -e /etc/slurm/stop ]; do sleep 0.2; done\n")
+    return example.documents[0], script.replace(
+        "\nsolver\n", "\nuntil [ -e /etc/slurm/stop ]; do sleep 0.2; done\n"
+    )
 
 
-@pytest.mark.parametrize("suspended", [False, True], ids=["as in the example", "suspended until it is submitted"])
+@pytest.mark.parametrize(
+    "suspended", [False, True], ids=["as in the example", "suspended until it is submitted"]
+)
 async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
     daemons: Daemons, slurm: Target, world: World, suspended: bool
 ) -> None:
@@ -377,13 +430,17 @@ async def test_a_slurm_job_brings_the_pods_of_a_job_along_and_ends_them_with_it(
         manifest["spec"]["suspend"] = True
     node = f"NodeAddr={ADDRESS} Port={daemons.port('slurmd')} Feature=batch"
     prepare = "chmod 644 /etc/slurm/with-pods.sh"
-    daemons.slurmd("batch", "-Z", "--conf", node, files={"with-pods.sh": script.encode()}, prepare=prepare)
+    daemons.slurmd(
+        "batch", "-Z", "--conf", node, files={"with-pods.sh": script.encode()}, prepare=prepare
+    )
     async with world.kubelet():
         await world.admin.create(JOBS, manifest)
 
         async def without() -> bool:
             pods = await world.pods()
-            reasons = [(await world.condition(pod["metadata"]["name"])).get("reason") for pod in pods]
+            reasons = [
+                (await world.condition(pod["metadata"]["name"])).get("reason") for pod in pods
+            ]
             return reasons == ["NoJob"] * 2
 
         if not suspended:

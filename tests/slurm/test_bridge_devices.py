@@ -1,4 +1,6 @@
-"""Devices of the bridge with a real slurmctld and kube-scheduler. No kubelet runs: the test ends the pods."""
+"""Devices of the bridge with a real slurmctld and kube-scheduler. No kubelet runs: the test ends
+the pods.
+"""
 
 import asyncio
 import contextlib
@@ -6,18 +8,18 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from sidecars.bridge.devices import CLAIMS, CLASSES, SLICES
+from sidecars.bridge.claimed_devices import CLAIMS, CLASSES, SLICES
+from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS, AlreadyExists, Manifest
 from sidecars.policy.bridge import nodes as policy
 from sidecars.policy.bridge.devices import by_index, parse
 from sidecars.slurm import protocol
-from sidecars.slurm.external import STATES_ENDED
+from sidecars.slurm.job_states import has_ended
 from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
 from tests.support.apiserver import until
@@ -54,12 +56,12 @@ def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
 
 
 @pytest_asyncio.fixture
-async def world(slurm: Target, plane: ControlPlane, jwt_key: Path) -> AsyncIterator[World]:
+async def world(slurm: Target, plane: ControlPlane, settings: Settings) -> AsyncIterator[World]:
     """A tenant's namespace, and two nodes."""
-    async with a_world(plane, slurm.url, jwt_key, simulated(), user="mail") as found:
+    async with a_world(plane, settings, simulated(), user="mail") as found:
         yield found
         for job_id, states in (await slurm.call(protocol.get_job_states())).items():
-            if not states & STATES_ENDED:
+            if not has_ended(states):
                 await slurm.call(protocol.cancel_job(job_id))
 
 
@@ -78,17 +80,23 @@ async def by_slurm(slurm: Target, world: World, name: str) -> tuple[str, str]:
     """The node and the device that Slurm has given to the job of a pod."""
     pod = await world.pod(name)
     assert pod is not None
-    job = await slurm.call(protocol.get_external_job(int(pod["metadata"]["labels"][bridge.JOB_LABEL])))
+    job = await slurm.call(
+        protocol.get_external_job(int(pod["metadata"]["labels"][bridge.JOB_LABEL]))
+    )
     [allocation] = job.allocations
     [gres] = allocation.gres
     [index] = gres.indices or (-1,)
     assert index >= 0
-    found = by_index(policy.numbered_of((await slurm.node(allocation.node)).extra), gres.name)[index]
+    found = by_index(policy.numbered_of((await slurm.node(allocation.node)).extra), gres.name)[
+        index
+    ]
     assert found is not None
     return allocation.node, found.name
 
 
-async def test_kubernetes_gives_each_pod_the_gpu_that_slurm_has_given_to_its_job(slurm: Target, world: World) -> None:
+async def test_kubernetes_gives_each_pod_the_gpu_that_slurm_has_given_to_its_job(
+    slurm: Target, world: World
+) -> None:
     world.settings = dataclasses.replace(world.settings, devices=PARSED)
     await create_class(world, device_class())
     await world.admin.create(TEMPLATES, template(world.namespace, "gpu", claim_spec()))
@@ -149,20 +157,24 @@ KINDS = {"whole": 1, "mig": 2, "shared": 2}
 """How many of three pods of each kind fit on the node."""
 
 
-async def test_whole_gpus_mig_devices_and_shares_of_gpus_are_given_to_no_more_pods_than_the_node_has_of_each(
+async def test_whole_gpus_mig_devices_and_shares_of_gpus_are_given_to_as_many_pods_as_the_node_has(
     slurm: Target, world: World
 ) -> None:
     rules = [*RULES[:2], {"gres": "gpushare", "extendedResource": SHARES}]
     world.settings = dataclasses.replace(world.settings, devices=parse(json.dumps(rules)))
     place, unused = world.nodes
-    await world.admin.merge_patch(NODES, None, unused, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}})
+    await world.admin.merge_patch(
+        NODES, None, unused, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}}
+    )
     shares = {"allocatable": {SHARES: "4"}, "capacity": {SHARES: "4"}}
     await world.admin.merge_patch(NODES, None, place, {"status": shares}, subresource="status")
     parts = [device(f"mig-{index}", profile="1g.5gb") for index in range(2)]
     await world.admin.create(SLICES, resource_slice(place, device("gpu-0"), *parts))
     for name, kind, wanted in (("whole", "gpu", DRIVER), ("mig", "mig", MIG)):
         await create_class(world, device_class(wanted, kind))
-        await world.admin.create(TEMPLATES, template(world.namespace, name, claim_spec(name=wanted)))
+        await world.admin.create(
+            TEMPLATES, template(world.namespace, name, claim_spec(name=wanted))
+        )
     async with world.bridge():
         for kind in KINDS:
             for index in range(3):
@@ -178,15 +190,21 @@ async def test_whole_gpus_mig_devices_and_shares_of_gpus_are_given_to_no_more_po
 
         async def waiting() -> int:
             reasons = [await world.condition(it["metadata"]["name"]) for it in await world.pods()]
-            return sum("Slurm job" in it.get("message", "") and it["status"] == "True" for it in reasons)
+            return sum(
+                "Slurm job" in it.get("message", "") and it["status"] == "True" for it in reasons
+            )
 
         async def all_tried() -> bool:
             return await bound() == KINDS and await waiting() == 4
 
         await until("as many pods as fit to be bound, and the others to wait for Slurm", all_tried)
-        claims = {name: await given(world, name) for name in await names(world) if not name.startswith("shared")}
-        for name, (pool, found) in claims.items():
-            assert (pool, found) == await by_slurm(slurm, world, name)
+        claims = {
+            name: await given(world, name)
+            for name in await names(world)
+            if not name.startswith("shared")
+        }
+        for name, (nodeset, found) in claims.items():
+            assert (nodeset, found) == await by_slurm(slurm, world, name)
         assert sorted(claims.values()) == [(place, "gpu-0"), (place, "mig-0"), (place, "mig-1")]
 
 

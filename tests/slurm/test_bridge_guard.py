@@ -1,6 +1,8 @@
-"""The bridge on nodes with a slurmd: real slurmctld, slurmd, kube-apiserver and kube-scheduler, and the chart's Epilog.
+"""The bridge on nodes with a slurmd: real slurmctld, slurmd, kube-apiserver and kube-scheduler, and
+the chart's Epilog.
 
-No kubelet runs: the test shows the annotations of the worker pods to the Epilogs, and ends the pods.
+No kubelet runs: the test shows the annotations of the worker pods to the Epilogs, and ends the
+pods.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge, extra
 from sidecars.kube import NODES, PODS, AlreadyExists
 from sidecars.slurm import protocol
@@ -69,14 +72,18 @@ class Worker:
         annotations = {bridge.GUARD: bridge.GUARD_VERSION}
         # No controller creates accounts here.
         with contextlib.suppress(AlreadyExists):
-            await self.world.admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": "slurm"}})
+            await self.world.admin.create(
+                ACCOUNTS, {"metadata": {"name": "default", "namespace": "slurm"}}
+            )
         spec = {
             "nodeName": self.kube_node,
             "containers": [{"name": "slurmd", "image": "x"}],
             "automountServiceAccountToken": False,
         }
         metadata = {"namespace": "slurm", "name": self.name, "annotations": annotations}
-        await self.world.admin.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        await self.world.admin.create(
+            PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        )
 
     async def pod(self) -> dict[str, Any]:
         return dict(await self.world.admin.get(PODS, "slurm", self.name))
@@ -87,17 +94,32 @@ class Worker:
         script = (ROOT / "charts" / "slurm" / "files" / "epilog-slurm-bridge.sh").read_text()
         assert "file=/etc/podinfo/annotations\n" in script
         files = {
-            "epilog.sh": script.replace("/etc/podinfo/annotations", "/etc/slurm/annotations").encode(),
+            "epilog.sh": script.replace(
+                "/etc/podinfo/annotations", "/etc/slurm/annotations"
+            ).encode(),
             "annotations": b"",
             # Any devices do.
             "gres.conf": b"Name=gpu File=/dev/zero\nName=gpu File=/dev/full\n",
         }
-        facts = extra.encode(extra.PodFacts((await self.pod())["metadata"]["uid"], self.name, "slurm"))
+        facts = extra.encode(
+            extra.PodFacts((await self.pod())["metadata"]["uid"], self.name, "slurm")
+        )
         size = "CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4000 Gres=gpu:2"
-        options = ("-Z", "-b", "--conf", f"NodeAddr={ADDRESS} Port={self.port} {size}", "--extra", facts)
+        options = (
+            "-Z",
+            "-b",
+            "--conf",
+            f"NodeAddr={ADDRESS} Port={self.port} {size}",
+            "--extra",
+            facts,
+        )
         prepare = "chmod 755 /etc/slurm/epilog.sh"
-        await asyncio.to_thread(self.daemons.slurmd, self.name, *options, files=files, prepare=prepare)
-        shows = asyncio.create_task(self._show(self.daemons.home / self.name / "etc" / "annotations"))
+        await asyncio.to_thread(
+            self.daemons.slurmd, self.name, *options, files=files, prepare=prepare
+        )
+        shows = asyncio.create_task(
+            self._show(self.daemons.home / self.name / "etc" / "annotations")
+        )
         try:
             yield
         finally:
@@ -109,7 +131,9 @@ class Worker:
         while True:
             annotations = (await self.pod())["metadata"].get("annotations", {})
             draft = path.with_suffix(".new")
-            draft.write_text("".join(f"{key}={json.dumps(value)}\n" for key, value in annotations.items()))
+            draft.write_text(
+                "".join(f"{key}={json.dumps(value)}\n" for key, value in annotations.items())
+            )
             draft.rename(path)
             await asyncio.sleep(0.2)
 
@@ -118,9 +142,11 @@ Cluster = tuple[World, list[Worker]]
 
 
 @pytest_asyncio.fixture
-async def cluster(plane: ControlPlane, daemons: Daemons, jwt_key: Path) -> AsyncIterator[Cluster]:
+async def cluster(
+    plane: ControlPlane, daemons: Daemons, settings: Settings
+) -> AsyncIterator[Cluster]:
     """Two Kubernetes nodes, each with a worker whose slurmd the test starts."""
-    async with a_world(plane, daemons.url, jwt_key, simulated(), user="mail", partition="pods") as world:
+    async with a_world(plane, settings, simulated(), user="mail", partition="pods") as world:
         workers = []
         for index, kube_node in enumerate(world.nodes):
             await world.admin.merge_patch(
@@ -135,7 +161,11 @@ async def cluster(plane: ControlPlane, daemons: Daemons, jwt_key: Path) -> Async
 
 
 def bounded(
-    world: World, name: str, cpu: str, group: tuple[str, int] | None = None, requests: Mapping[str, str] | None = None
+    world: World,
+    name: str,
+    cpu: str,
+    group: tuple[str, int] | None = None,
+    requests: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """A pod that waits, and can't use more than it requests."""
     found = pod(world.namespace, name, cpu=cpu, group=group)
@@ -148,12 +178,24 @@ def bounded(
 async def native(slurm: Target, cpus: int, memory: int = 100, gres: str = "") -> int:
     """A job of a user that has started, or waits; its id."""
     request = ExternalRequest(
-        "native", "all", "", cpus_per_task=cpus, memory_per_task=memory, gres_per_task=gres, minutes=5
+        "native",
+        "all",
+        "",
+        cpus_per_task=cpus,
+        memory_per_task=memory,
+        gres_per_task=gres,
+        minutes=5,
     )
     body = dict(protocol.submit_external(request).body or {})
     job = {key: value for key, value in body["job"].items() if key not in ("flags", "hold")}
-    job |= {"script": "#!/bin/sh\nexec sleep 600\n", "current_working_directory": "/", "standard_output": "/dev/null"}
-    found = protocol.Request("POST", "job/submit", body={"job": job}, read=lambda answer: answer.number("job_id"))
+    job |= {
+        "script": "#!/bin/sh\nexec sleep 600\n",
+        "current_working_directory": "/",
+        "standard_output": "/dev/null",
+    }
+    found = protocol.Request(
+        "POST", "job/submit", body={"job": job}, read=lambda answer: answer.number("job_id")
+    )
     return await slurm.call(found, user="mail")
 
 
@@ -167,7 +209,9 @@ async def array(slurm: Target, tasks: int) -> int:
         "current_working_directory": "/",
         "standard_output": GUARD_OUTPUT,
     }
-    found = protocol.Request("POST", "job/submit", body={"job": job}, read=lambda answer: answer.number("job_id"))
+    found = protocol.Request(
+        "POST", "job/submit", body={"job": job}, read=lambda answer: answer.number("job_id")
+    )
     return await slurm.call(found, user="mail")
 
 
@@ -176,7 +220,9 @@ async def registered(slurm: Target, *names: str) -> None:
 
     async def look() -> bool:
         found = await slurm.call(protocol.get_nodes())
-        return found is not None and {it.name for it in found.nodes if "IDLE" in it.states} >= set(names)
+        return found is not None and {it.name for it in found.nodes if "IDLE" in it.states} >= set(
+            names
+        )
 
     await until(f"{names} to be idle", look)
 
@@ -190,7 +236,9 @@ async def job_of(world: World, name: str) -> int:
     return int((found or {})["metadata"]["labels"][bridge.JOB_LABEL])
 
 
-async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slurm: Target, cluster: Cluster) -> None:
+async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(
+    slurm: Target, cluster: Cluster
+) -> None:
     world, [first, second] = cluster
     async with first.slurmd(), second.slurmd():
         async with world.bridge():
@@ -211,7 +259,9 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
 
             await until("a job to run beside a pod", runs)
             # The user of a job can change its comment at any time.
-            forged = protocol.Request("POST", f"job/{job_id}", body={"comment": "other"}, read=lambda answer: None)
+            forged = protocol.Request(
+                "POST", f"job/{job_id}", body={"comment": "other"}, read=lambda answer: None
+            )
             await slurm.call(forged, user="mail")
             await slurm.call(protocol.cancel_job(job_id))
             nodes = {name: await world.place(name) for name in ("a", "b")}
@@ -224,9 +274,9 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
             await until("the other pod to be deleted", lambda: terminating("b"))
             await world.admin.delete(PODS, world.namespace, "a", grace_period_seconds=0)
             workers = {it.kube_node: it for it in (first, second)}
-            free, held = workers[nodes["a"]].name, workers[nodes["b"]].name
+            free, blocked = workers[nodes["a"]].name, workers[nodes["b"]].name
             await slurm.until_node(free, "without the job", lambda it: "COMPLETING" not in it)
-            assert "COMPLETING" in (await slurm.node(held)).states
+            assert "COMPLETING" in (await slurm.node(blocked)).states
             assert "COMPLETING" in await states(slurm, job_id)
             await until_job(slurm, waits, free)
             full = await native(slurm, 4)
@@ -245,10 +295,10 @@ async def test_what_a_pod_uses_is_not_given_to_another_job_before_it_is_gone(slu
         await world.admin.delete(PODS, world.namespace, "b", grace_period_seconds=0)
         before = await cycles(slurm)
         await until("Slurm to look at its queue", scheduled)
-        assert "COMPLETING" in (await slurm.node(held)).states
+        assert "COMPLETING" in (await slurm.node(blocked)).states
         async with world.bridge():
-            await slurm.until_node(held, "without the job", lambda it: "COMPLETING" not in it)
-            await until_job(slurm, last, held)
+            await slurm.until_node(blocked, "without the job", lambda it: "COMPLETING" not in it)
+            await until_job(slurm, last, blocked)
 
 
 async def test_what_slurm_has_of_memory_and_gpus_is_at_no_time_both_a_pods_and_another_jobs(
@@ -269,7 +319,9 @@ async def test_what_slurm_has_of_memory_and_gpus_is_at_no_time_both_a_pods_and_a
             await take_turns(slurm, world, item, memory, gres)
 
 
-async def take_turns(slurm: Target, world: World, item: dict[str, Any], memory: int, gres: str) -> None:
+async def take_turns(
+    slurm: Target, world: World, item: dict[str, Any], memory: int, gres: str
+) -> None:
     """The pod waits for a job with so much, and another one waits for the pod."""
     name = item["metadata"]["name"]
     before = await native(slurm, 1, memory, gres)
@@ -319,11 +371,13 @@ async def until_job(slurm: Target, job_id: int, node: str) -> None:
 async def cycles(slurm: Target) -> int:
     """How often the main scheduler has run."""
     return await slurm.call(
-        protocol.Request("GET", "diag/", read=lambda it: it.nested("statistics").number("schedule_cycle_total"))
+        protocol.Request(
+            "GET", "diag/", read=lambda it: it.nested("statistics").number("schedule_cycle_total")
+        )
     )
 
 
-async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_until_the_pod_is_gone(
+async def test_a_node_lost_with_a_pod_of_an_ended_job_accepts_nothing_until_the_pod_is_gone(
     slurm: Target, cluster: Cluster
 ) -> None:
     world, [first, _] = cluster
@@ -344,7 +398,8 @@ async def test_a_node_that_was_lost_with_a_pod_of_an_ended_job_accepts_nothing_u
             waits = await native(slurm, 2)
             assert {"DOWN", "DRAIN"} <= (await slurm.node("w0")).states
             reason = (await slurm.node("w0")).reason
-            # Drained before slurmctld has given it up, or after that, and slurmctld adds its own words.
+            # Drained before slurmctld has given it up, or after that, and slurmctld adds its own
+            # words.
             assert reason.startswith(f"{bridge.DRAIN_PREFIX}pod {world.namespace}/p runs here")
             await world.admin.delete(PODS, world.namespace, "p", grace_period_seconds=0)
             await until_job(slurm, waits, "w0")
@@ -354,8 +409,12 @@ def _listed(answer: Fields) -> Mapping[str, frozenset[str]]:
     return {it.text("job_id"): it.states("state") for it in answer.items("jobs")}
 
 
-async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(slurm: Target, cluster: Cluster) -> None:
-    """Any user may submit one. Its first task has a record of its own, the last one that of the array."""
+async def test_the_epilogs_of_an_array_with_the_output_of_a_guard_end(
+    slurm: Target, cluster: Cluster
+) -> None:
+    """Any user may submit one. Its first task has a record of its own, the last one that of the
+    array.
+    """
     world, [first, _] = cluster
     async with first.slurmd(), world.bridge():
         await registered(slurm, "w0")
@@ -386,10 +445,24 @@ async def test_the_jobs_of_a_user_that_look_like_guards_keep_no_node_from_others
     daemons: Daemons, slurm: Target, cluster: Cluster, runs: bool
 ) -> None:
     world, [first, second] = cluster
-    async with first.slurmd(), second.slurmd(), world.bridge() if runs else contextlib.nullcontext():
+    async with (
+        first.slurmd(),
+        second.slurmd(),
+        world.bridge() if runs else contextlib.nullcontext(),
+    ):
         await registered(slurm, "w0", "w1")
-        # All that a user can write of a guard. Its Epilog has the output of before when the job is queued again.
-        like = ("sbatch", "--parsable", "--requeue", "--partition=all", "-o", GUARD_OUTPUT, "--comment", COMMENT)
+        # All that a user can write of a guard. Its Epilog has the output of before when the job is
+        # queued again.
+        like = (
+            "sbatch",
+            "--parsable",
+            "--requeue",
+            "--partition=all",
+            "-o",
+            GUARD_OUTPUT,
+            "--comment",
+            COMMENT,
+        )
         job = await command(daemons, *like, "-N2", "-n2", "--wrap=sleep 600", user=GAMES)
 
         async def started() -> bool:
@@ -409,7 +482,7 @@ async def test_the_jobs_of_a_user_that_look_like_guards_keep_no_node_from_others
             assert not {"COMPLETING", "DRAIN"} & (await slurm.node(name)).states
 
 
-async def test_a_guard_that_its_user_has_queued_again_with_another_output_retains_its_node_until_its_pod_is_gone(
+async def test_a_guard_that_its_user_queues_again_with_another_output_retains_its_node_for_its_pod(
     daemons: Daemons, slurm: Target, cluster: Cluster
 ) -> None:
     world, [first, _] = cluster
@@ -437,7 +510,11 @@ async def test_a_guard_that_its_user_has_queued_again_with_another_output_retain
         await until("Slurm to look at its queue", scheduled)
         record = await slurm.call(protocol.get_external_job(job_id))
         assert {"PENDING", "COMPLETING"} <= record.states
-        has = record.guard, bridge.decode(record.admin_comment) is not None, [it.node for it in record.allocations]
+        has = (
+            record.guard,
+            bridge.decode(record.admin_comment) is not None,
+            [it.node for it in record.allocations],
+        )
         assert has == (False, True, ["w0"])
         assert "PENDING" in await states(slurm, waits)
         await world.admin.delete(PODS, world.namespace, "p", grace_period_seconds=0)

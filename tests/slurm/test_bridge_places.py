@@ -1,4 +1,5 @@
-"""When and where a pod of the bridge may run: real slurmctld, kube-apiserver, kube-scheduler and ReplicaSet controller.
+"""When and where a pod of the bridge may run: real slurmctld, kube-apiserver, kube-scheduler and
+ReplicaSet controller.
 
 No kubelet runs: the tests end the pods.
 """
@@ -7,26 +8,35 @@ import asyncio
 import contextlib
 import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import pytest_asyncio
 
+from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, Client, Manifest, Resource
 from sidecars.policy.bridge import requeued, shape
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected
-from sidecars.slurm.external import STATES_ENDED, ExternalRequest
+from sidecars.slurm.external import ExternalRequest
+from sidecars.slurm.job_states import has_ended
 from tests.cluster.control_plane import ControlPlane
 from tests.contract.target import Target
 from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge import slurm as simulated
-from tests.support.bridge_world import ACCOUNTS, NUMBERS, OTHER, World, a_world, add_node, slurm_conf
+from tests.support.bridge_world import (
+    ACCOUNTS,
+    NUMBERS,
+    OTHER,
+    World,
+    a_world,
+    add_node,
+    slurm_conf,
+)
 from tests.support.real import ports
 from tests.support.real.daemons import ADDRESS, Daemons
 from tests.support.real.external_slurm import running, target
@@ -42,18 +52,24 @@ REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets")
 
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
-    """slurmctld with the lines of docs/bridge.md, and a partition whose jobs preempt those of the other one."""
-    with running(tmp_path_factory.mktemp("slurm"), ports.BRIDGE_PLACES, slurm_conf() + PREEMPTION) as found:
+    """slurmctld with the lines of docs/bridge.md, and a partition whose jobs preempt those of the
+    other one.
+    """
+    with running(
+        tmp_path_factory.mktemp("slurm"), ports.BRIDGE_PLACES, slurm_conf() + PREEMPTION
+    ) as found:
         asyncio.run(target(found).call(protocol.create_nodes(OTHER)))
         yield found
 
 
 @pytest_asyncio.fixture
-async def world(plane: ControlPlane, slurm: Target, jwt_key: Path) -> AsyncIterator[World]:
+async def world(plane: ControlPlane, slurm: Target, settings: Settings) -> AsyncIterator[World]:
     """A tenant's namespace and two nodes of eight CPUs."""
-    async with a_world(plane, slurm.url, jwt_key, simulated(), user=USER) as found:
+    async with a_world(plane, settings, simulated(), user=USER) as found:
         entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'
-        await found.admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {found.namespace: entry}})
+        await found.admin.merge_patch(
+            CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {found.namespace: entry}}
+        )
         yield found
         for job_id in await live(slurm):
             await slurm.call(protocol.cancel_job(job_id))
@@ -61,9 +77,13 @@ async def world(plane: ControlPlane, slurm: Target, jwt_key: Path) -> AsyncItera
 
 @contextlib.asynccontextmanager
 async def bridge_of(world: World, slurm: Target, *nodes: str) -> AsyncIterator[None]:
-    """A bridge, as soon as Slurm has just these of the world's nodes. Slurm starts jobs on the first one first."""
+    """A bridge, as soon as Slurm has just these of the world's nodes. Slurm starts jobs on the
+    first one first.
+    """
     for name in set(world.nodes) - set(nodes):
-        await world.admin.merge_patch(NODES, None, name, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}})
+        await world.admin.merge_patch(
+            NODES, None, name, {"metadata": {"labels": {bridge.EXTERNAL_NODE: None}}}
+        )
     async with world.bridge():
 
         async def look() -> bool:
@@ -74,14 +94,16 @@ async def bridge_of(world: World, slurm: Target, *nodes: str) -> AsyncIterator[N
         await until(f"Slurm to have the nodes {nodes}", look)
         for weight, name in enumerate(nodes, 1):
             change = {"weight": weight}
-            await slurm.call(protocol.Request("POST", f"node/{name}", body=change, read=lambda answer: None))
+            await slurm.call(
+                protocol.Request("POST", f"node/{name}", body=change, read=lambda answer: None)
+            )
         yield
 
 
 async def live(slurm: Target) -> list[int]:
     """The jobs that have not ended."""
     found = await slurm.call(protocol.get_job_states())
-    return [job_id for job_id, states in found.items() if not states & STATES_ENDED]
+    return [job_id for job_id, states in found.items() if not has_ended(states)]
 
 
 async def create(world: World, name: str, partition: str, seconds: int = 1) -> None:
@@ -139,7 +161,7 @@ async def loses_its_node(daemons: Daemons, job_id: int, slurm_node: str) -> None
         ("NODE_FAIL", loses_its_node, "slurm-bridge"),
     ],
 )
-async def test_a_pod_whose_job_has_ended_keeps_its_whole_grace_period_and_its_place_until_it_is_gone(
+async def test_a_pod_whose_job_has_ended_keeps_its_grace_period_and_its_place_until_it_is_gone(
     daemons: Daemons, slurm: Target, world: World, state: str, cause: Cause, partition: str
 ) -> None:
     place = world.nodes[0]
@@ -163,7 +185,7 @@ async def test_a_pod_whose_job_has_ended_keeps_its_whole_grace_period_and_its_pl
         await bound(world, "next", place)
 
 
-async def test_a_pod_that_the_scheduler_can_not_bind_costs_its_job_and_the_next_one_gets_another_node(
+async def test_a_pod_that_the_scheduler_cannot_bind_costs_its_job_and_the_next_gets_another_node(
     slurm: Target, world: World
 ) -> None:
     wrong, right = world.nodes
@@ -183,11 +205,11 @@ async def test_a_pod_that_the_scheduler_can_not_bind_costs_its_job_and_the_next_
         [placed] = await until("a pod of the ReplicaSet to be bound", elsewhere)
         assert placed["spec"]["nodeName"] == right
 
-        async def told() -> list[str]:
+        async def received() -> list[str]:
             events, _ = await world.admin.list(EVENTS, world.namespace)
             return [it["note"] for it in events if it["reason"] == "NotBound"]
 
-        [note] = await until("the Event", told)
+        [note] = await until("the Event", received)
         assert f"was not bound to {wrong} within 15 s: " in note
         assert "untolerated taint" in note
         listed = await slurm.call(protocol.get_job_states())
@@ -197,8 +219,12 @@ async def test_a_pod_that_the_scheduler_can_not_bind_costs_its_job_and_the_next_
 
 
 @contextlib.asynccontextmanager
-async def waiting_for(world: World, slurm: Target, place: str, other: str) -> AsyncIterator[tuple[Manifest, int]]:
-    """A pod whose job runs on the first node, where one of an ended job terminates for long. The other node is full."""
+async def waiting_for(
+    world: World, slurm: Target, place: str, other: str
+) -> AsyncIterator[tuple[Manifest, int]]:
+    """A pod whose job runs on the first node, where one of an ended job terminates for long. The
+    other node is full.
+    """
     async with bridge_of(world, slurm, place, other):
         await create(world, "first", "slurm-bridge", seconds=120)
         await bound(world, "first", place)
@@ -233,7 +259,9 @@ async def test_a_pod_whose_node_is_cordoned_when_its_job_runs_gets_another_job_a
         assert await job_of(world, "next") != job_id
 
 
-@pytest.mark.parametrize(("state", "cause"), [("TIMEOUT", reaches_its_time_limit), ("NODE_FAIL", loses_its_node)])
+@pytest.mark.parametrize(
+    ("state", "cause"), [("TIMEOUT", reaches_its_time_limit), ("NODE_FAIL", loses_its_node)]
+)
 async def test_a_pod_that_never_ran_gets_another_job_when_slurm_has_ended_its_first_one(
     daemons: Daemons, slurm: Target, world: World, state: str, cause: Cause
 ) -> None:
@@ -245,7 +273,10 @@ async def test_a_pod_that_never_ran_gets_another_job_when_slurm_has_ended_its_fi
             found = await world.pod("next")
             assert found is not None
             assert found["metadata"]["uid"] == waits["metadata"]["uid"]
-            return found["metadata"].get("labels", {}).get(bridge.JOB_LABEL, "") not in ("", str(job_id))
+            return found["metadata"].get("labels", {}).get(bridge.JOB_LABEL, "") not in (
+                "",
+                str(job_id),
+            )
 
         await until("another job of the same pod", another)
         assert (await slurm.call(protocol.get_job_states()))[job_id] == {state}
@@ -264,7 +295,9 @@ async def test_a_node_that_a_user_poisons_with_a_signal_is_back_in_service_when_
         path = f"job/{await job_of(world, 'first')}"
         signal = protocol.Request("DELETE", path, (("signal", "USR1"),), read=lambda answer: None)
         await slurm.call(signal, user=USER)
-        await slurm.until_node(place, "silent and drained", lambda it: {"NOT_RESPONDING", "DRAIN"} <= it)
+        await slurm.until_node(
+            place, "silent and drained", lambda it: {"NOT_RESPONDING", "DRAIN"} <= it
+        )
         assert "deletionTimestamp" not in ((await world.pod("first")) or {})["metadata"]
         await create(world, "next", "slurm-bridge")
         await world.admin.delete(PODS, world.namespace, "first", grace_period_seconds=0)
@@ -306,16 +339,26 @@ SELECTORS: list[dict[str, Any]] = [
     affinity([requires(NOWHERE, "DoesNotExist")]),
     affinity([requires(NOWHERE, "Exists")]),
     affinity([requires(ZONE, "In", "a", "b"), requires(DISK, "DoesNotExist")]),
-    affinity([requires(ZONE, "In", "a")], [requires(DISK, "Exists"), requires(ZONE, "NotIn", "b", "c")]),
-    affinity([requires(ZONE, "DoesNotExist")], [requires(ZONE, "In", "a", "b"), requires(DISK, "NotIn", "ssd")]),
-    {"nodeSelector": {DISK: ""}, **affinity([requires(ZONE, "Exists")], [requires(NOWHERE, "Exists")])},
+    affinity(
+        [requires(ZONE, "In", "a")], [requires(DISK, "Exists"), requires(ZONE, "NotIn", "b", "c")]
+    ),
+    affinity(
+        [requires(ZONE, "DoesNotExist")],
+        [requires(ZONE, "In", "a", "b"), requires(DISK, "NotIn", "ssd")],
+    ),
+    {
+        "nodeSelector": {DISK: ""},
+        **affinity([requires(ZONE, "Exists")], [requires(NOWHERE, "Exists")]),
+    },
 ]
 
 
 def on_one(name: str, selector: dict[str, Any]) -> dict[str, Any]:
     """The affinity of the selector, with no other node than this one."""
     only = [{"key": "metadata.name", "operator": "In", "values": [name]}]
-    found = copy.deepcopy({"affinity": selector["affinity"]} if "affinity" in selector else affinity([]))
+    found = copy.deepcopy(
+        {"affinity": selector["affinity"]} if "affinity" in selector else affinity([])
+    )
     for term in found["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
         "nodeSelectorTerms"
     ]:
@@ -324,18 +367,26 @@ def on_one(name: str, selector: dict[str, Any]) -> dict[str, Any]:
 
 
 async def chosen_by_slurm(slurm: Target) -> list[set[str]]:
-    """The nodes that Slurm gives to a job with each of the selectors, if all other nodes are excluded."""
+    """The nodes that Slurm gives to a job with each of the selectors, if all other nodes are
+    excluded.
+    """
     size = "CPUs=64 Sockets=1 CoresPerSocket=64 ThreadsPerCore=1 RealMemory=16000"
     for name, labels in LABELS.items():
-        await slurm.call(protocol.create_nodes(f"NodeName={name} NodeAddr={ADDRESS} {size} State=External"))
+        await slurm.call(
+            protocol.create_nodes(f"NodeName={name} NodeAddr={ADDRESS} {size} State=External")
+        )
         extra = bridge.node_extra(name, labels, (ZONE, DISK, NOWHERE))
         await slurm.call(protocol.update_nodes([name], extra=extra))
     asked: dict[int, tuple[int, str]] = {}
     for index, selector in enumerate(SELECTORS):
-        constraint = shape.constraint(msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "spec": selector}, Pod))
+        constraint = shape.constraint(
+            msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "spec": selector}, Pod)
+        )
         for name in LABELS:
             others = tuple({*LABELS, "other"} - {name})
-            request = ExternalRequest("p", "all", "", memory_per_task=10, extra=constraint, excluded_nodes=others)
+            request = ExternalRequest(
+                "p", "all", "", memory_per_task=10, extra=constraint, excluded_nodes=others
+            )
             job_id = await slurm.call(protocol.submit_external(request), user=USER)
             # Slurm may know at once that no node fits.
             with contextlib.suppress(Rejected):
@@ -359,7 +410,9 @@ async def chosen_by_slurm(slurm: Target) -> list[set[str]]:
 
 
 async def chosen_by_kubernetes(admin: Client) -> list[set[str]]:
-    """The nodes to which kube-scheduler binds a pod with each of the selectors, if it has no other choice."""
+    """The nodes to which kube-scheduler binds a pod with each of the selectors, if it has no other
+    choice.
+    """
     namespace = f"selectors-{next(NUMBERS)}"
     await admin.create(NAMESPACES, {"metadata": {"name": namespace}})
     await admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}})
@@ -370,7 +423,11 @@ async def chosen_by_kubernetes(admin: Client) -> list[set[str]]:
     for index, selector in enumerate(SELECTORS):
         for name in LABELS:
             item = pod(namespace, f"{name}-{index}")
-            item["spec"] |= {**selector, **on_one(name, selector), "tolerations": [{"operator": "Exists"}]}
+            item["spec"] |= {
+                **selector,
+                **on_one(name, selector),
+                "tolerations": [{"operator": "Exists"}],
+            }
             del item["spec"]["schedulingGates"]
             await admin.create(PODS, item)
     found: list[set[str]] = [set() for _ in SELECTORS]
@@ -380,7 +437,10 @@ async def chosen_by_kubernetes(admin: Client) -> list[set[str]]:
         for it in pods:
             if it["spec"].get("nodeName"):
                 found[int(it["metadata"]["name"].rpartition("-")[2])].add(it["spec"]["nodeName"])
-        return all(any(c["type"] == "PodScheduled" for c in it["status"].get("conditions", ())) for it in pods)
+        return all(
+            any(c["type"] == "PodScheduled" for c in it["status"].get("conditions", ()))
+            for it in pods
+        )
 
     await until("the scheduler to have tried all pods", all_tried)
     for name in LABELS:
@@ -388,7 +448,9 @@ async def chosen_by_kubernetes(admin: Client) -> list[set[str]]:
     return found
 
 
-async def test_slurm_finds_the_same_nodes_by_the_selectors_of_a_pod_as_kubernetes(slurm: Target, world: World) -> None:
+async def test_slurm_finds_the_same_nodes_by_the_selectors_of_a_pod_as_kubernetes(
+    slurm: Target, world: World
+) -> None:
     try:
         by_slurm = await chosen_by_slurm(slurm)
     finally:

@@ -1,4 +1,4 @@
-"""The bridge with a real slurmctld, kube-apiserver and kube-scheduler, while much goes wrong.
+"""The bridge with a real slurmctld, kube-apiserver and kube-scheduler, while much fails.
 
 The kubelets are simulated. That no core, byte or device has two owners is checked all the time.
 """
@@ -25,7 +25,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 async def test_no_core_byte_or_device_has_two_owners_in_a_random_run_and_nothing_is_left_at_its_end(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    """The short form of `make soak`: each disturbance once, then random ones, then a minute without slurmctld."""
+    """The short form of `make soak`: each disturbance once, then random ones, then a minute without
+    slurmctld.
+    """
     async with prepared(tmp_path, plane, ports.BRIDGE_RUN, seed=7) as run:
         await run.run(25, outage=65)
     assert run.stays.counts["compared"] >= LEAST_COMPARED

@@ -19,20 +19,31 @@ from sidecars.slurm import protocol
 from tests.support.real import plain, ports
 from tests.support.real.daemons import Daemons
 from tests.support.real.harness import WILL_COME
-from tests.support.real.plain import longest_wait, read_nodes, seconds_to_start, until_idle, until_jobs
+from tests.support.real.plain import (
+    longest_wait,
+    read_nodes,
+    seconds_to_start,
+    until_idle,
+    until_jobs,
+)
 
 PORT = ports.CHECK_JOBS
 MOST_SECONDS = 30
 """That a user's job may wait for the nodes of a check, which would have them for minutes."""
 USER = "daemon"
 MARKED = """#!/bin/sh
-[ "$SLURMD_NODENAME" != "$FAULTY" ] || { echo the marker is there; exit 1; }
+[ "$SLURMD_NODENAME" != "$FAULTY" ] || { echo the marker exists; exit 1; }
 echo measure room 5GiB
 """
 CHECK = Check(
-    "marker", MARKED, timeout=30, window=90, limits={"room": Limit(least=quantity("1GiB"))}, env={"FAULTY": ""}
+    "marker",
+    MARKED,
+    timeout=30,
+    window=90,
+    limits={"room": Limit(least=quantity("1GiB"))},
+    env={"FAULTY": ""},
 )
-OWN = "slurm-node: check: marker: the marker is there"
+OWN = "slurm-node: check: marker: the marker exists"
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 SCRIPTS = Path(__file__).parents[2] / "charts" / "slurm" / "files" / "checks"
 
@@ -49,7 +60,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
 def parted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """Four slurmds in two partitions that share none."""
     lines = "PartitionName=cpu Nodes=p1\nPartitionName=gpu Nodes=p[2-4]\n"
-    with plain.running(tmp_path_factory.mktemp("parted"), ports.CHECK_PAIRS, ("p1", "p2", "p3", "p4"), lines) as found:
+    with plain.running(
+        tmp_path_factory.mktemp("parted"), ports.CHECK_PAIRS, ("p1", "p2", "p3", "p4"), lines
+    ) as found:
         yield found
 
 
@@ -68,7 +81,9 @@ def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     lines = "PartitionName=all Nodes=ALL Default=YES\nGresTypes=gpu\n"
     home = tmp_path_factory.mktemp("equipped")
     options = {"node_options": "Gres=gpu:2", "prepare": prepare}
-    with plain.running(home, ports.CHECK_EQUIPPED, ("e1", "e2"), lines, files=files, **options) as found:
+    with plain.running(
+        home, ports.CHECK_EQUIPPED, ("e1", "e2"), lines, files=files, **options
+    ) as found:
         yield found
 
 
@@ -103,7 +118,9 @@ def kinds(verdicts: dict[str, Verdict]) -> dict[str, Kind]:
     return {name: it.kind for name, it in verdicts.items()}
 
 
-async def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_that_drain_alone(cluster: Daemons) -> None:
+async def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_that_drain_alone(
+    cluster: Daemons,
+) -> None:
     failing = replace(CHECK, env={"FAULTY": "c1"})
     verdicts = await run(cluster, failing)
     assert kinds(verdicts) == {"c1": Kind.FAILED, "c2": Kind.PASSED}, verdicts
@@ -126,13 +143,17 @@ async def test_a_failing_check_drains_its_node_alone_and_a_passing_one_lifts_tha
     await until_idle(cluster)
 
 
-async def test_a_drained_node_that_someone_has_reserved_for_later_stays_drained_and_others_are_tested(
+async def test_a_drained_node_that_is_reserved_for_later_stays_drained_and_others_are_tested(
     cluster: Daemons,
 ) -> None:
     await write(cluster, "c1", "DRAIN", OWN)
     async with cluster.client() as client:
         later = protocol.save_reservation(
-            "later", start_time=int(time.time()) + 30 * 86400, minutes=60, nodes=["c1"], users=["root"]
+            "later",
+            start_time=int(time.time()) + 30 * 86400,
+            minutes=60,
+            nodes=["c1"],
+            users=["root"],
         )
         await client.call(later)
         verdicts = await run(cluster, CHECK)
@@ -147,21 +168,28 @@ async def test_a_drained_node_that_someone_has_reserved_for_later_stays_drained_
 
 
 async def test_a_check_that_hangs_is_ended_and_its_nodes_are_idle_again(cluster: Daemons) -> None:
-    hangs = Check("hangs", "#!/bin/sh\ntrap '' TERM\nsleep 300\nsleep 300\n", timeout=2, drain=False)
+    hangs = Check(
+        "hangs", "#!/bin/sh\ntrap '' TERM\nsleep 300\nsleep 300\n", timeout=2, drain=False
+    )
     verdicts = await run(cluster, hangs)
     assert kinds(verdicts) == {"c1": Kind.HUNG, "c2": Kind.HUNG}, verdicts
     await until_idle(cluster)
 
 
 @pytest.mark.parametrize("array", ["", "0-1"])
-async def test_a_check_gives_way_to_a_users_job_within_seconds(array: str, cluster: Daemons) -> None:
+async def test_a_check_gives_way_to_a_users_job_within_seconds(
+    array: str, cluster: Daemons
+) -> None:
     slow = Check("slow", "#!/bin/sh\nsleep 900\n", timeout=600, window=600, drain=False)
     await until_idle(cluster)
     async with a_run(cluster, slow) as check:
         task = asyncio.create_task(check.run())
         await until_jobs(cluster, "check-slow", "RUNNING", 2)
         waited = await seconds_to_start(cluster, ("c1", "c2"), array=array)
-        print(f"a user's job (array: {array or 'none'}) that needs all nodes of a check started after {waited:.2f} s")
+        print(
+            f"a user's job (array: {array or 'none'}) that needs all nodes of a check started "
+            f"after {waited:.2f} s"
+        )
         check.stop()
         verdicts = await task
     assert set(kinds(verdicts).values()) == {Kind.INTERRUPTED}
@@ -191,7 +219,10 @@ async def test_not_even_an_administrator_can_requeue_a_check(cluster: Daemons) -
 
 @pytest.mark.parametrize("name", ["disk", "filesystem", "memory"])
 async def test_a_script_of_the_chart_passes_on_sound_nodes(name: str, cluster: Daemons) -> None:
-    verdicts = await run(cluster, Check(name, (SCRIPTS / f"{name}.sh").read_text(), timeout=60, drain=False, at_once=1))
+    verdicts = await run(
+        cluster,
+        Check(name, (SCRIPTS / f"{name}.sh").read_text(), timeout=60, drain=False, at_once=1),
+    )
     assert kinds(verdicts) == {"c1": Kind.PASSED, "c2": Kind.PASSED}, verdicts
     assert all(it.measured for it in verdicts.values())
 
@@ -217,27 +248,37 @@ async def test_two_nodes_measure_the_network_between_them(cluster: Daemons) -> N
 
 
 async def test_an_unknown_partition_is_named_before_any_job_is_submitted(cluster: Daemons) -> None:
-    with pytest.raises(CheckError, match="'nowhere' of check marker is unknown to Slurm, which has all, other"):
+    with pytest.raises(
+        CheckError, match="'nowhere' of check marker is unknown to Slurm, which has all, other"
+    ):
         await run(cluster, replace(CHECK, partition="nowhere"))
 
 
-async def test_the_faulty_node_of_one_of_two_partitions_is_named_and_drained(parted: Daemons) -> None:
+async def test_the_faulty_node_of_one_of_two_partitions_is_named_and_drained(
+    parted: Daemons,
+) -> None:
     """p2 to p4 share a partition. p1 is in another one, alone."""
     script = """#!/bin/sh
-srun sh -c '[ "$SLURMD_NODENAME" != "$FAULTY" ]' 2>/dev/null || { echo the marker is there; exit 1; }
+srun sh -c '[ "$SLURMD_NODENAME" != "$FAULTY" ]' 2>/dev/null && exit
+echo the marker exists
+exit 1
 """
     check = Check("pairs", script, Strategy.PAIRS, timeout=30, window=120, env={"FAULTY": "p4"})
     verdicts = await run(parted, check)
     alone = "it shares no partition in which the check may run with another node in service"
-    assert {name: (it.kind, it.text) for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {
+    assert {
+        name: (it.kind, it.text) for name, it in verdicts.items() if it.kind is not Kind.PASSED
+    } == {
         "p1": (Kind.SKIPPED, alone),
         "p4": (Kind.FAILED, verdicts["p4"].text),
     }, verdicts
-    assert verdicts["p4"].text.endswith(": the marker is there"), verdicts
+    assert verdicts["p4"].text.endswith(": the marker exists"), verdicts
     found = await read_nodes(parted)
     assert {name for name, it in found.items() if "DRAIN" in it.states} == {"p4"}
     assert found["p4"].reason == f"slurm-node: check: pairs: {verdicts['p4'].text}"
     # The node has been repaired. It is tested again with nodes of its partition.
     verdicts = await run(parted, replace(check, env={"FAULTY": ""}))
-    assert {name: it.kind for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {"p1": Kind.SKIPPED}
+    assert {name: it.kind for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {
+        "p1": Kind.SKIPPED
+    }
     assert not any("DRAIN" in it.states for it in (await read_nodes(parted)).values())

@@ -1,6 +1,7 @@
 """A real slurmctld keeps the contract of external jobs that the simulator keeps in the unit tests.
 
-slurmctld and slurmrestd run alone, outside of the Kubernetes cluster: external nodes need no slurmd.
+slurmctld and slurmrestd run alone, outside of the Kubernetes cluster: external nodes need no
+slurmd.
 """
 
 import asyncio
@@ -17,14 +18,17 @@ from tests.support.real.external_slurm import running, target
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     """slurmctld and slurmrestd."""
-    # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of external jobs wakes none.
+    # Only the backfill scheduler starts heterogeneous jobs, by default each 30 s. The end of
+    # external jobs wakes none.
     lines = "SchedulerParameters=bf_interval=1,sched_interval=2\nGresTypes=gpu,mig\n"
     with running(tmp_path_factory.mktemp("slurm"), ports.EXTERNAL_JOBS, lines) as daemons:
         yield daemons
 
 
 @pytest.mark.parametrize("scenario", EXTERNAL, ids=lambda scenario: scenario.__name__)
-async def test_slurm_does_as_the_simulator_with_external_jobs(scenario: Placeholder, slurm: Daemons) -> None:
+async def test_slurm_does_as_the_simulator_with_external_jobs(
+    scenario: Placeholder, slurm: Daemons
+) -> None:
     await scenario(target(slurm), Scontrol(slurm))
 
 

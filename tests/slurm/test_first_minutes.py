@@ -1,6 +1,8 @@
-"""A slurmctld with accounting that is killed before it has saved all of its state, without Kubernetes.
+"""A slurmctld with accounting that is killed before it has saved all of its state, without
+Kubernetes.
 
-The daemons are those of the images, and what is done to the state is what the sidecar `reconfigure` does.
+The daemons are those of the images, and what is done to the state is what the sidecar `reconfigure`
+does.
 """
 
 from collections.abc import Iterator
@@ -47,7 +49,12 @@ class Slurmctld:
     def starts(self) -> bool:
         """Start it again; False if it ends."""
         self._daemons.start("slurmctld")
-        until(lambda: self._answers() or not self._runs(), "slurmctld to run or to end", WILL_COME, self.log)
+        until(
+            lambda: self._answers() or not self._runs(),
+            "slurmctld to run or to end",
+            WILL_COME,
+            self.log,
+        )
         if runs := self._runs():
             return runs
         self.kill()

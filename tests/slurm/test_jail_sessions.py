@@ -1,4 +1,6 @@
-"""The PAM module by which sessions of ssh have the shared root of jobs, in the sshd of the login image."""
+"""The PAM module by which sessions of ssh have the shared root of jobs, in the sshd of the login
+image.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -23,7 +25,10 @@ useradd --uid 2001 --create-home --shell /bin/sh alice
 groupadd --gid 2002 team && usermod --append --groups team alice
 ssh-keygen -q -t ed25519 -N '' -f /root/key
 ssh-keygen -A
-for home in /root /home/alice; do mkdir -p $home/.ssh; cp /root/key.pub $home/.ssh/authorized_keys; done
+for home in /root /home/alice; do
+  mkdir -p $home/.ssh
+  cp /root/key.pub $home/.ssh/authorized_keys
+done
 cp /root/key /home/alice/key && chown -R alice /home/alice
 cat >/etc/ssh/sshd_config <<'END'
 Port {PORT}
@@ -37,12 +42,20 @@ Match User *,!root
 ChrootDirectory {AT}
 END
 sed -i 's/^\\(session *\\)required\\( *pam_loginuid.so\\)/\\1optional\\2/' /etc/pam.d/sshd
-echo 'session required /usr/local/lib/slurm-containers/pam_slurm_jail.so root={VOLUME} at={AT}' >>/etc/pam.d/sshd
+module=/usr/local/lib/slurm-containers/pam_slurm_jail.so
+echo "session required $module root={VOLUME} at={AT}" >>/etc/pam.d/sshd
 exec /usr/sbin/sshd -D -e
 """
 OPTIONS = (
     *("-F", "none", "-i", "/root/key", "-o", "BatchMode=yes"),
-    *("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"),
+    *(
+        "-o",
+        "StrictHostKeyChecking=no",
+        "-o",
+        "UserKnownHostsFile=/dev/null",
+        "-o",
+        "LogLevel=ERROR",
+    ),
 )
 
 
@@ -64,7 +77,9 @@ class Site:
         """Run a command there as root."""
         return self.daemons.run("login", *words, stdin=stdin)
 
-    def ssh(self, *words: str, user: str = "alice", stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def ssh(
+        self, *words: str, user: str = "alice", stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """Options and the command of an ssh."""
         return self.run("ssh", *OPTIONS, "-p", str(PORT), "-l", user, ADDRESS, *words, stdin=stdin)
 
@@ -85,7 +100,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with closing(Daemons(tmp_path_factory.mktemp("sessions"), PORT)) as daemons:
         daemons.add("login", "login", 0, ["sh", "-euc", START], {})
         found = Site(daemons)
-        until(lambda: found.ssh("true", user="root").returncode == 0, "sshd to answer", 300, daemons.log)
+        until(
+            lambda: found.ssh("true", user="root").returncode == 0,
+            "sshd to answer",
+            300,
+            daemons.log,
+        )
         found.volume.mkdir()
         for name in ("second", "first"):
             found.fill(name)
@@ -104,11 +124,29 @@ def moved(place: Path) -> Iterator[None]:
 
 
 def test_a_session_has_the_jail_as_its_root_and_all_groups_of_its_user(site: Site) -> None:
-    done = site.ssh("cat /etc/os-release; id -un; id -Gn; pwd; ls /; echo $HOME; ls /root 2>&1 || true")
+    done = site.ssh(
+        "cat /etc/os-release; id -un; id -Gn; pwd; ls /; echo $HOME; ls /root 2>&1 || true"
+    )
     release, user, groups, folder, *names, home, _ = done.stdout.splitlines()
-    assert (release, user, folder, home) == ("jail first", "alice", "/home/alice", "/home/alice"), done
+    assert (release, user, folder, home) == ("jail first", "alice", "/home/alice", "/home/alice"), (
+        done
+    )
     assert set(groups.split()) == {"alice", "team"}
-    assert names == ["bin", "dev", "etc", "home", "lib", "lib64", "proc", "run", "sbin", "sys", "tmp", "usr", "var"]
+    assert names == [
+        "bin",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib64",
+        "proc",
+        "run",
+        "sbin",
+        "sys",
+        "tmp",
+        "usr",
+        "var",
+    ]
 
 
 def test_a_session_with_a_terminal_is_in_the_jail(site: Site) -> None:
@@ -146,7 +184,9 @@ def test_what_a_user_configures_runs_in_the_jail(site: Site) -> None:
         (folder / "environment").unlink()
 
 
-def test_what_a_connection_mounts_is_not_seen_outside_of_it_and_the_next_one_has_the_new_version(site: Site) -> None:
+def test_what_a_connection_mounts_is_not_seen_outside_of_it_and_the_next_one_has_the_new_version(
+    site: Site,
+) -> None:
     before = site.run("cat", "/proc/1/mountinfo").stdout
     assert site.ssh(LOOK).stdout == "jail first\n"
     site.switch("second")
@@ -158,7 +198,12 @@ def test_what_a_connection_mounts_is_not_seen_outside_of_it_and_the_next_one_has
 
 
 def test_set_user_id_programs_of_the_jail_have_no_effect(site: Site) -> None:
-    site.run("sh", "-c", f"cp /usr/bin/id {VOLUME}/versions/first/root/id; chmod 4755 {VOLUME}/versions/first/root/id")
+    site.run(
+        "sh",
+        "-c",
+        f"cp /usr/bin/id {VOLUME}/versions/first/root/id; chmod 4755 "
+        f"{VOLUME}/versions/first/root/id",
+    )
     assert site.ssh("/id -u").stdout == "2001\n"
 
 
@@ -167,7 +212,9 @@ def refused(site: Site, reason: str) -> None:
     for words in ((LOOK,), ("-tt", LOOK), ("-s", "sftp")):
         done = site.ssh(*words)
         assert done.returncode != 0, done
-        [line] = [line for line in done.stdout.splitlines() if line.startswith("slurm-jail: error: ")]
+        [line] = [
+            line for line in done.stdout.splitlines() if line.startswith("slurm-jail: error: ")
+        ]
         assert reason in line, done
     forward = site.ssh("-W", f"{ADDRESS}:{PORT}")
     assert forward.returncode != 0
@@ -183,7 +230,9 @@ def refused(site: Site, reason: str) -> None:
         ("mounts", "see the Job that fills the jail"),
     ],
 )
-def test_without_a_complete_jail_users_get_the_reason_and_root_gets_in(site: Site, path: str, reason: str) -> None:
+def test_without_a_complete_jail_users_get_the_reason_and_root_gets_in(
+    site: Site, path: str, reason: str
+) -> None:
     with moved(site.volume / path):
         refused(site, reason)
         assert site.ssh(LOOK, user="root").stdout not in ("", "jail first\n")
@@ -207,7 +256,9 @@ def test_mounts_that_others_can_change_or_that_are_no_paths_are_refused(site: Si
 def test_without_the_module_a_user_gets_no_session(site: Site) -> None:
     rules = site.root / "etc/pam.d/sshd"
     text = rules.read_text()
-    rules.write_text("".join(line for line in text.splitlines(keepends=True) if "pam_slurm_jail" not in line))
+    rules.write_text(
+        "".join(line for line in text.splitlines(keepends=True) if "pam_slurm_jail" not in line)
+    )
     try:
         done = site.ssh(LOOK)
         assert done.returncode != 0, done

@@ -1,4 +1,6 @@
-"""The sidecar of worker pods that prints slurmd's log, as processes in the namespaces of a container."""
+"""The sidecar of worker pods that prints slurmd's log, as processes in the namespaces of a
+container.
+"""
 
 import os
 import signal
@@ -17,7 +19,13 @@ def test_a_sidecar_misses_no_term_after_its_hook(tmp_path: Path) -> None:
     [sidecar] = [it for it in pod["spec"]["initContainers"] if it["name"] == "logfile"]
     gate, socket = tmp_path / "gate", tmp_path / "log" / "socket"
     # A start that takes as long as the test wants.
-    start = ("sh", "-c", 'until test -e "$GATE"; do :; done; exec "$@"', "start", *sidecar["command"])
+    start = (
+        "sh",
+        "-c",
+        'until test -e "$GATE"; do :; done; exec "$@"',
+        "start",
+        *sidecar["command"],
+    )
     container = subprocess.Popen(
         ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *start],
         env=os.environ | {"GATE": str(gate), "SOCKET": str(socket)},
@@ -25,10 +33,14 @@ def test_a_sidecar_misses_no_term_after_its_hook(tmp_path: Path) -> None:
     try:
         children = Path(f"/proc/{container.pid}/task/{container.pid}/children")
         first = int(until("the first process", lambda: children.read_text().strip(), 300))
-        until_equal("it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text(), "sh\n", 300)
+        until_equal(
+            "it to be a shell", lambda: Path(f"/proc/{first}/comm").read_text(), "sh\n", 300
+        )
         os.kill(first, signal.SIGTERM)
         enter = ("nsenter", f"--target={first}", "--pid", "--mount")
-        with subprocess.Popen([*enter, *sidecar["lifecycle"]["preStop"]["exec"]["command"]]) as hook:
+        with subprocess.Popen(
+            [*enter, *sidecar["lifecycle"]["preStop"]["exec"]["command"]]
+        ) as hook:
             with pytest.raises(subprocess.TimeoutExpired):
                 hook.wait(1)
             gate.touch()

@@ -1,8 +1,9 @@
-"""The values `pyxis` with a stand-in for Pyxis in the place of SchedMD's images, and Slurm as plain processes.
+"""The values `pyxis` with a stand-in for Pyxis instead of SchedMD's images, and Slurm as plain
+processes.
 
-The stand-in is a SPANK plugin with the option --container-image, which starts no container: tasks see the name of the
-image in a variable. It is in the files of slurmd and of the login node. It is not in those of slurmctld, which sends
-plugstack.conf to both.
+The stand-in is a SPANK plugin with the option --container-image, which starts no container: tasks
+see the name of the image in a variable. It is in the files of slurmd and of the login node. It is
+not in those of slurmctld, which sends plugstack.conf to both.
 """
 
 import shlex
@@ -40,7 +41,8 @@ static int given(int which, const char *value, int remote)
 	return image ? 0 : -1;
 }
 
-static struct spank_option option = {"container-image", "IMAGE", "[stand-in] the name of an image", 1, 0, given};
+static struct spank_option option = {
+	"container-image", "IMAGE", "[stand-in] the name of an image", 1, 0, given};
 
 int slurm_spank_init(spank_t spank, int argc, char *argv[])
 {
@@ -122,12 +124,16 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PyxisSlurm]:
         found.add("slurmd", "slurmd", 0, ["sh", "-euc", SLURMD], key)
         found.add("login", "login", 0, ["sh", "-euc", SACKD], key)
         found.until_idle()
-        until_equal("the login node to know Slurm", lambda: found.run("login", "sinfo").returncode, 0, 300)
+        until_equal(
+            "the login node to know Slurm", lambda: found.run("login", "sinfo").returncode, 0, 300
+        )
         yield PyxisSlurm(found)
 
 
 def test_the_option_of_the_images_reaches_a_task_from_a_login_node(slurm: PyxisSlurm) -> None:
-    assert slurm.run("srun", "--container-image=ubuntu:24.04", *LOOK).stdout == "image=ubuntu:24.04\n"
+    assert (
+        slurm.run("srun", "--container-image=ubuntu:24.04", *LOOK).stdout == "image=ubuntu:24.04\n"
+    )
     assert "[stand-in] the name of an image" in slurm.run("srun", "--help").stdout
     assert slurm.run("srun", *LOOK).stdout == "image=\n"
 
@@ -138,7 +144,9 @@ def test_a_step_of_a_batch_job_has_the_option_on_the_worker(slurm: PyxisSlurm) -
     assert slurm.run("srun", "cat", "/home/alice/out").stdout == "image=debian:13\n"
 
 
-def test_commands_of_a_login_node_without_pyxis_refuse_the_option_and_run_other_jobs(slurm: PyxisSlurm) -> None:
+def test_commands_of_a_login_node_without_pyxis_refuse_the_option_and_run_other_jobs(
+    slurm: PyxisSlurm,
+) -> None:
     with slurm.without("login"):
         refused = slurm.run("srun", "--container-image=ubuntu:24.04", *LOOK, check=False)
         assert refused.returncode != 0

@@ -1,6 +1,8 @@
-"""A real slurmctld has the reservations that are declared, and what it shows of them is what was declared.
+"""A real slurmctld has the reservations that are declared, and what it shows of them is what was
+declared.
 
-It counts the licenses of the values, too. slurmctld and slurmrestd run alone, outside of the Kubernetes cluster.
+It counts the licenses of the values, too. slurmctld and slurmrestd run alone, outside of the
+Kubernetes cluster.
 """
 
 import json
@@ -12,10 +14,10 @@ import msgspec
 import pytest
 import yaml
 
-from sidecars.policy.accounts.declared import Declared
-from sidecars.policy.accounts.live import Live
-from sidecars.policy.accounts.plan import Plan, plan
-from sidecars.policy.accounts.reservations import faults
+from sidecars.operator.accounts.core.declared import Declared
+from sidecars.operator.accounts.core.live import Live
+from sidecars.operator.accounts.core.plan import Plan, plan
+from sidecars.operator.accounts.core.reservations import faults
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected
 from sidecars.slurm.external import ExternalRequest
@@ -33,12 +35,21 @@ NODES = ("n1", "n2", "n3")
 def licenses() -> str:
     """The line of slurm.conf that the chart renders of the values in docs/accounting.md."""
     page = (REPOSITORY / "docs" / "accounting.md").read_text(encoding="utf-8")
-    [values] = [it for example in examples("accounting.md", page) for it in example.documents if "Licenses" in str(it)]
+    [values] = [
+        it
+        for example in examples("accounting.md", page)
+        for it in example.documents
+        if "Licenses" in str(it)
+    ]
     only = "--show-only=templates/controller/controller.yaml"
-    output = run([tool("helm"), "template", CHARTS / "slurm", "--values=-", only], stdin=json.dumps(values))
+    output = run(
+        [tool("helm"), "template", CHARTS / "slurm", "--values=-", only], stdin=json.dumps(values)
+    )
     objects = yaml.safe_load_all(output)
     [controller] = [it for it in objects if it and it["kind"] == "Controller"]
-    [line] = [it for it in controller["spec"]["extraConf"].splitlines() if it.startswith("Licenses=")]
+    [line] = [
+        it for it in controller["spec"]["extraConf"].splitlines() if it.startswith("Licenses=")
+    ]
     return str(line)
 
 
@@ -88,16 +99,41 @@ def at(seconds: int) -> datetime:
 
 
 async def test_reservations_are_created_kept_changed_and_deleted_as_declared(slurm: Target) -> None:
-    fixed = {"startTime": at(3600), "minutes": 60, "nodes": ["n[1-2]"], "users": ["mail"], "flags": ["MAINT"]}
-    floating = {"startTime": at(-7200), "partition": "all", "nodeCount": 1, "users": ["mail"], "flags": ["IGNORE_JOBS"]}
-    daily = {"startTime": at(-3 * 86400 - 600), "minutes": 5, "nodes": ["n1"], "users": ["mail"], "flags": ["DAILY"]}
+    fixed = {
+        "startTime": at(3600),
+        "minutes": 60,
+        "nodes": ["n[1-2]"],
+        "users": ["mail"],
+        "flags": ["MAINT"],
+    }
+    floating = {
+        "startTime": at(-7200),
+        "partition": "all",
+        "nodeCount": 1,
+        "users": ["mail"],
+        "flags": ["IGNORE_JOBS"],
+    }
+    daily = {
+        "startTime": at(-3 * 86400 - 600),
+        "minutes": 5,
+        "nodes": ["n1"],
+        "users": ["mail"],
+        "flags": ["DAILY"],
+    }
     wanted = declared(fixed=fixed, floating=floating, daily=daily)
-    assert texts(await step(slurm, wanted)) == [f"add reservation {name}" for name in ("daily", "fixed", "floating")]
+    assert texts(await step(slurm, wanted)) == [
+        f"add reservation {name}" for name in ("daily", "fixed", "floating")
+    ]
     assert texts(await step(slurm, wanted)) == []
 
-    wanted = declared(fixed=fixed | {"nodes": ["n1"], "users": ["slurm"], "minutes": 30}, floating=floating)
+    wanted = declared(
+        fixed=fixed | {"nodes": ["n1"], "users": ["slurm"], "minutes": 30}, floating=floating
+    )
     found = await step(slurm, wanted, "reservation/daily")
-    assert texts(found) == ["change reservation fixed: nodes=n1 users=slurm minutes=30", "delete reservation daily"]
+    assert texts(found) == [
+        "change reservation fixed: nodes=n1 users=slurm minutes=30",
+        "delete reservation daily",
+    ]
     assert texts(await step(slurm, wanted)) == []
 
 
@@ -118,7 +154,13 @@ async def test_reservations_are_created_kept_changed_and_deleted_as_declared(slu
 async def test_each_field_can_be_declared_otherwise_before_the_start(
     slurm: Target, field: str, former: object, now: object
 ) -> None:
-    whole = {"startTime": at(3600), "nodes": ["n1"], "partition": "all", "users": ["mail"], "minutes": 60}
+    whole = {
+        "startTime": at(3600),
+        "nodes": ["n1"],
+        "partition": "all",
+        "users": ["mail"],
+        "minutes": 60,
+    }
     if field == "startTime":
         former, now = at(3600), at(7200)
     await step(slurm, declared(one=whole | {field: former}))
@@ -166,20 +208,31 @@ async def test_other_times_of_a_reservation_that_has_begun_are_reported(slurm: T
         assert words.startswith("reservation one has begun")
 
 
-async def test_reservations_of_others_stay_and_a_change_of_a_declared_one_is_set_back(slurm: Target) -> None:
+async def test_reservations_of_others_stay_and_a_change_of_a_declared_one_is_set_back(
+    slurm: Target,
+) -> None:
     soon = int(time.time()) + 3600
-    own = protocol.save_reservation("theirs", start_time=soon, minutes=10, nodes=["n3"], users=["mail"])
+    own = protocol.save_reservation(
+        "theirs", start_time=soon, minutes=10, nodes=["n3"], users=["mail"]
+    )
     await slurm.call(own)
-    wanted = declared(mine={"startTime": at(3600), "minutes": 60, "nodes": ["n1"], "users": ["mail"]})
+    wanted = declared(
+        mine={"startTime": at(3600), "minutes": 60, "nodes": ["n1"], "users": ["mail"]}
+    )
     await step(slurm, wanted)
     await slurm.call(protocol.save_reservation("mine", users=["slurm"]))
-    assert texts(await step(slurm, wanted, "reservation/mine")) == ["change reservation mine: users=mail"]
+    assert texts(await step(slurm, wanted, "reservation/mine")) == [
+        "change reservation mine: users=mail"
+    ]
     assert texts(await step(slurm, declared(), "reservation/mine")) == ["delete reservation mine"]
     assert [it.name for it in await slurm.call(protocol.get_reservations())] == ["theirs"]
 
 
 async def test_a_reservation_that_is_over_is_not_created_again_and_reported(slurm: Target) -> None:
-    found = await step(slurm, declared(old={"startTime": at(-7200), "minutes": 60, "nodes": ["n1"], "users": ["mail"]}))
+    found = await step(
+        slurm,
+        declared(old={"startTime": at(-7200), "minutes": 60, "nodes": ["n1"], "users": ["mail"]}),
+    )
     assert texts(found) == []
     assert found.left == ("reservation old is over; remove it, or set a later startTime",)
 
@@ -188,7 +241,9 @@ async def test_a_job_waits_for_licenses_that_others_use_and_is_refused_if_there_
     slurm: Target,
 ) -> None:
     async def job(count: int) -> int:
-        request = ExternalRequest("solver", "all", "licenses", licenses=f"matlab:{count}", minutes=5)
+        request = ExternalRequest(
+            "solver", "all", "licenses", licenses=f"matlab:{count}", minutes=5
+        )
         number = await slurm.call(protocol.submit_external(request), user="mail")
         await slurm.call(protocol.start_external(number, "licenses"))
         return number

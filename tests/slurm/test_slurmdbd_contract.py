@@ -1,4 +1,6 @@
-"""The real slurmdbd keeps the contract that the simulator keeps in the unit tests: the same scenarios."""
+"""The real slurmdbd keeps the contract that the simulator keeps in the unit tests: the same
+scenarios.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,10 +26,14 @@ def slurmdbd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with as_processes.running(tmp_path_factory.mktemp("slurmdbd"), release) as daemons:
         nodes = ("slinky-0", "slinky-0")
         cluster = release.controller.cluster_name
-        yield Target(daemons.url, daemons.jwt_key, nodes, CommandJobs(daemons.login), cluster=cluster)
+        yield Target(
+            daemons.url, daemons.jwt_key, nodes, CommandJobs(daemons.login), cluster=cluster
+        )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("scenario", ACCOUNTING, ids=lambda scenario: scenario.__name__)
-async def test_slurmdbd_keeps_the_contract_of_the_simulator(scenario: Scenario, slurmdbd: Target, version: str) -> None:
+async def test_slurmdbd_keeps_the_contract_of_the_simulator(
+    scenario: Scenario, slurmdbd: Target, version: str
+) -> None:
     await scenario(replace(slurmdbd, version=version))

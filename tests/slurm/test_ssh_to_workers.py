@@ -1,7 +1,8 @@
-"""A user gets into a worker by ssh while a job of the user runs there, into that job, and not otherwise.
+"""A user gets into a worker by ssh while a job of the user runs there, into that job, and not
+otherwise.
 
-The daemons of the images slurmctld, slurmd and login run outside of the Kubernetes cluster, slurmd and sshd by the
-entrypoint of their image, with the value of PrologFlags that the operator writes.
+The daemons of the images slurmctld, slurmd and login run outside of the Kubernetes cluster, slurmd
+and sshd by the entrypoint of their image, with the value of PrologFlags that the operator writes.
 """
 
 import contextlib
@@ -21,8 +22,11 @@ PORT = ports.SSH
 ALICE, BOB = 10001, 10002
 PREPARE = f"""
 useradd --uid {ALICE} --create-home alice && useradd --uid {BOB} --create-home bob
-for user in alice bob; do install -D -o $user -g $user /etc/slurm/key.pub /home/$user/.ssh/authorized_keys; done
-printf '%s\\n' 'Port {PORT + 2}' 'ListenAddress {ADDRESS}' 'UsePAM yes' 'PerSourcePenalties no' >/etc/ssh/sshd_config
+for user in alice bob; do
+  install -D -o $user -g $user /etc/slurm/key.pub /home/$user/.ssh/authorized_keys
+done
+printf '%s\\n' 'Port {PORT + 2}' 'ListenAddress {ADDRESS}' 'UsePAM yes' 'PerSourcePenalties no' \\
+  >/etc/ssh/sshd_config
 chmod 755 /etc/slurm && chmod 644 /etc/slurm/*.conf
 exec slurmd-entrypoint
 """
@@ -54,13 +58,17 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """With the flags that NodeSets with ssh get."""
-    lists = slurm_conf_lines.lists(builders.controller(), [builders.nodeset("slinky", ssh={"enabled": True})])
+    lists = slurm_conf_lines.lists(
+        builders.controller(), [builders.nodeset("slinky", ssh={"enabled": True})]
+    )
     node = f"NodeName={socket.gethostname()} NodeAddr={ADDRESS} CPUs=1 RealMemory=100"
     lines = f"{ALL}PrologFlags={lists['PrologFlags']}\n{node}\n"
     with contextlib.closing(Daemons(tmp_path_factory.mktemp("ssh"), PORT, lines)) as daemons:
         daemons.slurmctld()
         daemons.add("login", "login", 0, ["sleep", "infinity"], daemons.files)
-        daemons.run("login", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key", check=True)
+        daemons.run(
+            "login", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key", check=True
+        )
         key = daemons.run("login", "cat", "/root/key.pub", check=True).stdout.encode()
         daemons.add("worker", "slurmd", 0, ["sh", "-c", PREPARE], {**daemons.files, "key.pub": key})
         daemons.until_idle()
@@ -75,7 +83,9 @@ def test_a_user_without_a_job_on_the_worker_is_refused_with_the_reason(site: Sit
     assert "Access denied by pam_slurm_adopt: you have no active jobs on this node" in text
 
 
-def test_a_user_with_a_job_on_the_worker_gets_into_it_and_others_and_later_ones_do_not(site: Site) -> None:
+def test_a_user_with_a_job_on_the_worker_gets_into_it_and_others_and_later_ones_do_not(
+    site: Site,
+) -> None:
     code, text = site.run("worker", "sbatch", "--parsable", "--wrap=sleep 900", user=ALICE)
     assert code == 0, text
     until_equal("the job to run", site.states, ["RUNNING"])

@@ -1,4 +1,5 @@
-"""A real slurmctld takes the topology.yaml and the lines that are made of labels, and finds them again.
+"""A real slurmctld takes the topology.yaml and the lines that are derived from labels, and finds
+them again.
 
 slurmctld runs alone, outside of the Kubernetes cluster: its nodes need no slurmd.
 """
@@ -30,7 +31,10 @@ FILE = files.render(TOPOLOGIES, blocks(TOPOLOGIES, LABELS.values()))
 
 START = """
 /usr/sbin/slurmctld -D &
-answers() { for _ in $(seq 300); do scontrol ping | grep -q 'is UP' && return; sleep 0.1; done; exit 1; }
+answers() {
+  for _ in $(seq 300); do scontrol ping | grep -q 'is UP' && return; sleep 0.1; done
+  exit 1
+}
 add() { scontrol create NodeName=$1 CPUs=1 RealMemory=10 State=CLOUD ${2:+Topology=$2} || exit 1; }
 show() {
     echo "BEGIN $1"
@@ -71,7 +75,9 @@ def switch(shown: list[str], name: str) -> str:
     return found
 
 
-def test_slurmctld_has_the_switches_and_blocks_of_the_labels_and_has_them_after_a_restart(tmp_path: Path) -> None:
+def test_slurmctld_has_the_switches_and_blocks_of_the_labels_and_has_them_after_a_restart(
+    tmp_path: Path,
+) -> None:
     script = "".join(f"add {name} {text}\n" for name, text in lines().items())
     script += "show first\nscontrol reconfigure\nanswers\nshow again\n"
     text = after(tmp_path / "slurm", FILE, script)
@@ -86,12 +92,18 @@ def test_slurmctld_has_the_switches_and_blocks_of_the_labels_and_has_them_after_
 
 
 @pytest.mark.parametrize("item", ["nvlink:d2", "fabric:fabric:us-west1"])
-def test_slurmctld_ends_where_the_check_says_so(tmp_path: Path, item: str) -> None:
-    other = FILE.replace("d2", "d3") if item.startswith("nvlink") else FILE.replace("switch: fabric", "switch: root")
+def test_slurmctld_ends_where_the_check_predicts_it(tmp_path: Path, item: str) -> None:
+    other = (
+        FILE.replace("d2", "d3")
+        if item.startswith("nvlink")
+        else FILE.replace("switch: fabric", "switch: root")
+    )
     assert lost({"a": item}, {"topology.yaml": FILE}) == []
     assert lost({"a": item}, {"topology.yaml": other}) != []
     (tmp_path / "other").write_text(other)
-    script = f"add a {item}\ncat > /etc/slurm/topology.yaml <<'EOF'\n{other}EOF\nscontrol reconfigure\n"
+    script = (
+        f"add a {item}\ncat > /etc/slurm/topology.yaml <<'EOF'\n{other}EOF\nscontrol reconfigure\n"
+    )
     text = after(tmp_path / "slurm", FILE, script + "wait\n")
     assert "fatal: read_slurm_conf reading" in text
     assert f"Invalid node topology specified {item} for a" in text

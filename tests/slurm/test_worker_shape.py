@@ -1,4 +1,6 @@
-"""Real slurmctld and slurmd accept what `register` and `node` say about a worker, also when its host has changed."""
+"""Real slurmctld and slurmd accept what `register` and `node` say about a worker, also when its
+host has changed.
+"""
 
 import os
 import subprocess
@@ -32,7 +34,9 @@ REPOSITORY = Path(__file__).parents[2]
 def slurmctld(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurmctld]:
     """One without nodes."""
     lines = "PartitionName=all Nodes=ALL Default=YES State=UP\n"
-    with simulated_nodes.running(tmp_path_factory.mktemp("shape"), lines, "", ports.WORKER_SHAPE) as found:
+    with simulated_nodes.running(
+        tmp_path_factory.mktemp("shape"), lines, "", ports.WORKER_SHAPE
+    ) as found:
         yield found
 
 
@@ -67,9 +71,16 @@ def node_sidecar(slurmctld: Slurmctld, folder: Path) -> Iterator[None]:
 
 
 def start(
-    slurmctld: Slurmctld, folder: Path, gpus: int, *items: str, host: Host | None = None, **variables: str
+    slurmctld: Slurmctld,
+    folder: Path,
+    gpus: int,
+    *items: str,
+    host: Host | None = None,
+    **variables: str,
 ) -> str:
-    """The pod's containers start: `node`, `register`, and slurmd, with these items. What `node` says of the record."""
+    """The pod's containers start: `node`, `register`, and slurmd, with these items. What `node`
+    shows of the record.
+    """
     with node_sidecar(slurmctld, folder):
         environment = {
             "SLURM_NODE_DIR": str(folder),
@@ -81,7 +92,12 @@ def start(
             **variables,
         }
         found = host or read_host()
-        assert register((), environment=environment, host=lambda: found, vendor=lambda _: Devices(gpus)) == 0
+        assert (
+            register(
+                (), environment=environment, host=lambda: found, vendor=lambda _: Devices(gpus)
+            )
+            == 0
+        )
     conf, extra = ((folder / name).read_text() for name in (podfiles.CONF, podfiles.EXTRA))
     files = ",".join(["/dev/zero", "/dev/full"][:gpus])
     gres = f"Name=gpu Type=h100 File={files}\n".encode()
@@ -143,7 +159,9 @@ def test_a_worker_that_slurmctld_has_drained_for_its_memory_takes_jobs_after_a_r
     assert not states.is_drain(after.states), after
 
 
-def test_a_worker_that_has_come_back_as_it_was_keeps_its_record(slurmctld: Slurmctld, tmp_path: Path) -> None:
+def test_a_worker_that_has_come_back_as_it_was_keeps_its_record(
+    slurmctld: Slurmctld, tmp_path: Path
+) -> None:
     start(slurmctld, tmp_path / "before", 1)
     before = until_registered(slurmctld, 0)
     host_stops(slurmctld, before)
@@ -153,10 +171,14 @@ def test_a_worker_that_has_come_back_as_it_was_keeps_its_record(slurmctld: Slurm
     assert not states.is_drain(after.states), after
 
 
-def test_slurm_keeps_jobs_off_the_cpus_that_are_not_the_containers_own(slurmctld: Slurmctld, tmp_path: Path) -> None:
+def test_slurm_keeps_jobs_off_the_cpus_that_are_not_the_containers_own(
+    slurmctld: Slurmctld, tmp_path: Path
+) -> None:
     real = read_host()
     cores = range(real.cores)
-    exclusive = replace(real, order=tuple((core,) for core in cores), allowed=frozenset(cores) - {0})
+    exclusive = replace(
+        real, order=tuple((core,) for core in cores), allowed=frozenset(cores) - {0}
+    )
     own = {"REGISTER_EXCLUSIVE_CPUS": "true", "REGISTER_CPUS": str(real.cores - 1)}
     since = 0
     for pod in ("before", "after"):

@@ -1,4 +1,6 @@
-"""An operator under test on a real kube-apiserver: a namespace, a simulated Slurm and simulated kubelets."""
+"""An operator under test on a real kube-apiserver: a namespace, a simulated Slurm and simulated
+kubelets.
+"""
 
 import asyncio
 import base64
@@ -13,7 +15,14 @@ import yaml
 
 from schemas import definitions
 from sidecars.contract.extra import PodFacts, encode
-from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS
+from sidecars.custom_resources import (
+    ACCOUNTINGS,
+    CONTROLLERS,
+    LOGINSETS,
+    NODESETS,
+    RESTAPIS,
+    TOKENS,
+)
 from sidecars.kube import (
     DEPLOYMENTS,
     EVENTS,
@@ -39,6 +48,7 @@ from sidecars.workloads.names import KUBE_NODE
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.tools import tool
+from tests.support import kubelet
 
 T = TypeVar("T")
 
@@ -50,7 +60,10 @@ KEYS = {
     "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
 }
 
-KINDS = {resource.kind: resource for resource in (CONTROLLERS, RESTAPIS, LOGINSETS, NODESETS, ACCOUNTINGS, TOKENS)}
+KINDS = {
+    resource.kind: resource
+    for resource in (CONTROLLERS, RESTAPIS, LOGINSETS, NODESETS, ACCOUNTINGS, TOKENS)
+}
 
 
 @contextlib.contextmanager
@@ -68,7 +81,9 @@ def control_plane(folder: Path, etcd_options: Sequence[str] = ()) -> Iterator[Co
         plane.stop()
 
 
-async def until(what: str, look: Callable[[], Awaitable[T | None]], seconds: float = WILL_COME) -> T:
+async def until(
+    what: str, look: Callable[[], Awaitable[T | None]], seconds: float = WILL_COME
+) -> T:
     """The first true answer of `look`; fails naming `what` when the time is over."""
     last: object = None
     with contextlib.suppress(TimeoutError):
@@ -93,10 +108,19 @@ def secret(name: str, key: str, value: bytes) -> Manifest:
 
 def custom(kind: str, name: str, spec: dict[str, Any]) -> Manifest:
     """A custom resource of ours."""
-    return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
-RUNNING = {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}, "ready": True, "restartCount": 0}
+RUNNING = {
+    "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    "ready": True,
+    "restartCount": 0,
+}
 """The status of a container that was started long ago."""
 
 
@@ -122,13 +146,16 @@ class WatchedNamespace:
     async def operator(
         self, around: RealWorld | None = None, image: str = "sidecars:test", **changes: Any
     ) -> AsyncIterator[None]:
-        """An operator and kubelets while the block runs; a crash of either fails the test. `image` is that of the
-        sidecars, `changes` are of settings.
+        """An operator and kubelets while the block runs; a crash of either fails the test. `image`
+        is that of the sidecars, `changes` are of settings.
         """
         settings = Settings(namespaces=(self.namespace,), slurmrestd_url=self.url, **changes)
         site = Site(workloads=structure.load(structure.folder(None)), sidecars_image=image)
         async with asyncio.TaskGroup() as tasks:
-            work = [tasks.create_task(lead(self.client, settings, site, around)), tasks.create_task(self._kubelets())]
+            work = [
+                tasks.create_task(lead(self.client, settings, site, around)),
+                tasks.create_task(self._kubelets()),
+            ]
             try:
                 yield
             finally:
@@ -145,13 +172,19 @@ class WatchedNamespace:
         """Keys, Controller and RestApi `slurm`."""
         await self.create(secret("slurm-auth-slurm", "slurm.key", b"s" * 1024))
         await self.create(secret("slurm-auth-jwt", "jwt.key", b"j" * 1024))
-        await self.create(custom("Controller", "slurm", {**KEYS, "slurmctld": {"image": "slurmctld:test"}}))
+        await self.create(
+            custom("Controller", "slurm", {**KEYS, "slurmctld": {"image": "slurmctld:test"}})
+        )
         restapi = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "slurmrestd:test"}}
         await self.create(custom("RestApi", "slurm", restapi))
 
     async def nodeset(self, name: str = "slinky", replicas: int = 2, **spec: Any) -> None:
         """A NodeSet of Controller `slurm`."""
-        smallest = {"controllerRef": {"name": "slurm"}, "replicas": replicas, "slurmd": {"image": "slurmd:test"}}
+        smallest = {
+            "controllerRef": {"name": "slurm"},
+            "replicas": replicas,
+            "slurmd": {"image": "slurmd:test"},
+        }
         await self.create(custom("NodeSet", name, {**smallest, **spec}))
 
     async def get(self, resource: Resource, name: str) -> Manifest | None:
@@ -174,7 +207,9 @@ class WatchedNamespace:
         return {pod["metadata"]["name"]: pod for pod in items}
 
     async def slurmctld(self, ordinal: int = 0, **status: Any) -> None:
-        """A pod of slurmctld as the StatefulSet and the kubelet would leave it. `status`: more of its status."""
+        """A pod of slurmctld as the StatefulSet and the kubelet would leave it. `status`: more of
+        its status.
+        """
         name = f"slurm-controller-{ordinal}"
         labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
         await self.client.create(
@@ -188,25 +223,25 @@ class WatchedNamespace:
         )
         container = {"name": "slurmctld", "image": "", "imageID": "", **RUNNING}
         shown = {"phase": "Running", "containerStatuses": [container], **status}
-        await self.client.merge_patch(PODS, self.namespace, name, {"status": shown}, subresource="status")
+        await self.client.merge_patch(
+            PODS, self.namespace, name, {"status": shown}, subresource="status"
+        )
 
     async def bind(self, pod: str, kube_node: str) -> None:
         """Schedule a pod."""
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod, "namespace": self.namespace},
-            "target": {"kind": "Node", "name": kube_node},
-        }
-        await self.client.create(Resource("", "v1", "Binding", f"pods/{pod}/binding"), binding)
+        await kubelet.bind(self.client, self.namespace, pod, kube_node)
 
     async def scale(self, replicas: int, name: str = "slinky") -> None:
         """Change spec.replicas."""
-        await self.client.merge_patch(NODESETS, self.namespace, name, {"spec": {"replicas": replicas}})
+        await self.client.merge_patch(
+            NODESETS, self.namespace, name, {"spec": {"replicas": replicas}}
+        )
 
     async def post(self, slurm_node: str, **change: Any) -> None:
         """Change a Slurm node as an administrator would, over the REST API."""
-        reply = self.slurm.handle("POST", f"/slurm/v0.0.45/node/{slurm_node}", json.dumps(change).encode())
+        reply = self.slurm.handle(
+            "POST", f"/slurm/v0.0.45/node/{slurm_node}", json.dumps(change).encode()
+        )
         assert reply.status == 200, reply
 
     async def condition(self, resource: Resource, name: str, kind: str = "Ready") -> dict[str, Any]:
@@ -237,7 +272,9 @@ class WatchedNamespace:
         await until(f"the pods to be {names}", look)
 
     async def until_event(self, reason: str, kind: str = "", words: str = "") -> None:
-        """Wait for an event with that reason: about a resource of this kind if one is named, and with these words."""
+        """Wait for an event with that reason: about a resource of this kind if one is named, and
+        with these words.
+        """
 
         async def recorded() -> bool:
             events, _ = await self.client.list(EVENTS, self.namespace)
@@ -255,7 +292,10 @@ class WatchedNamespace:
         found: dict[str, str] = {}
         for resource in (*KINDS.values(), PODS, STATEFUL_SETS, DEPLOYMENTS):
             items, _ = await self.client.list(resource, self.namespace)
-            found |= {f"{resource.kind}/{it['metadata']['name']}": it["metadata"]["resourceVersion"] for it in items}
+            found |= {
+                f"{resource.kind}/{it['metadata']['name']}": it["metadata"]["resourceVersion"]
+                for it in items
+            }
         return found
 
     async def _kubelets(self) -> None:
@@ -273,48 +313,43 @@ class WatchedNamespace:
         if kube_node in self.dead:
             return
         if metadata.get("deletionTimestamp"):
-            await self.client.delete(PODS, self.namespace, metadata["name"], grace_period_seconds=0)
+            await kubelet.end(self.client, self.namespace, metadata["name"])
         elif not kube_node:
-            await self.bind(metadata["name"], metadata["annotations"].get(KUBE_NODE, self.default_kube_node))
+            await self.bind(
+                metadata["name"], metadata["annotations"].get(KUBE_NODE, self.default_kube_node)
+            )
         elif pod["status"].get("phase") not in {"Running", "Failed"}:
             if any(it["image"] in self.broken_images for it in pod["spec"]["containers"]):
                 return
-            now = metadata["creationTimestamp"]
-            status = {
-                "phase": "Running",
-                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": now}],
-                "containerStatuses": [
-                    {
-                        "name": "slurmd",
-                        "ready": True,
-                        "started": True,
-                        "restartCount": 0,
-                        "image": "",
-                        "imageID": "",
-                        "state": {"running": {"startedAt": now}},
-                    }
-                ],
-            }
-            owner = next(owner["uid"] for owner in metadata["ownerReferences"] if owner.get("controller"))
+            owner = next(
+                owner["uid"] for owner in metadata["ownerReferences"] if owner.get("controller")
+            )
             extra = encode(PodFacts(metadata["uid"], metadata["name"], "", owner))
             if host not in self.mute:
                 self.slurm.node_register(host, extra=extra, instance_id=kube_node)
             # Only if it is as it was seen: a test may have let it fail meanwhile.
-            patch = [
+            expected = [
                 {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
                 {"op": "test", "path": "/status/phase", "value": pod["status"]["phase"]},
-                *({"op": "add", "path": f"/status/{name}", "value": value} for name, value in status.items()),
             ]
-            await self.client.json_patch(PODS, self.namespace, metadata["name"], patch, dict, subresource="status")
+            await kubelet.run(self.client, self.namespace, metadata["name"], expected=expected)
 
 
 @contextlib.asynccontextmanager
 async def namespace(client: Client, name: str) -> AsyncIterator[str]:
     """A namespace, and a Kubernetes node for its pods."""
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await client.create(
+        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    )
     # No controller-manager runs here that would make it.
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": name},
+    }
     await client.create(Resource("", "v1", "ServiceAccount", "serviceaccounts"), account)
     with contextlib.suppress(AlreadyExists):
-        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "default-node"}})
+        await client.create(
+            NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "default-node"}}
+        )
     yield name

@@ -1,4 +1,6 @@
-"""Pods, nodes and tenants for tests of the bridge, and a Slurm in which users submit external jobs."""
+"""Pods, nodes and tenants for tests of the bridge, and a Slurm in which users submit external
+jobs.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ KEY = b"0123456789abcdef0123456789abcdef"
 
 
 def slurm() -> SlurmModel:
-    """A Slurm that believes KEY, with the partition of the bridge and one node, which has a slurmd."""
+    """A Slurm that believes KEY, with the partition of the bridge and one node, which has a
+    slurmd.
+    """
     model = SlurmModel()
     model.node_register("worker")
     model.key = KEY
@@ -37,10 +41,20 @@ def node(name: str, *, cpus: int = 8, **labels: str) -> dict[str, Any]:
     }
 
 
-def pod(namespace: str, name: str, *, cpu: str = "1", group: tuple[str, int] | None = None) -> dict[str, Any]:
+def pod(
+    namespace: str, name: str, *, cpu: str = "1", group: tuple[str, int] | None = None
+) -> dict[str, Any]:
     """A pod that waits."""
-    labels = {} if group is None else {bridge.GROUP_LABEL: group[0], bridge.GROUP_SIZE_LABEL: str(group[1])}
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu, "memory": "100Mi"}}}
+    labels = (
+        {}
+        if group is None
+        else {bridge.GROUP_LABEL: group[0], bridge.GROUP_SIZE_LABEL: str(group[1])}
+    )
+    container = {
+        "name": "c",
+        "image": "x",
+        "resources": {"requests": {"cpu": cpu, "memory": "100Mi"}},
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -4,14 +4,19 @@ from typing import Any
 
 import msgspec
 
-from sidecars.bridge.devices import CLASSES, SLICES
+from sidecars.bridge.claimed_devices import CLASSES, SLICES
 from sidecars.kube import Manifest, Resource
 from sidecars.policy.bridge.devices import parse
 from tests.support.bridge import pod
 
 DRIVER = "gpu.example.com"
 RULES = [
-    {"gres": "gpu:h100", "driver": DRIVER, "deviceClasses": [DRIVER], "attributes": {"type": "gpu"}},
+    {
+        "gres": "gpu:h100",
+        "driver": DRIVER,
+        "deviceClasses": [DRIVER],
+        "attributes": {"type": "gpu"},
+    },
     {
         "gres": "gpu:1g.5gb",
         "driver": DRIVER,
@@ -27,7 +32,10 @@ TEMPLATES = Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resource
 def device(name: str, **attributes: str) -> dict[str, Any]:
     """A GPU; with a profile, a part of one."""
     kind = "mig" if "profile" in attributes else "gpu"
-    values = {"type": {"string": kind}, **{key: {"string": value} for key, value in attributes.items()}}
+    values = {
+        "type": {"string": kind},
+        **{key: {"string": value} for key, value in attributes.items()},
+    }
     return {"name": name, "attributes": values}
 
 
@@ -39,7 +47,12 @@ def resource_slice(node: str, *devices: dict[str, Any]) -> Manifest:
         "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
         "devices": list(devices),
     }
-    return {"apiVersion": SLICES.api_version, "kind": SLICES.kind, "metadata": {"name": f"{node}-gpu"}, "spec": spec}
+    return {
+        "apiVersion": SLICES.api_version,
+        "kind": SLICES.kind,
+        "metadata": {"name": f"{node}-gpu"},
+        "spec": spec,
+    }
 
 
 def device_class(name: str = DRIVER, kind: str = "gpu") -> Manifest:
@@ -47,7 +60,12 @@ def device_class(name: str = DRIVER, kind: str = "gpu") -> Manifest:
     selector = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].type == "{kind}"'
     opaque = {"driver": DRIVER, "parameters": {"apiVersion": "example.com/v1", "kind": "GpuConfig"}}
     spec = {"selectors": [{"cel": {"expression": selector}}], "config": [{"opaque": opaque}]}
-    return {"apiVersion": CLASSES.api_version, "kind": CLASSES.kind, "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": CLASSES.api_version,
+        "kind": CLASSES.kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def claim_spec(count: int = 1, name: str = DRIVER, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""A random run of the bridge with a real slurmctld, kube-apiserver and kube-scheduler. The kubelets are simulated."""
+"""A random run of the bridge with a real slurmctld, kube-apiserver and kube-scheduler. The kubelets
+are simulated.
+"""
 
 import asyncio
 import contextlib
@@ -28,13 +30,22 @@ from sidecars.slurm import protocol
 from sidecars.slurm.client import Client as SlurmClient
 from sidecars.slurm.errors import NotFound as NoJob
 from sidecars.slurm.errors import SlurmError
-from sidecars.slurm.external import STATES_ENDED, ExternalJob
+from sidecars.slurm.external import ExternalJob
+from sidecars.slurm.job_states import ENDED, has_ended
 from tests.cluster.control_plane import ControlPlane
 from tests.support.apiserver import until
 from tests.support.bridge import node, pod
 from tests.support.bridge_kubelets import FINISHES, Kubelets
 from tests.support.bridge_stays import Stays
-from tests.support.bridge_world import ACCOUNTS, NUMBERS, OTHER, a_namespace, add_node, bind, bridge_account
+from tests.support.bridge_world import (
+    ACCOUNTS,
+    NUMBERS,
+    OTHER,
+    a_namespace,
+    add_node,
+    bind,
+    bridge_account,
+)
 from tests.support.owners import Component, leaked, rivals
 from tests.support.real import daemons
 from tests.support.real.daemons import ALL, MEMORY, Daemons
@@ -74,15 +85,27 @@ DISTURBANCES = {
     "kill slurmrestd": 1,
 }
 """How often each one is chosen. In the beginning, each one is done once."""
-ENDS = {"cancel a job": "CANCELLED", "end the time of a job": "TIMEOUT", "set a node down": "NODE_FAIL"}
-"""The states in which jobs end by these disturbances. Pods of the partition `urgent` have them end with PREEMPTED."""
+ENDS = {
+    "cancel a job": "CANCELLED",
+    "end the time of a job": "TIMEOUT",
+    "set a node down": "NODE_FAIL",
+}
+"""The states in which jobs end by these disturbances. Pods of the partition `urgent` have them end
+with PREEMPTED.
+"""
 
 
 class Run:
     """One run. `wrong` of `stays` is looked at all the time."""
 
     def __init__(
-        self, folder: Path, plane: ControlPlane, client: Client, slurm: Daemons, rest: SlurmClient, seed: int
+        self,
+        folder: Path,
+        plane: ControlPlane,
+        client: Client,
+        slurm: Daemons,
+        rest: SlurmClient,
+        seed: int,
     ) -> None:
         self.namespace = f"team-{next(NUMBERS)}"
         self.stays = Stays(client, rest, self.namespace, CAPACITY)
@@ -108,12 +131,18 @@ class Run:
     async def prepare(self) -> None:
         """The tenant, the nodes, the bridge."""
         await self.rest.call(protocol.create_nodes(OTHER))
-        await self.client.create(NAMESPACES, a_namespace(self.namespace, **{"slurm-bridge": "managed"}))
+        await self.client.create(
+            NAMESPACES, a_namespace(self.namespace, **{"slurm-bridge": "managed"})
+        )
         await bind(self.client, self.namespace)
         default = {"name": "default", "namespace": self.namespace}
-        await self.client.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
+        await self.client.create(
+            ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default}
+        )
         entry = f'{{"user": "{USER}", "partitions": ["slurm-bridge", "urgent"]}}'
-        await self.client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {self.namespace: entry}})
+        await self.client.merge_patch(
+            CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {self.namespace: entry}}
+        )
         for name in KUBE_NODES:
             await add_node(self.client, _node(name))
         (self._folder / "jwt.key").write_bytes(self.slurm.key)
@@ -126,7 +155,9 @@ class Run:
         async def look() -> bool:
             with contextlib.suppress(SlurmError):
                 found = await self.rest.call(protocol.get_nodes())
-                return found is not None and set(KUBE_NODES) <= {it.name for it in found.nodes if it.extra}
+                return found is not None and set(KUBE_NODES) <= {
+                    it.name for it in found.nodes if it.extra
+                }
             return False
 
         # A list of nodes that is empty counts only after a minute.
@@ -153,12 +184,16 @@ class Run:
                 await self.client.delete(LEASES, "slurm", "slurm-bridge")
 
     async def close(self) -> None:
-        """End what was started. Of Kubernetes' objects, only the namespace and what is in it stays."""
+        """End what was started. Of Kubernetes' objects, only the namespace and what is in it
+        stays.
+        """
         for task in self._later:
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
         await self._kill_bridge()
-        await self.client.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {self.namespace: None}})
+        await self.client.merge_patch(
+            CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {self.namespace: None}}
+        )
         for name in KUBE_NODES:
             with contextlib.suppress(NotFound):
                 await self.client.delete(NODES, None, name)
@@ -169,7 +204,8 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def watched(self, finishes: float = FINISHES) -> AsyncIterator[None]:
-        """Kubelets serve the pods, and nothing happens that must not, while the block runs. Raises AssertionError.
+        """Kubelets serve the pods, and nothing happens that must not, while the block runs. Raises
+        AssertionError.
 
         `finishes`: how probably a running pod finishes, each 0.2 s.
         """
@@ -191,7 +227,10 @@ class Run:
         for name, it in self.stays.pods.items():
             job = it["metadata"].get("labels", {}).get(bridge.JOB_LABEL)
             deleted = it["metadata"].get("deletionTimestamp")
-            lines.append(f"  {name}: {it['status'].get('phase')}, {it['spec'].get('nodeName')}, {job}, {deleted}")
+            lines.append(
+                f"  {name}: {it['status'].get('phase')}, {it['spec'].get('nodeName')}, {job}, "
+                f"{deleted}"
+            )
         try:
             lines += ["jobs:", *map(str, await self._jobs(all_of=True))]
             found = await self.rest.call(protocol.get_nodes())
@@ -205,7 +244,8 @@ class Run:
     # --- the run
 
     async def run(self, seconds: float, outage: float) -> None:
-        """Disturb for so long at least, then let everything settle, and take everything away. Raises AssertionError.
+        """Disturb for so long at least, then let everything settle, and take everything away.
+        Raises AssertionError.
 
         `outage`: for how many seconds slurmctld is gone after that.
         """
@@ -258,7 +298,8 @@ class Run:
         done = await self._disturb(what)
         if what not in ENDS or not self.done[what]:
             return done
-        # Until slurmctld looks at time limits, the pod may finish. So the next job gets its turn soon.
+        # Until slurmctld looks at time limits, the pod may finish. So the next job gets its turn
+        # soon.
         for _ in range(5):
             if self.done[_end(ENDS[what])]:
                 return True
@@ -327,7 +368,11 @@ class Run:
             return False
         rng = self._rng
         equal = rng.random() < 0.5
-        cpus = [rng.randrange(1, CPUS // size + 2)] * size if equal else [rng.randrange(1, 5) for _ in range(size)]
+        cpus = (
+            [rng.randrange(1, CPUS // size + 2)] * size
+            if equal
+            else [rng.randrange(1, 5) for _ in range(size)]
+        )
         gpus, memory = rng.choice((0, 0, 0, 1, GPUS)), rng.choice((100, 2000, 9000))
         wishes = {}
         if rng.random() < 0.2:
@@ -338,7 +383,12 @@ class Run:
         return True
 
     async def create(
-        self, cpus: Sequence[int], *, gpus: int = 0, memory: int = 100, wishes: Mapping[str, str] | None = None
+        self,
+        cpus: Sequence[int],
+        *,
+        gpus: int = 0,
+        memory: int = 100,
+        wishes: Mapping[str, str] | None = None,
     ) -> list[str]:
         """Pods that request so much each, in a group if they are several: their names."""
         self._number += 1
@@ -346,7 +396,9 @@ class Run:
         for name, each in zip(names, cpus, strict=True):
             group = (f"g{self._number}", size) if size > 1 else None
             item = pod(self.namespace, name, cpu=str(each), group=group)
-            item["metadata"]["annotations"] = {f"{bridge.WISHES}{key}": text for key, text in (wishes or {}).items()}
+            item["metadata"]["annotations"] = {
+                f"{bridge.WISHES}{key}": text for key, text in (wishes or {}).items()
+            }
             resources = item["spec"]["containers"][0]["resources"]
             resources["requests"]["memory"] = f"{memory}Mi"
             if gpus:
@@ -367,7 +419,7 @@ class Run:
         """The jobs that have not ended; none while slurmctld doesn't answer."""
         with contextlib.suppress(SlurmError):
             found = await self.rest.call(protocol.get_job_states())
-            return sorted(job_id for job_id, states in found.items() if not states & STATES_ENDED)
+            return sorted(job_id for job_id, states in found.items() if not has_ended(states))
         return []
 
     async def _cancel_a_job(self) -> bool:
@@ -402,7 +454,8 @@ class Run:
     async def _end_the_time_of_a_job(self) -> bool:
         """The pod's own deadline comes 5 s before the job's limit, and would cancel the job.
 
-        Each job once: a second time would put its end off, perhaps each time that slurmctld is about to look.
+        Each job once: a second time would put its end off, perhaps each time that slurmctld is
+        about to look.
         """
         jobs = [it for it in await self._live() if it not in self._limited]
         if not jobs:
@@ -415,7 +468,9 @@ class Run:
 
     async def _set_a_node_down(self) -> bool:
         """As an administrator does. Its jobs fail, and its pods are deleted."""
-        places = sorted({it["spec"]["nodeName"] for it in self.stays.pods.values() if _runs(it)} - self._lost)
+        places = sorted(
+            {it["spec"]["nodeName"] for it in self.stays.pods.values() if _runs(it)} - self._lost
+        )
         if not places:
             return False
         name = self._rng.choice(places)
@@ -439,7 +494,11 @@ class Run:
         async def none_down() -> bool:
             with contextlib.suppress(SlurmError):
                 found = await self.rest.call(protocol.get_nodes())
-                down = [it.name for it in found.nodes if "DOWN" in it.states] if found is not None else [""]
+                down = (
+                    [it.name for it in found.nodes if "DOWN" in it.states]
+                    if found is not None
+                    else [""]
+                )
                 for name in filter(None, down):
                     await self._update(f"nodename={name}", "state=resume")
                 return not down
@@ -458,7 +517,9 @@ class Run:
 
         async def back() -> None:
             # As Kubernetes removes pods of nodes that are gone.
-            for found in [it for it in self.stays.pods.values() if it["spec"].get("nodeName") == name]:
+            for found in [
+                it for it in self.stays.pods.values() if it["spec"].get("nodeName") == name
+            ]:
                 meta = found["metadata"]
                 with contextlib.suppress(NotFound):
                     await self.client.delete(
@@ -478,7 +539,9 @@ class Run:
 
         async def cordon(on: bool) -> None:
             with contextlib.suppress(NotFound):
-                await self.client.merge_patch(NODES, None, name, {"spec": {"unschedulable": on or None}})
+                await self.client.merge_patch(
+                    NODES, None, name, {"spec": {"unschedulable": on or None}}
+                )
 
         await cordon(True)
         self._after(self._rng.uniform(2, 6), lambda: cordon(False))
@@ -502,7 +565,8 @@ class Run:
         async def back() -> None:
             self.slurm.start(name)
             if name == "slurmctld":
-                # It may have forgotten that nodes were resumed. With all of them down, no pod would run until the end.
+                # It may have forgotten that nodes were resumed. With all of them down, no pod would
+                # run until the end.
                 await self._resume_nodes()
 
         self._after(self._rng.uniform(0, 6), back)
@@ -532,17 +596,17 @@ class Run:
     def _count(self, states: Mapping[int, frozenset[str]]) -> None:
         """Of the jobs that have ended since the last time."""
         for job_id, now in states.items():
-            ended = now & STATES_ENDED
+            ended = now & ENDED
             if ended and job_id not in self._ended:
                 self.done[_end(min(ended))] += 1
-        self._ended = {job_id for job_id, now in states.items() if now & STATES_ENDED}
+        self._ended = {job_id for job_id, now in states.items() if has_ended(now)}
 
     async def _jobs(self, *, all_of: bool = False) -> list[ExternalJob]:
         """The placeholders that have not ended, or all. Raises SlurmError."""
         states = await self.rest.call(protocol.get_job_states())
         found = []
         for job_id, now in states.items():
-            if all_of or not now & STATES_ENDED:
+            if all_of or not has_ended(now):
                 with contextlib.suppress(NoJob):
                     job = await self.rest.call(protocol.get_external_job(job_id))
                     if bridge.decode(job.admin_comment) or bridge.decode(job.comment):
@@ -555,7 +619,7 @@ class Run:
         return [
             (comment.group, it.het_id or it.job_id)
             for it, comment in comments
-            if comment is not None and not it.states & STATES_ENDED
+            if comment is not None and not has_ended(it.states)
         ]
 
     # --- the end
@@ -584,17 +648,24 @@ class Run:
         with contextlib.suppress(SlurmError):
             found = await self.rest.call(protocol.get_nodes())
             wanted = {"IDLE", "EXTERNAL", "DYNAMIC_NORM"}
-            return found is not None and set(KUBE_NODES) <= {it.name for it in found.nodes if it.states == wanted}
+            return found is not None and set(KUBE_NODES) <= {
+                it.name for it in found.nodes if it.states == wanted
+            }
         return False
 
     async def _settled(self) -> bool:
-        """Each job has its pods, each pod that runs its job, and no pod waits for anything but Slurm."""
+        """Each job has its pods, each pod that runs its job, and no pod waits for anything but
+        Slurm.
+        """
         try:
             jobs = await self._jobs(all_of=True)
         except SlurmError:
             return False
         known = {it.job_id for it in jobs}
-        components = [Component(it.job_id, it.het_id or it.job_id, live=not it.states & STATES_ENDED) for it in jobs]
+        components = [
+            Component(it.job_id, it.het_id or it.job_id, live=not has_ended(it.states))
+            for it in jobs
+        ]
         pods: dict[str, tuple[int | None, bool]] = {}
         for name, found in list(self.stays.pods.items()):
             label = found["metadata"].get("labels", {}).get(bridge.JOB_LABEL)
@@ -602,7 +673,8 @@ class Run:
             if found["status"].get("phase") in ("Succeeded", "Failed"):
                 continue
             if job is not None and job not in known:
-                # slurmctld that was killed has forgotten it. A user deletes such a pod, as its condition describes.
+                # slurmctld that was killed has forgotten it. A user deletes such a pod, as its
+                # condition describes.
                 self.done["pods of forgotten jobs"] += name not in self._forgotten
                 self._forgotten.add(name)
                 with contextlib.suppress(NotFound):
@@ -627,7 +699,9 @@ def _node(name: str) -> Manifest:
 
 @contextlib.asynccontextmanager
 async def prepared(folder: Path, plane: ControlPlane, port: int, seed: int) -> AsyncIterator[Run]:
-    """A run whose bridge and slurmctld are ready. `plane` is one of `bridge_world.control_plane`."""
+    """A run whose bridge and slurmctld are ready. `plane` is one of
+    `bridge_world.control_plane`.
+    """
     with daemons.started(folder / "slurm", port, f"{ALL}{MEMORY}{LINES}") as slurm:
         async with (
             slurm.client() as rest,

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 
 from sidecars.kube import PODS, ApiError, Client, Manifest
-from tests.bench.kubelets import running
+from tests.support import kubelet
 from tests.support.bridge_stays import Stays
 
 FINISHES = 0.004
@@ -51,14 +51,17 @@ class Kubelets:
 
     async def _look(self, pod: Manifest, now: float) -> None:
         meta, status = pod["metadata"], pod["status"]
-        namespace, name, uid, phase = meta["namespace"], meta["name"], meta["uid"], status.get("phase")
+        namespace, name, uid, phase = (
+            meta["namespace"],
+            meta["name"],
+            meta["uid"],
+            status.get("phase"),
+        )
         if "deletionTimestamp" in meta:
             if now >= self._ends.setdefault(uid, now + self._rng.choice((0, 1, 4))):
-                await self._client.delete(PODS, namespace, name, uid=uid, grace_period_seconds=0)
+                await kubelet.end(self._client, namespace, name, uid=uid)
         elif phase == "Pending":
-            since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            patch = [*running(), {"op": "add", "path": "/status/startTime", "value": since}]
-            await self._client.json_patch(PODS, namespace, name, patch, dict, subresource="status")
+            await kubelet.run(self._client, namespace, name)
         elif phase == "Running":
             deadline = pod["spec"].get("activeDeadlineSeconds")
             begun = datetime.fromisoformat(status["startTime"])

@@ -1,7 +1,8 @@
-"""Long runs of the bridge with a real slurmctld, kube-apiserver and kube-scheduler. The kubelets are simulated.
+"""Long runs of the bridge with a real slurmctld, kube-apiserver and kube-scheduler. The kubelets
+are simulated.
 
-`python -m tests.support.bridge_run --minutes N --seed N`: slurmctld that loses its state, then a random run. It needs
-root, as `daemons` does.
+`python -m tests.support.bridge_run --minutes N --seed N`: slurmctld that loses its state, then a
+random run. It needs root, as `daemons` does.
 """
 
 import argparse
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 
 
 async def lose_state(run: Run) -> None:
-    """slurmctld begins again without a state, and gives the ids of lost jobs to new ones. `run` is watched, and new.
+    """slurmctld begins again without a state, and gives the ids of lost jobs to new ones. `run` is
+    watched, and new.
 
     The pods of the lost jobs run on, and no new one joins them. Raises AssertionError.
     """
@@ -60,7 +62,9 @@ async def lose_state(run: Run) -> None:
     await until("the node that is free to get one of the new pods, and the others to wait", one)
     assert _bound(run, old) == set(old)
     assert set(_labels(run, old).values()) < set(_labels(run, new).values())
-    cancelled = next(name for name, job in _labels(run, new).items() if job == _labels(run, old)[old[0]])
+    cancelled = next(
+        name for name, job in _labels(run, new).items() if job == _labels(run, old)[old[0]]
+    )
     await run.rest.call(protocol.cancel_job(int(_labels(run, old)[old[0]])))
 
     async def gone() -> bool:
@@ -80,7 +84,10 @@ async def lose_state(run: Run) -> None:
 
 def _labels(run: Run, names: Iterable[str]) -> dict[str, str]:
     """The job ids on the pods."""
-    return {name: run.stays.pods[name]["metadata"].get("labels", {}).get(bridge.JOB_LABEL, "") for name in names}
+    return {
+        name: run.stays.pods[name]["metadata"].get("labels", {}).get(bridge.JOB_LABEL, "")
+        for name in names
+    }
 
 
 def _reason(run: Run, name: str) -> str:
@@ -93,7 +100,9 @@ def _bound(run: Run, names: Iterable[str]) -> set[str]:
     """Those of them that have a node, and are not being deleted."""
     found = {name: run.stays.pods[name] for name in names if name in run.stays.pods}
     return {
-        it for it, pod in found.items() if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+        it
+        for it, pod in found.items()
+        if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
     }
 
 
@@ -115,9 +124,13 @@ async def _main(minutes: float, outage: float, seed: int, keep: Path | None) -> 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.support.bridge_run")
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--outage", type=float, default=600, help="seconds for which slurmctld is gone in the end")
+    parser.add_argument(
+        "--outage", type=float, default=600, help="seconds for which slurmctld is gone in the end"
+    )
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--keep", type=Path, help="an empty folder for the logs, instead of one that is deleted")
+    parser.add_argument(
+        "--keep", type=Path, help="an empty folder for the logs, instead of one that is deleted"
+    )
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     chosen = random.SystemRandom().randrange(2**32) if given.seed is None else given.seed

@@ -1,7 +1,8 @@
-"""Whether no core, byte or device has two owners, checked with each change of a pod on a real Kubernetes.
+"""Whether no core, byte or device has two owners, checked with each change of a pod on a real
+Kubernetes.
 
-A pod stays on its node from the binding on until it is gone or has finished. Meanwhile its job's cores are its own,
-also after the end of the job.
+A pod stays on its node from the binding on until it is gone or has finished. Meanwhile its job's
+cores are its own, also after the end of the job.
 """
 
 import asyncio
@@ -48,7 +49,9 @@ class Stay:
 class Stays:
     """Those of one namespace. `wrong` has what must not be. Nodes have `capacity`."""
 
-    def __init__(self, client: Client, slurm: Carrier, namespace: str, capacity: Mapping[str, int]) -> None:
+    def __init__(
+        self, client: Client, slurm: Carrier, namespace: str, capacity: Mapping[str, int]
+    ) -> None:
         self._reflector = Reflector(client, PODS, namespaces=[namespace])
         self._slurm = slurm
         self._capacity = capacity
@@ -101,7 +104,14 @@ class Stays:
         labels = meta.get("labels", {})
         group = labels.get(bridge.GROUP_LABEL)
         job = int(labels.get(bridge.JOB_LABEL, 0))
-        stay = Stay(name, f"group/{group}" if group else uid, spec["nodeName"], job, amounts(pod), self._tick)
+        stay = Stay(
+            name,
+            f"group/{group}" if group else uid,
+            spec["nodeName"],
+            job,
+            amounts(pod),
+            self._tick,
+        )
         self._all[uid] = stay
         self.counts["bound"] += 1
         present = [it for it in self._all.values() if it.ended is None]
@@ -128,7 +138,9 @@ class Stays:
                 continue
             self._take(stay, job, cores)
             has = {node: sorted(its) for node, its in cores.items()}
-            return f"job {stay.job} is {'+'.join(sorted(job.states))} since {job.start_time} on {has}"
+            return (
+                f"job {stay.job} is {'+'.join(sorted(job.states))} since {job.start_time} on {has}"
+            )
 
     @staticmethod
     def _take(stay: Stay, job: ExternalJob, cores: Cores) -> None:
@@ -149,7 +161,9 @@ class Stays:
             if other is not stay and other.cores & stay.cores and other.owner != stay.owner:
                 # slurmctld that was killed may have started its job again, on other cores.
                 known = await self._ask(other)
-            found = overbooked({}, [Claim(it.owner, it.node, things=it.cores) for it in (stay, other)])
+            found = overbooked(
+                {}, [Claim(it.owner, it.node, things=it.cores) for it in (stay, other)]
+            )
             self.wrong += [f"{it}: {stay.pod} beside {other.pod}, {known}" for it in found]
         own = [it for it in beside if it.owner == stay.owner and it.ended is None]
         place = f"{stay.owner} on {stay.node}"
@@ -161,7 +175,11 @@ def amounts(pod: Manifest) -> dict[str, int]:
     """What a pod of `tests.support.bridge.pod` requests."""
     requests = pod["spec"]["containers"][0]["resources"]["requests"]
     memory = int(requests["memory"].removesuffix("Mi"))
-    return {"cpus": int(requests["cpu"]), "MiB": memory, "GPUs": int(requests.get("nvidia.com/gpu", 0))}
+    return {
+        "cpus": int(requests["cpu"]),
+        "MiB": memory,
+        "GPUs": int(requests.get("nvidia.com/gpu", 0)),
+    }
 
 
 def cores_of(job_id: int) -> Request[tuple[ExternalJob, Cores]]:

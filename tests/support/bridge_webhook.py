@@ -1,4 +1,6 @@
-"""The admission webhook of the chart slurm-bridge on a real kube-apiserver: one pod of it, in this process."""
+"""The admission webhook of the chart slurm-bridge on a real kube-apiserver: one pod of it, in this
+process.
+"""
 
 import base64
 import contextlib
@@ -10,7 +12,7 @@ from typing import Any
 import msgspec
 
 from sidecars.bridge import webhook
-from sidecars.bridge.certificate import CONFIGURATIONS
+from sidecars.bridge.webhook_certificate import CONFIGURATIONS
 from sidecars.kube import SECRETS, SERVICES, Client
 from sidecars.serving import serve
 from tests.cluster.control_plane import free_ports
@@ -31,18 +33,24 @@ class Webhook:
         gone = dict.fromkeys(("clusterIP", "clusterIPs", "selector"))
         spec = {"type": "ExternalName", "externalName": "localhost", **gone}
         await self._admin.merge_patch(SERVICES, NAMESPACE, self._name, {"spec": spec})
-        port = [{"op": "replace", "path": "/webhooks/0/clientConfig/service/port", "value": self._port}]
+        port = [
+            {"op": "replace", "path": "/webhooks/0/clientConfig/service/port", "value": self._port}
+        ]
         await self._admin.json_patch(CONFIGURATIONS, None, self._name, port, msgspec.Raw)
 
     async def data(self) -> dict[str, str]:
         """The content of its Secret."""
         secret = await self._admin.get(SECRETS, NAMESPACE, self._name)
-        return {name: base64.b64decode(it).decode() for name, it in (secret.get("data") or {}).items()}
+        return {
+            name: base64.b64decode(it).decode() for name, it in (secret.get("data") or {}).items()
+        }
 
     async def trusted(self) -> str:
         """What the API server trusts, as PEM."""
         configuration: dict[str, Any] = await self._admin.get(CONFIGURATIONS, None, self._name)
-        return base64.b64decode(configuration["webhooks"][0]["clientConfig"].get("caBundle", "")).decode()
+        return base64.b64decode(
+            configuration["webhooks"][0]["clientConfig"].get("caBundle", "")
+        ).decode()
 
     async def mount(self) -> None:
         """Put the Secret into the folder, as the kubelet does, as soon as it has a certificate."""

@@ -1,4 +1,5 @@
-"""A tenant's namespace and Kubernetes nodes for the bridge, on a real kube-apiserver and kube-scheduler.
+"""A tenant's namespace and Kubernetes nodes for the bridge, on a real kube-apiserver and
+kube-scheduler.
 
 With the rights and the admission policies of the chart, as docs/bridge.md installs it.
 """
@@ -52,7 +53,13 @@ MUTATING = (
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
-CRDS = Resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
 ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
@@ -75,9 +82,15 @@ def a_namespace(name: str, **labels: str) -> Manifest:
 async def bind(admin: Client, namespace: str) -> None:
     """Let the bridge change the pods of a namespace, by the command of docs/bridge.md."""
     metadata = {"name": "slurm-bridge-tenant", "namespace": namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "slurm-bridge-tenant"}
+    role = {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "slurm-bridge-tenant",
+    }
     subject = {"kind": "ServiceAccount", "name": "slurm-bridge", "namespace": "slurm"}
-    await admin.create(ROLE_BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": [subject]})
+    await admin.create(
+        ROLE_BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": [subject]}
+    )
 
 
 def slurm_conf(*parameters: str) -> str:
@@ -90,15 +103,38 @@ def slurm_conf(*parameters: str) -> str:
     return lines.replace(scheduler, ",".join([scheduler, *parameters]))
 
 
-def install(plane: ControlPlane, release: str, values: str, *words: str, verb: str = "install") -> None:
-    """Install or `upgrade` the chart in the namespace `slurm`, beside the namespaces of its tenants."""
+def install(
+    plane: ControlPlane, release: str, values: str, *words: str, verb: str = "install"
+) -> None:
+    """Install or `upgrade` the chart in the namespace `slurm`, beside the namespaces of its
+    tenants.
+    """
     names = [*((yaml.safe_load(values) or {}).get("tenants") or ())]
     namespaces = yaml.safe_dump_all([a_namespace(name) for name in names])
-    kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", "apply", "--filename=-"]
+    kubectl: list[str | Path] = [
+        tool("kubectl"),
+        f"--kubeconfig={plane.kubeconfig}",
+        "apply",
+        "--filename=-",
+    ]
     if names:
         run(kubectl, stdin=namespaces, seconds=60)
-    command: list[str | Path] = [tool("helm"), verb, release, CHART, "-n", "slurm", "--values=-", *words]
-    run([*command, f"--kubeconfig={plane.kubeconfig}"], env=helm_environment(), stdin=values, seconds=60)
+    command: list[str | Path] = [
+        tool("helm"),
+        verb,
+        release,
+        CHART,
+        "-n",
+        "slurm",
+        "--values=-",
+        *words,
+    ]
+    run(
+        [*command, f"--kubeconfig={plane.kubeconfig}"],
+        env=helm_environment(),
+        stdin=values,
+        seconds=60,
+    )
 
 
 @contextlib.contextmanager
@@ -107,8 +143,8 @@ def control_plane(
 ) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
 
-    No controllers run: the Deployments have no pods. If they are started, they are those of ResourceClaims alone.
-    `options`: of kube-apiserver. `scheduler_requests`: see ControlPlane.
+    No controllers run: the Deployments have no pods. If they are started, they are those of
+    ResourceClaims alone. `options`: of kube-apiserver. `scheduler_requests`: see ControlPlane.
     """
     found = ControlPlane.temporary(folder, options=options)
     found.manager_options = ["--controllers=resourceclaim-controller,garbage-collector-controller"]
@@ -126,10 +162,20 @@ def control_plane(
 
 
 def bridge_account(plane: ControlPlane) -> Path:
-    """Kubeconfig file with a token of the ServiceAccount that the chart has created for the bridge."""
+    """Kubeconfig file with a token of the ServiceAccount that the chart has created for the
+    bridge.
+    """
     path = plane.folder / "bridge.kubeconfig"
     if not path.exists():
-        words: list[str | Path] = [tool("kubectl"), "create", "token", "slurm-bridge", "-n", "slurm", "--duration=24h"]
+        words: list[str | Path] = [
+            tool("kubectl"),
+            "create",
+            "token",
+            "slurm-bridge",
+            "-n",
+            "slurm",
+            "--duration=24h",
+        ]
         token = run([*words, f"--kubeconfig={plane.kubeconfig}"], seconds=60).strip()
         content = yaml.safe_load(plane.kubeconfig.read_text())
         content["users"][0]["user"] = {"token": token}
@@ -221,7 +267,9 @@ class World:
                 {"op": "add", "path": "/status/phase", "value": "Running"},
                 {"op": "add", "path": "/status/conditions/-", "value": ready},
             ]
-            await self.admin.json_patch(PODS, self.namespace, meta["name"], patch, dict, subresource="status")
+            await self.admin.json_patch(
+                PODS, self.namespace, meta["name"], patch, dict, subresource="status"
+            )
 
     async def finish(self, name: str, phase: str = "Succeeded") -> None:
         """The containers of the pod end."""
@@ -250,7 +298,9 @@ class World:
 
     async def records(self) -> None:
         async def look() -> bool:
-            return all(it in self.slurm.nodes and bool(self.slurm.nodes[it].extra) for it in self.nodes)
+            return all(
+                it in self.slurm.nodes and bool(self.slurm.nodes[it].extra) for it in self.nodes
+            )
 
         await until("the records of the nodes", look)
 
@@ -269,9 +319,13 @@ class World:
 
 @contextlib.asynccontextmanager
 async def a_world(
-    plane: ControlPlane, url: str, key: Path, model: SlurmModel, user: str = "ada", partition: str = "slurm-bridge"
+    plane: ControlPlane,
+    settings: Settings,
+    model: SlurmModel,
+    user: str = "ada",
+    partition: str = "slurm-bridge",
 ) -> AsyncIterator[World]:
-    """A namespace and two nodes, for a bridge of the slurmrestd at `url`. `model`: the simulated one."""
+    """A namespace and two nodes, for a bridge with these settings. `model`: the simulated Slurm."""
     number = next(NUMBERS)
     namespace, nodes = f"team-{number}", (f"k{number}a", f"k{number}b")
     account = load_credentials(bridge_account(plane))
@@ -282,15 +336,19 @@ async def a_world(
         await admin.create(NAMESPACES, a_namespace(namespace, **{"slurm-bridge": "managed"}))
         await bind(admin, namespace)
         default = {"name": "default", "namespace": namespace}
-        await admin.create(ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default})
+        await admin.create(
+            ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": default}
+        )
         for name in nodes:
             await add_node(admin, node(name))
         tenants = {"data": {namespace: json.dumps({"user": user, "partitions": [partition]})}}
         await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", tenants)
         try:
-            yield World(admin, client, model, Settings(url, "slurm", key), namespace, nodes)
+            yield World(admin, client, model, settings, namespace, nodes)
         finally:
-            await admin.merge_patch(CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {namespace: None}})
+            await admin.merge_patch(
+                CONFIG_MAPS, "slurm", "slurm-bridge-tenants", {"data": {namespace: None}}
+            )
             for name in nodes:
                 await admin.delete(NODES, None, name)
 
@@ -307,7 +365,12 @@ def crd(resource: Resource) -> dict[str, Any]:
             "name": f"{resource.plural}.{resource.group}",
             "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
         },
-        "spec": {"group": resource.group, "scope": "Namespaced", "names": names, "versions": [version]},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [version],
+        },
     }
 
 
@@ -316,7 +379,8 @@ async def add_node(admin: Client, item: Manifest) -> None:
     name = item["metadata"]["name"]
     await admin.create(NODES, item)
     await admin.merge_patch(NODES, None, name, {"status": status(item)}, subresource="status")
-    # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove it.
+    # Pods of others stay off. The scheduler gets no other taint, because nothing here would remove
+    # it.
     taints = [{"key": bridge.TAINT, "effect": "NoSchedule"}]
     await admin.merge_patch(NODES, None, name, {"spec": {"taints": taints}})
 
@@ -339,7 +403,11 @@ async def all_rights(admin: Client, namespace: str, user: str = "tenant") -> Non
     """Give the tenant, or another user, all rights in a namespace."""
     binding = {
         "metadata": {"name": user, "namespace": namespace},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }
     await admin.create(ROLE_BINDINGS, binding)

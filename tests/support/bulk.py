@@ -11,7 +11,9 @@ AT_ONCE = 32
 
 
 async def each(steps: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Do every step, begun in this order; what each returned, in order. Raises the first failure."""
+    """Do every step, begun in this order; what each returned, in order. Raises the first
+    failure.
+    """
     results: dict[int, T] = {}
     numbered = iter(enumerate(steps))
 

@@ -14,12 +14,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sidecars.kube import CONFIG_MAPS, Client, Election, Reflector, load_credentials, run_until_lost
+from sidecars.kube import (
+    CONFIG_MAPS,
+    Client,
+    Election,
+    Periods,
+    Reflector,
+    load_credentials,
+    run_until_lost,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sidecars.kube.records import ConfigMap
+    from sidecars.objects import ConfigMap
 
 LEASE_DURATION = 4
 RENEW_DEADLINE = 2.5
@@ -27,7 +35,9 @@ RETRY_PERIOD = 0.5
 
 
 @contextlib.asynccontextmanager
-async def running(kubeconfig: Path, namespace: str, identity: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(
+    kubeconfig: Path, namespace: str, identity: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """A candidate in a process of its own that runs for the lease, killed at the end."""
     module = "tests.support.candidate"
     process = await asyncio.create_subprocess_exec(
@@ -46,7 +56,9 @@ async def running(kubeconfig: Path, namespace: str, identity: str) -> AsyncItera
 
 
 class Log:
-    """Who wrote, in the order in which the API server stored it, and when it was seen (seconds of the loop)."""
+    """Who wrote, in the order in which the API server stored it, and when it was seen (seconds of
+    the loop).
+    """
 
     def __init__(self, reflector: Reflector[ConfigMap]) -> None:
         self.writers: list[str] = []
@@ -71,15 +83,15 @@ async def main(kubeconfig: str, namespace: str, identity: str) -> None:
             namespace,
             "lock",
             identity,
-            lease_duration=LEASE_DURATION,
-            renew_deadline=RENEW_DEADLINE,
-            retry_period=RETRY_PERIOD,
+            periods=Periods(LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD),
         )
         guarded = client.guarded(election.left)
 
         async def lead() -> None:
             for count in itertools.count():
-                await guarded.merge_patch(CONFIG_MAPS, namespace, "log", {"data": {"by": identity, "n": str(count)}})
+                await guarded.merge_patch(
+                    CONFIG_MAPS, namespace, "log", {"data": {"by": identity, "n": str(count)}}
+                )
                 await asyncio.sleep(0.01)
 
         print("runs for the lease", flush=True)

@@ -28,7 +28,9 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0)
 async def following(reflector: Reflector[Any]) -> AsyncIterator[list[tuple[str, str]]]:
     """Run the reflector while the block runs; its events so far as (kind, name)."""
     seen: list[tuple[str, str]] = []
-    reflector.store.subscribe(lambda event: seen.append((event.kind, identity(event.object).key.name)))
+    reflector.store.subscribe(
+        lambda event: seen.append((event.kind, identity(event.object).key.name))
+    )
     task = asyncio.create_task(reflector.run())
     try:
         await reflector.wait_synced(30)

@@ -1,4 +1,6 @@
-"""Custom resources that the API server accepts, and some that it refuses, each with a part of its message."""
+"""Custom resources that the API server accepts, and some that it refuses, each with a part of its
+message.
+"""
 
 import itertools
 from typing import Any
@@ -18,10 +20,16 @@ SMALLEST: dict[str, Spec] = {
     "Accounting": {
         "slurmKeyRef": KEY,
         "jwtKeyRef": JWT,
-        "storageConfig": {"host": "mariadb", "passwordKeyRef": {"name": "mariadb-password", "key": "password"}},
+        "storageConfig": {
+            "host": "mariadb",
+            "passwordKeyRef": {"name": "mariadb-password", "key": "password"},
+        },
     },
     "RestApi": {"controllerRef": {"name": "slurm"}},
-    "LoginSet": {"controllerRef": {"name": "slurm"}, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}},
+    "LoginSet": {
+        "controllerRef": {"name": "slurm"},
+        "sssdConfRef": {"name": "sssd", "key": "sssd.conf"},
+    },
     "NodeSet": {"controllerRef": {"name": "slurm"}},
     "Token": {"jwtKeyRef": JWT, "username": "slurm"},
 }
@@ -50,7 +58,11 @@ def hostname(prefix: str) -> Spec:
 
 def resource(kind: str, changes: Spec, name: str | None = None) -> Spec:
     """A resource with the smallest spec, changed: None takes a field away."""
-    spec = {key: value for key, value in sources.merged(SMALLEST[kind], changes).items() if value is not None}
+    spec = {
+        key: value
+        for key, value in sources.merged(SMALLEST[kind], changes).items()
+        if value is not None
+    }
     return {
         "apiVersion": f"{definitions.GROUP}/{definitions.VERSION}",
         "kind": kind,
@@ -70,12 +82,21 @@ TAKEN: list[tuple[str, Spec]] = [
     ("Controller", {**EXTERNAL, "externalConfig": {"host": "fd00::1", "port": 6817}}),
     ("RestApi", {"controllerRef": {"name": "slurm", "namespace": ""}}),
     ("Controller", {"configFileRefs": None, "prologScriptRefs": [{"name": "prolog"}]}),
-    ("Controller", {"persistence": {"enabled": True, "resources": {"requests": {"storage": "4Gi"}}}}),
-    ("Controller", {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "1m30s"}}}),
+    (
+        "Controller",
+        {"persistence": {"enabled": True, "resources": {"requests": {"storage": "4Gi"}}}},
+    ),
+    (
+        "Controller",
+        {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "1m30s"}}},
+    ),
     ("Controller", {"configUpdate": "Recreate", "inplaceReconfigure": True}),
     ("Accounting", {"slurmKeyRef": None, "jwtKeyRef": None, "storageConfig": None, **EXTERNAL}),
     ("RestApi", {"replicas": 0, "service": {"port": 0, "spec": {"type": "NodePort"}}}),
-    ("LoginSet", {"strategy": {"type": "Recreate"}, "login": {"env": [{"name": "A", "value": "1"}]}}),
+    (
+        "LoginSet",
+        {"strategy": {"type": "Recreate"}, "login": {"env": [{"name": "A", "value": "1"}]}},
+    ),
     ("NodeSet", hostname("gpu-")),
     ("NodeSet", hostname("a--")),
     ("NodeSet", hostname("")),
@@ -93,37 +114,71 @@ TAKEN: list[tuple[str, Spec]] = [
     ("NodeSet", {"ssh": {"enabled": False}}),
     ("NodeSet", {"partition": {"enabled": True, "config": "State=UP MaxTime=UNLIMITED"}}),
     ("NodeSet", {"volumeClaimTemplates": [claim(), claim(name="more")]}),
-    ("NodeSet", {"nodeRecords": "Keep", "pruneSlurmNodeRecords": "NodeNotFound", "deletionTimeout": "1h30m"}),
+    (
+        "NodeSet",
+        {
+            "nodeRecords": "Keep",
+            "pruneSlurmNodeRecords": "NodeNotFound",
+            "deletionTimeout": "1h30m",
+        },
+    ),
     ("Token", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}),
-    ("Token", {"username": "Jane_Doe", "secretRef": {"name": "jane", "key": "token"}, "lifetime": "1.5h"}),
+    (
+        "Token",
+        {"username": "Jane_Doe", "secretRef": {"name": "jane", "key": "token"}, "lifetime": "1.5h"},
+    ),
 ]
 
 REFUSED: list[tuple[str, Spec, str]] = [
     ("Controller", {"slurmKeyRef": None}, "slurmKeyRef is required"),
     ("Controller", {"jwtKeyRef": None}, "jwtKeyRef is required"),
     ("Controller", {**EXTERNAL, "externalConfig": None}, "externalConfig is required"),
-    ("Controller", {**EXTERNAL, "externalConfig": {"host": "h"}}, "spec.externalConfig.port: Required"),
+    (
+        "Controller",
+        {**EXTERNAL, "externalConfig": {"host": "h"}},
+        "spec.externalConfig.port: Required",
+    ),
     ("Controller", {"ha": {"enabled": True}}, "ha.enabled needs persistence.enabled"),
-    ("Controller", {"ha": {"enabled": True}, "persistence": {"enabled": True}}, "persistence.existingClaim"),
+    (
+        "Controller",
+        {"ha": {"enabled": True}, "persistence": {"enabled": True}},
+        "persistence.existingClaim",
+    ),
     ("Controller", {"topologies": [{"name": "a"}]}, "a topology has either tree or block"),
     (
         "Controller",
         {"topologies": [{"name": name, "tree": TREE, "clusterDefault": True} for name in "ab"]},
         "only one topology can have clusterDefault",
     ),
-    ("Controller", {"ha": {"enabled": True, "backups": 0}, "persistence": CLAIM}, "spec.ha.backups"),
+    (
+        "Controller",
+        {"ha": {"enabled": True, "backups": 0}, "persistence": CLAIM},
+        "spec.ha.backups",
+    ),
     ("Controller", {"clusterName": "c" * 41}, "spec.clusterName: Too long"),
     ("Controller", {"clusterName": "a\nSlurmUser=root"}, "spec.clusterName"),
     ("Controller", {"configUpdate": "Sometimes"}, "spec.configUpdate: Unsupported value"),
     ("Controller", {"prologScriptRefs": [{"name": ""}]}, "spec.prologScriptRefs[0].name"),
-    ("Controller", {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "soon"}}}, "interval"),
+    (
+        "Controller",
+        {"metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "soon"}}},
+        "interval",
+    ),
     ("Controller", {"clusterName": "../../etc"}, "spec.clusterName"),
     ("Controller", {"clusterName": "a,b"}, "spec.clusterName"),
     *(
-        ("Controller", {**EXTERNAL, "externalConfig": {"host": host, "port": 6817}}, "spec.externalConfig.host")
+        (
+            "Controller",
+            {**EXTERNAL, "externalConfig": {"host": host, "port": 6817}},
+            "spec.externalConfig.host",
+        )
         for host in ("h\nSlurmUser=root", "h SlurmUser=root", "h#", "h\\", "$(id)", "h\v", "h'")
     ),
-    ("Accounting", {**EXTERNAL, "externalConfig": {"host": "h\nStorageUser=root", "port": 1}}, "externalConfig.host"),
+    (
+        "Accounting",
+        {**EXTERNAL, "externalConfig": {"host": "h\nStorageUser=root", "port": 1}},
+        "externalConfig.host",
+    ),
     ("Accounting", {"slurmKeyRef": None}, "slurmKeyRef is required"),
     ("Accounting", {"jwtKeyRef": None}, "jwtKeyRef is required"),
     ("Accounting", {**EXTERNAL, "externalConfig": None}, "externalConfig is required"),
@@ -132,7 +187,10 @@ REFUSED: list[tuple[str, Spec, str]] = [
     *(
         (
             "Accounting",
-            {"storageConfig": SMALLEST["Accounting"]["storageConfig"] | {field: "x\nStorageHost=evil"}},
+            {
+                "storageConfig": SMALLEST["Accounting"]["storageConfig"]
+                | {field: "x\nStorageHost=evil"}
+            },
             f"spec.storageConfig.{field}",
         )
         for field in ("username", "database")
@@ -152,24 +210,48 @@ REFUSED: list[tuple[str, Spec, str]] = [
     ("NodeSet", {"extraConf": "Features=a gpu"}, "extraConf must be Key=Value items"),
     ("NodeSet", {"extraConf": "=a"}, "extraConf must be Key=Value items"),
     ("NodeSet", {"autoscaling": {"min": 1}}, "spec.autoscaling.max: Required value"),
-    ("NodeSet", {"autoscaling": {"min": 2, "max": 1}}, "autoscaling.min can't be higher than autoscaling.max"),
+    (
+        "NodeSet",
+        {"autoscaling": {"min": 2, "max": 1}},
+        "autoscaling.min can't be higher than autoscaling.max",
+    ),
     ("NodeSet", {"autoscaling": {"max": 1, "node": "CPUs"}}, "spec.autoscaling.node"),
-    ("NodeSet", {"autoscaling": {"max": 1}, "scalingMode": "DaemonSet"}, "autoscaling needs scalingMode StatefulSet"),
-    ("NodeSet", {"powerSaving": {"enabled": True}, "scalingMode": "DaemonSet"}, "powerSaving needs scalingMode"),
-    ("NodeSet", {"powerSaving": {"enabled": True}, "autoscaling": {"max": 1}}, "powerSaving and autoscaling exclude"),
+    (
+        "NodeSet",
+        {"autoscaling": {"max": 1}, "scalingMode": "DaemonSet"},
+        "autoscaling needs scalingMode StatefulSet",
+    ),
+    (
+        "NodeSet",
+        {"powerSaving": {"enabled": True}, "scalingMode": "DaemonSet"},
+        "powerSaving needs scalingMode",
+    ),
+    (
+        "NodeSet",
+        {"powerSaving": {"enabled": True}, "autoscaling": {"max": 1}},
+        "powerSaving and autoscaling exclude",
+    ),
     (
         "NodeSet",
         {"powerSaving": {"enabled": True, "capacityWaitSeconds": 600}},
         "powerSaving.capacityWaitSeconds must be lower than powerSaving.startSeconds",
     ),
-    ("NodeSet", {"gpu": {"enabled": True, "devices": ["/dev/nvidia0"]}}, "gpu.devices needs gpu.type"),
+    (
+        "NodeSet",
+        {"gpu": {"enabled": True, "devices": ["/dev/nvidia0"]}},
+        "gpu.devices needs gpu.type",
+    ),
     ("NodeSet", unavailable(0), "maxUnavailable must be"),
     ("NodeSet", unavailable(-1), "maxUnavailable must be"),
     ("NodeSet", unavailable("0%"), "maxUnavailable must be"),
     ("NodeSet", unavailable("5"), "maxUnavailable must be"),
     ("NodeSet", scheduled(), "scheduledUpdate.startTime and scheduledUpdate.duration are required"),
     ("NodeSet", scheduled(startTime="tomorrow"), "spec.updateStrategy.scheduledUpdate.startTime"),
-    ("NodeSet", scheduled(startTime="2030-01-01T00:00:00Z", duration="59s"), "duration must be at least 1m"),
+    (
+        "NodeSet",
+        scheduled(startTime="2030-01-01T00:00:00Z", duration="59s"),
+        "duration must be at least 1m",
+    ),
     (
         "NodeSet",
         scheduled(startTime="2030-01-01T00:00:00Z", duration="3 days"),
@@ -177,17 +259,33 @@ REFUSED: list[tuple[str, Spec, str]] = [
     ),
     ("NodeSet", {"updateStrategy": {"type": "ScheduledUpdate"}}, "scheduledUpdate.startTime"),
     ("NodeSet", {"ssh": {"enabled": True}}, "ssh.sssdConfRef.name is required"),
-    ("NodeSet", {"ssh": {"enabled": True, "sssdConfRef": {"key": "sssd.conf"}}}, "ssh.sssdConfRef.name is required"),
-    ("NodeSet", {"partition": {"enabled": True, "config": "State=UP\nSlurmUser=root"}}, "spec.partition.config"),
+    (
+        "NodeSet",
+        {"ssh": {"enabled": True, "sssdConfRef": {"key": "sssd.conf"}}},
+        "ssh.sssdConfRef.name is required",
+    ),
+    (
+        "NodeSet",
+        {"partition": {"enabled": True, "config": "State=UP\nSlurmUser=root"}},
+        "spec.partition.config",
+    ),
     ("NodeSet", {"scalingMode": "ReplicaSet"}, "spec.scalingMode: Unsupported value"),
     ("NodeSet", {"replicas": -1}, "spec.replicas"),
     ("NodeSet", {"replicas": 65537}, "should be less than or equal to 65536"),
     ("NodeSet", {"deletionTimeout": "a minute"}, "spec.deletionTimeout"),
     ("Token", {"jwtKeyRef": None}, "jwtKeyRef is required"),
     ("Token", {"lifetime": "29s"}, "lifetime must be at least 30s"),
-    ("Token", {"jwtKeyRef": None, "jwtHs256KeyRef": {"name": "jwt"}}, "spec.jwtHs256KeyRef.key: Required"),
+    (
+        "Token",
+        {"jwtKeyRef": None, "jwtHs256KeyRef": {"name": "jwt"}},
+        "spec.jwtHs256KeyRef.key: Required",
+    ),
     ("NodeSet", {"gpu": {"enabled": True, "type": "a\nName=x"}}, "spec.gpu.type"),
-    ("NodeSet", {"gpu": {"enabled": True, "type": "a", "devices": ["/dev/a\nName=x"]}}, "spec.gpu.devices[0]"),
+    (
+        "NodeSet",
+        {"gpu": {"enabled": True, "type": "a", "devices": ["/dev/a\nName=x"]}},
+        "spec.gpu.devices[0]",
+    ),
     ("NodeSet", {"gpu": {"enabled": True, "resourceName": "a/b\nc"}}, "spec.gpu.resourceName"),
     ("NodeSet", {"health": {"disks": ["/a\nb"]}}, "spec.health.disks[0]"),
     ("NodeSet", {"health": {"paths": ["/a\nb"]}}, "spec.health.paths[0]"),
@@ -211,12 +309,20 @@ REFUSED: list[tuple[str, Spec, str]] = [
         )
     ),
     *(
-        ("Controller", {field: [{"name": "files", "namespace": "other"}]}, "a reference can't leave its namespace")
+        (
+            "Controller",
+            {field: [{"name": "files", "namespace": "other"}]},
+            "a reference can't leave its namespace",
+        )
         for field in ("configFileRefs", "prologScriptRefs", "epilogSlurmctldScriptRefs")
     ),
     ("Token", {"username": None}, "spec.username: Required"),
     ("Token", {"username": "a\nb"}, "spec.username"),
-    ("Token", {"username": "@slurm-operator", "secretRef": {"name": "s", "key": "k"}}, "spec.username"),
+    (
+        "Token",
+        {"username": "@slurm-operator", "secretRef": {"name": "s", "key": "k"}},
+        "spec.username",
+    ),
     ("Token", {"username": "Jane_Doe"}, "secretRef.name is required"),
 ]
 

@@ -62,5 +62,7 @@ def flood(port: int, source: str = "127.0.0.2") -> Iterator[Flood]:
 
 def resident(pid: int) -> int:
     """Bytes of memory of a process."""
-    line = next(it for it in Path(f"/proc/{pid}/status").read_text().splitlines() if it.startswith("VmRSS:"))
+    line = next(
+        it for it in Path(f"/proc/{pid}/status").read_text().splitlines() if it.startswith("VmRSS:")
+    )
     return int(line.split()[1]) << 10

@@ -1,4 +1,6 @@
-"""SchedMD's operator as the API server sees it: its objects (tests/fixtures/schedmd), its name, and how it writes."""
+"""SchedMD's operator as the API server sees it: its objects (tests/fixtures/schedmd), its name, and
+how it writes.
+"""
 
 import contextlib
 import string
@@ -30,7 +32,15 @@ USER_AGENT = "manager/v0.0.0 (linux/amd64) kubernetes/$Format"
 
 RESOURCES = {
     resource.kind: resource
-    for resource in (CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, SECRETS, SERVICES, STATEFUL_SETS)
+    for resource in (
+        CONFIG_MAPS,
+        DEPLOYMENTS,
+        POD_DISRUPTION_BUDGETS,
+        PODS,
+        SECRETS,
+        SERVICES,
+        STATEFUL_SETS,
+    )
 }
 VARIABLES = {
     "cgroup": "cgroup/v2",
@@ -38,13 +48,20 @@ VARIABLES = {
     "extra_conf": "",
     "memory": "0",
     "ordinal": "0",
-    **{f"{daemon}_image": f"{daemon}:test" for daemon in ("slurmctld", "slurmd", "slurmrestd", "login", "logfile")},
+    **{
+        f"{daemon}_image": f"{daemon}:test"
+        for daemon in ("slurmctld", "slurmd", "slurmrestd", "login", "logfile")
+    },
 }
 
 
 def objects(of: str, version: str = "1.3", **variables: str) -> list[Manifest]:
-    """What it creates for the custom resource of this kind. `variables`: namespace, and uids of custom resources."""
-    text = string.Template((FOLDER / f"{of}.yaml").read_text(encoding="utf-8")).substitute(VARIABLES | variables)
+    """What it creates for the custom resource of this kind. `variables`: namespace, and uids of
+    custom resources.
+    """
+    text = string.Template((FOLDER / f"{of}.yaml").read_text(encoding="utf-8")).substitute(
+        VARIABLES | variables
+    )
     found = [item for item in yaml.safe_load_all(text) if item]
     for item in found:
         item["metadata"]["namespace"] = variables["namespace"]
@@ -61,7 +78,9 @@ def _of_1_2(item: Manifest) -> dict[str, Any]:
     spec: dict[str, Any] = item["spec"]
     if item["kind"] == "StatefulSet":
         return {**spec, "serviceName": "slurm-controller"}
-    selector = {key: value for key, value in spec["selector"].items() if not key.endswith("/active")}
+    selector = {
+        key: value for key, value in spec["selector"].items() if not key.endswith("/active")
+    }
     return {**spec, "selector": selector}
 
 
@@ -76,7 +95,8 @@ async def connect(credentials: Credentials) -> AsyncIterator[Client]:
 async def sync(client: Client, wanted: Manifest) -> Manifest:
     """Create the object, or patch it as its SyncObject does: a merge patch from the live object.
 
-    Labels and annotations are only added. Of StatefulSets and Deployments the listed fields of the spec are replaced.
+    Labels and annotations are only added. Of StatefulSets and Deployments the listed fields of the
+    spec are replaced.
     """
     resource, metadata = RESOURCES[wanted["kind"]], wanted["metadata"]
     try:
@@ -85,13 +105,25 @@ async def sync(client: Client, wanted: Manifest) -> Manifest:
         live = await client.get(resource, metadata["namespace"], metadata["name"])
     target = {**live, "metadata": {**live["metadata"]}}
     for field in ("labels", "annotations"):
-        target["metadata"][field] = {**(live["metadata"].get(field) or {}), **(metadata.get(field) or {})}
+        target["metadata"][field] = {
+            **(live["metadata"].get(field) or {}),
+            **(metadata.get(field) or {}),
+        }
     target["metadata"]["ownerReferences"] = metadata.get("ownerReferences")
     if wanted["kind"] in {"StatefulSet", "Deployment"}:
-        fields = ("minReadySeconds", "replicas", "template", "updateStrategy", "strategy", "ordinals")
+        fields = (
+            "minReadySeconds",
+            "replicas",
+            "template",
+            "updateStrategy",
+            "strategy",
+            "ordinals",
+        )
         target["spec"] = {**live["spec"], **{field: wanted["spec"].get(field) for field in fields}}
     else:
-        target |= {field: wanted[field] for field in ("spec", "data", "stringData") if field in wanted}
+        target |= {
+            field: wanted[field] for field in ("spec", "data", "stringData") if field in wanted
+        }
     patch = _difference(live, target)
     if not patch:
         return live
@@ -100,7 +132,9 @@ async def sync(client: Client, wanted: Manifest) -> Manifest:
 
 def _difference(before: Any, after: Any) -> dict[str, Any]:
     """The merge patch (RFC 7386) from one object to another."""
-    patch: dict[str, Any] = {key: None for key, value in before.items() if value is not None and after.get(key) is None}
+    patch: dict[str, Any] = {
+        key: None for key, value in before.items() if value is not None and after.get(key) is None
+    }
     for key, value in after.items():
         if isinstance(value, dict) and isinstance(before.get(key), dict):
             if inner := _difference(before[key], value):

@@ -1,7 +1,9 @@
-"""The controllers of JobSet and LeaderWorkerSet as processes beside a control plane, with their webhooks and rights.
+"""The controllers of JobSet and LeaderWorkerSet as processes beside a control plane, with their
+webhooks and rights.
 
-Their objects are those of their own releases. What a cluster would do for them is done here: no Service leads to their
-webhooks, so the API server gets their addresses, and the authority of the control plane signs their certificates.
+Their objects are those of their own releases. What a cluster would do for them is done here: no
+Service leads to their webhooks, so the API server gets their addresses, and the authority of the
+control plane signs their certificates.
 """
 
 import contextlib
@@ -21,7 +23,9 @@ from tests.cluster.waiting import until
 
 ADDRESS = "127.0.0.1"
 _CONTROLLERS = ("job", "statefulset", "replicaset", "resourceclaim", "garbage-collector")
-"""Of Kubernetes: what the others and tests need, and none that would find the Kubernetes nodes dead."""
+"""Of Kubernetes: what the others and tests need, and none that would find the Kubernetes nodes
+dead.
+"""
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _SECONDS = 300.0
 
@@ -47,7 +51,10 @@ class Controller:
         try:
 
             def listens() -> bool:
-                with contextlib.suppress(OSError), socket.create_connection((ADDRESS, port), timeout=1):
+                with (
+                    contextlib.suppress(OSError),
+                    socket.create_connection((ADDRESS, port), timeout=1),
+                ):
                     return True
                 return False
 
@@ -58,9 +65,15 @@ class Controller:
 
     def _install(self, plane: ControlPlane, port: int) -> None:
         kubectl = (tool("kubectl"), f"--kubeconfig={plane.kubeconfig}")
-        manifests = yaml.safe_load_all((tool(self.name).parent / MANIFESTS).read_text(encoding="utf-8"))
+        manifests = yaml.safe_load_all(
+            (tool(self.name).parent / MANIFESTS).read_text(encoding="utf-8")
+        )
         # The program runs without a Pod.
-        wanted = [self._reached(plane, port, it) for it in manifests if it["kind"] not in ("Deployment", "Service")]
+        wanted = [
+            self._reached(plane, port, it)
+            for it in manifests
+            if it["kind"] not in ("Deployment", "Service")
+        ]
         run([*kubectl, "create", "--filename=-"], stdin=yaml.safe_dump_all(wanted), seconds=60)
         until(lambda: plane.get(self.kind)[0] == 200, f"{self.kind} to be served", _SECONDS)
 
@@ -92,16 +105,28 @@ class Controller:
         }
         cache.write(folder / "configuration.yaml", yaml.safe_dump(configuration))
         # The account of its release: it has its own rights, and no others.
-        account = f"system:serviceaccount:{self.namespace}:{self.namespace.removesuffix('-system')}-controller-manager"
+        name = f"{self.namespace.removesuffix('-system')}-controller-manager"
+        account = f"system:serviceaccount:{self.namespace}:{name}"
         who = plane.client(self.name, account, "system:serviceaccounts", "system:authenticated")
         return plane.daemon(
-            self.name, [tool(self.name), f"--config={folder / 'configuration.yaml'}", f"--kubeconfig={who}"]
+            self.name,
+            [tool(self.name), f"--config={folder / 'configuration.yaml'}", f"--kubeconfig={who}"],
         )
 
 
 CONTROLLERS = (
-    Controller("jobset", "jobset-system", "config.jobset.x-k8s.io", "/apis/jobset.x-k8s.io/v1alpha2/jobsets"),
-    Controller("lws", "lws-system", "config.lws.x-k8s.io", "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets"),
+    Controller(
+        "jobset",
+        "jobset-system",
+        "config.jobset.x-k8s.io",
+        "/apis/jobset.x-k8s.io/v1alpha2/jobsets",
+    ),
+    Controller(
+        "lws",
+        "lws-system",
+        "config.lws.x-k8s.io",
+        "/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",
+    ),
 )
 
 
@@ -112,6 +137,8 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
         for it in CONTROLLERS:
             stack.enter_context(it.running(plane))
         # It learns of the kinds of others when it starts, and only much later of new ones.
-        plane.manager_options = ["--controllers=" + ",".join(f"{it}-controller" for it in _CONTROLLERS)]
+        plane.manager_options = [
+            "--controllers=" + ",".join(f"{it}-controller" for it in _CONTROLLERS)
+        ]
         plane.controller_manager.start()
         yield

@@ -1,4 +1,6 @@
-"""Tests that a text names: `FILE`, `FILE::TEST`, or `FILE::it: TITLE` in a suite of helm-unittest."""
+"""Tests that a text names: `FILE`, `FILE::TEST`, or `FILE::it: TITLE` in a suite of
+helm-unittest.
+"""
 
 import re
 from pathlib import Path
@@ -13,5 +15,7 @@ def exists(test: str, root: Path = ROOT) -> bool:
     if not path.is_file() or not file.startswith(("tests/", "charts/")):
         return False
     title = title.partition("[")[0]
-    wanted = rf"- {re.escape(title)}\n" if title.startswith("it: ") else rf"def {re.escape(title)}\("
+    wanted = (
+        rf"- {re.escape(title)}\n" if title.startswith("it: ") else rf"def {re.escape(title)}\("
+    )
     return not title or re.search(wanted, path.read_text(encoding="utf-8")) is not None

@@ -1,4 +1,6 @@
-"""An operator of which nothing runs: a test fills its caches, runs single passes, and looks at queues and requests."""
+"""An operator of which nothing runs: a test fills its caches, runs single passes, and looks at
+queues and requests.
+"""
 
 import asyncio
 import itertools
@@ -9,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from sidecars import custom_resources as kinds
+from sidecars import objects
 from sidecars.contract.manifest import Manifest as FilesManifest
 from sidecars.contract.manifest import digest, encode
-from sidecars.kube import Client, Manifest, NotFound, Resource, records
+from sidecars.kube import Client, Manifest, NotFound, Resource
 from sidecars.operator.controller.effects import connect
 from sidecars.operator.main import Operator, assemble, wire
 from sidecars.operator.runtime.apply import APPLIED_HASH, FIELD_MANAGER, MANAGED_BY
@@ -40,7 +43,9 @@ CONTROLLER: Key = (NAMESPACE, "slurm")
 
 
 class Requests:
-    """In place of a client: notes what is asked for, and answers as a server would that takes everything."""
+    """In place of a client: notes what is asked for, and answers as a server would that takes
+    everything.
+    """
 
     def __init__(self) -> None:
         self.made: list[tuple[str, str, str]] = []
@@ -65,10 +70,17 @@ class Requests:
 
     def _answer(self, namespace: str | None, name: str, body: Any = None) -> Manifest:
         version = str(next(self._versions))
-        metadata = {"namespace": namespace, "name": name, "uid": f"uid-of-{name}", "resourceVersion": version}
+        metadata = {
+            "namespace": namespace,
+            "name": name,
+            "uid": f"uid-of-{name}",
+            "resourceVersion": version,
+        }
         return {**(body or {}), "metadata": metadata}
 
-    async def get(self, resource: Resource, namespace: str | None, name: str, type: Any = dict) -> Any:
+    async def get(
+        self, resource: Resource, namespace: str | None, name: str, type: Any = dict
+    ) -> Any:
         await self._make("get", resource.kind, name)
         found = self.stored.get((resource.kind, name))
         if found is None:
@@ -87,11 +99,19 @@ class Requests:
         await self._make("create", resource.kind, metadata.get("name", ""), manifest)
         return self._answer(metadata.get("namespace"), metadata.get("name", ""), manifest)
 
-    async def delete(self, resource: Resource, namespace: str | None, name: str, **options: Any) -> None:
+    async def delete(
+        self, resource: Resource, namespace: str | None, name: str, **options: Any
+    ) -> None:
         await self._make("delete", resource.kind, name, options)
 
     async def merge_patch(
-        self, resource: Resource, namespace: str | None, name: str, patch: Any, *, subresource: str = ""
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        patch: Any,
+        *,
+        subresource: str = "",
     ) -> Manifest:
         await self._make(f"patch {subresource}".strip(), resource.kind, name, patch)
         answer, known = self._answer(namespace, name, patch), self.custom.get((resource.kind, name))
@@ -103,7 +123,13 @@ class Requests:
         return self.custom[resource.kind, name]
 
     async def json_patch(
-        self, resource: Resource, namespace: str | None, name: str, operations: Any, type: Any, **options: str
+        self,
+        resource: Resource,
+        namespace: str | None,
+        name: str,
+        operations: Any,
+        type: Any,
+        **options: str,
     ) -> Manifest:
         await self._make("json patch", resource.kind, name, operations)
         return self._answer(namespace, name)
@@ -120,10 +146,19 @@ class Requests:
 
     def of(self, verb: str, kind: str) -> list[Any]:
         """The bodies of such requests, in order."""
-        return [body for made, body in zip(self.made, self.bodies, strict=True) if made[:2] == (verb, kind)]
+        return [
+            body
+            for made, body in zip(self.made, self.bodies, strict=True)
+            if made[:2] == (verb, kind)
+        ]
 
     async def list(
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", type: Any = dict
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        type: Any = dict,
     ) -> tuple[Sequence[Any], str]:
         """All that is stored of the kind, whatever the selector."""
         await self._make("list", resource.kind, label_selector)
@@ -150,11 +185,15 @@ class SlurmConnection(ModelCarrier):
 class Parts:
     """Create it inside a running event loop. `now`, and all times, are seconds since the epoch.
 
-    `connect`: opens connections to slurmrestd. `fetch_status`: asks `reconfigure`. Both over the network by default.
+    `connect`: opens connections to slurmrestd. `fetch_status`: asks `reconfigure`. Both over the
+    network by default.
     """
 
     def __init__(
-        self, connect: Connect = SlurmClient, fetch_status: FetchStatus = fetch_status, **settings: Any
+        self,
+        connect: Connect = SlurmClient,
+        fetch_status: FetchStatus = fetch_status,
+        **settings: Any,
     ) -> None:
         self.now = EPOCH
         self.requests = Requests()
@@ -166,7 +205,9 @@ class Parts:
             fetch_status=fetch_status,
             rng=random.Random(0),  # noqa: S311
         )
-        self.operator: Operator = assemble(cast("Client", self.requests), Settings(**settings), site, real)
+        self.operator: Operator = assemble(
+            cast("Client", self.requests), Settings(**settings), site, real
+        )
         self.runtime: Runtime = self.operator.runtime
         self._versions = itertools.count(1)
         wire(self.operator)
@@ -182,10 +223,20 @@ class Parts:
         await self.woken()
         return cluster
 
-    def custom(self, kind: str, name: str, spec: Any, status: Any = None, **metadata: Any) -> Manifest:
+    def custom(
+        self, kind: str, name: str, spec: Any, status: Any = None, **metadata: Any
+    ) -> Manifest:
         """Put a custom resource into the caches; as stored."""
-        meta = {"namespace": NAMESPACE, "name": name, "uid": f"uid-of-{name}", "generation": 1, **self._version()}
-        manifest = {"kind": kind, "metadata": meta | metadata, "spec": spec} | ({"status": status} if status else {})
+        meta = {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": f"uid-of-{name}",
+            "generation": 1,
+            **self._version(),
+        }
+        manifest = {"kind": kind, "metadata": meta | metadata, "spec": spec} | (
+            {"status": status} if status else {}
+        )
         caches = {it.resource.kind: it for it in self.runtime.caches.custom_resources()}
         caches[kind].store.put(manifest)
         self.requests.custom[kind, name] = manifest
@@ -193,11 +244,15 @@ class Parts:
 
     def controller(self, status: Any = None, **spec: Any) -> Manifest:
         """Controller `slurm`."""
-        return self.custom("Controller", "slurm", KEYS | {"slurmctld": {"image": "slurmctld:26.05"}} | spec, status)
+        return self.custom(
+            "Controller", "slurm", KEYS | {"slurmctld": {"image": "slurmctld:26.05"}} | spec, status
+        )
 
     def restapi(self, **spec: Any) -> Manifest:
         """RestApi `slurm`."""
-        return self.custom("RestApi", "slurm", {"controllerRef": {"name": "slurm"}, "slurmrestd": {}} | spec)
+        return self.custom(
+            "RestApi", "slurm", {"controllerRef": {"name": "slurm"}, "slurmrestd": {}} | spec
+        )
 
     def keys(self) -> None:
         """The Secrets that everything refers to, and the one that the Controller's pass applies."""
@@ -207,55 +262,92 @@ class Parts:
 
     def secret(self, name: str, data: dict[str, bytes], *, own: bool = False, **more: Any) -> None:
         """A Secret: `own` is watched whole, any other by its metadata, to which `more` belongs."""
-        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": OURS if own else {}}
+        metadata = {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": name,
+            "labels": OURS if own else {},
+        }
         metadata |= self._version() | more
-        whole = records.Secret(metadata=msgspec.convert(metadata, records.ObjectMeta), data=data)
+        whole = objects.Secret(metadata=msgspec.convert(metadata, objects.ObjectMeta), data=data)
         if own:
             self.runtime.caches.own_secrets.store.put(whole)
             return
         self.requests.stored["Secret", name] = msgspec.to_builtins(whole)
-        partial = msgspec.convert({"metadata": metadata}, records.PartialObjectMetadata)
+        partial = msgspec.convert({"metadata": metadata}, objects.PartialObjectMetadata)
         self.runtime.caches.other_secrets.store.put(partial)
 
-    def config_map(self, name: str, data: dict[str, str], *, own: bool = False, **metadata: Any) -> None:
+    def config_map(
+        self, name: str, data: dict[str, str], *, own: bool = False, **metadata: Any
+    ) -> None:
         """A ConfigMap, likewise."""
-        meta = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": OURS if own else {}, **self._version()}
+        meta = {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": name,
+            "labels": OURS if own else {},
+            **self._version(),
+        }
         meta |= metadata
         if own:
-            self.runtime.caches.own_config_maps.store.put({"kind": "ConfigMap", "metadata": meta, "data": data})
+            self.runtime.caches.own_config_maps.store.put(
+                {"kind": "ConfigMap", "metadata": meta, "data": data}
+            )
             return
         self.requests.stored["ConfigMap", name] = {"metadata": meta, "data": data}
-        partial = msgspec.convert({"metadata": meta}, records.PartialObjectMetadata)
+        partial = msgspec.convert({"metadata": meta}, objects.PartialObjectMetadata)
         self.runtime.caches.other_config_maps.store.put(partial)
 
     def accepted(self, **files: str) -> None:
-        """The configuration that slurmctld has accepted, as the operator would have written it. Dots of names: `_`."""
+        """The configuration that slurmctld has accepted, as the operator would have written it.
+        Dots of names: `_`.
+        """
         texts = {name.replace("_", "."): text for name, text in files.items()}
         digests = {name: digest(text.encode()) for name, text in texts.items()}
         texts["manifest.json"] = encode(FilesManifest("a" * 64, digests))
         self.config_map("slurm-config-accepted", texts, own=True)
 
-    def workload(self, resource: Resource, name: str, container: str, image: str, *, ready: bool = True) -> Manifest:
+    def workload(
+        self, resource: Resource, name: str, container: str, image: str, *, ready: bool = True
+    ) -> Manifest:
         """A StatefulSet or Deployment of one pod, rolled out or not."""
         count = 1 if ready else 0
-        metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": OURS, "generation": 1}
+        metadata = {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": name,
+            "labels": OURS,
+            "generation": 1,
+        }
         metadata["annotations"] = {APPLIED_HASH: "0"}
         manifest = {
             "kind": resource.kind,
             "metadata": metadata | self._version(),
             "spec": {
                 "replicas": 1,
-                "template": {"metadata": {}, "spec": {"containers": [{"name": container, "image": image}]}},
+                "template": {
+                    "metadata": {},
+                    "spec": {"containers": [{"name": container, "image": image}]},
+                },
             },
-            "status": {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": count},
+            "status": {
+                "observedGeneration": 1,
+                "replicas": 1,
+                "updatedReplicas": 1,
+                "readyReplicas": count,
+            },
         }
         self.runtime.caches.applied()[resource.kind].store.put(manifest)
         return manifest
 
-    def kube_node(self, name: str, *, spec: Any = None, status: Any = None, **metadata: Any) -> records.Node:
+    def kube_node(
+        self, name: str, *, spec: Any = None, status: Any = None, **metadata: Any
+    ) -> objects.Node:
         """A Kubernetes node."""
         meta = {"name": name, "uid": name, **self._version()} | metadata
-        node = msgspec.convert({"metadata": meta, "spec": spec or {}, "status": status or {}}, records.Node)
+        node = msgspec.convert(
+            {"metadata": meta, "spec": spec or {}, "status": status or {}}, objects.Node
+        )
         self.runtime.caches.kube_nodes.store.put(node)
         return node
 
@@ -267,11 +359,21 @@ class Parts:
         terminating: bool = False,
         meta: Manifest | None = None,
         **status: Any,
-    ) -> records.Pod:
+    ) -> objects.Pod:
         """A worker pod of the NodeSet. `meta`: more of its metadata."""
-        owner = {"apiVersion": kinds.NODESETS.api_version, "kind": "NodeSet", "name": nodeset, "controller": True}
+        owner = {
+            "apiVersion": kinds.NODESETS.api_version,
+            "kind": "NodeSet",
+            "name": nodeset,
+            "controller": True,
+        }
         labels = {"app.kubernetes.io/name": "slurmd", "slinky.slurm.net/cluster": "slurm"}
-        metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": name, "labels": labels}
+        metadata: dict[str, Any] = {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": name,
+            "labels": labels,
+        }
         metadata |= self._version()
         metadata["ownerReferences"] = [owner | {"uid": f"uid-of-{nodeset}"}]
         metadata["annotations"] = {SLURM_KEY_HASH: "0"}
@@ -279,31 +381,57 @@ class Parts:
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         metadata |= meta or {}
         pod = msgspec.convert(
-            {"metadata": metadata, "spec": {"nodeName": "kube-1", "hostname": name}, "status": status}, records.Pod
+            {
+                "metadata": metadata,
+                "spec": {"nodeName": "kube-1", "hostname": name},
+                "status": status,
+            },
+            objects.Pod,
         )
         self.runtime.caches.pods.store.put(pod)
         return pod
 
     def slurmctld_pod(
-        self, number: int = 0, *, started: float | None = EPOCH, active_since: str = "", ours: bool = True
+        self,
+        number: int = 0,
+        *,
+        started: float | None = EPOCH,
+        active_since: str = "",
+        ours: bool = True,
     ) -> None:
-        """A pod of slurmctld, whose `reconfigure` runs. `started`: when its slurmctld did; None: it doesn't run.
+        """A pod of slurmctld, whose `reconfigure` runs. `started`: when its slurmctld did; None: it
+        doesn't run.
 
-        `active_since`: since when it is labelled as the primary. `ours`: whether this operator has created it.
+        `active_since`: since when it is labelled as the primary. `ours`: whether this operator has
+        created it.
         """
         name = f"slurm-controller-{number}"
-        metadata: dict[str, Any] = {"namespace": NAMESPACE, "name": name, "uid": f"c-{number}", **self._version()}
+        metadata: dict[str, Any] = {
+            "namespace": NAMESPACE,
+            "name": name,
+            "uid": f"c-{number}",
+            **self._version(),
+        }
         labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
         metadata["labels"] = labels | ({failover.ACTIVE: "true"} if active_since else {})
         metadata["annotations"] = {failover.ACTIVE_SINCE: active_since} if active_since else {}
-        sidecar = {"name": "reconfigure", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+        sidecar = {
+            "name": "reconfigure",
+            "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+        }
         sidecars = [sidecar, *([{"name": "check"}] if ours else [])]
-        state = {"waiting": {}} if started is None else {"running": {"startedAt": timestamp(started)}}
+        state = (
+            {"waiting": {}} if started is None else {"running": {"startedAt": timestamp(started)}}
+        )
         slurmctld = {"name": "slurmctld", "state": state}
-        status = {"podIP": "10.0.0.1", "initContainerStatuses": sidecars, "containerStatuses": [slurmctld]}
+        status = {
+            "podIP": "10.0.0.1",
+            "initContainerStatuses": sidecars,
+            "containerStatuses": [slurmctld],
+        }
         pod: Manifest = {"metadata": metadata, "spec": {}, "status": status}
         self.requests.stored["Pod", name] = pod
-        self.runtime.caches.slurmctld_pods.store.put(msgspec.convert(pod, records.Pod))
+        self.runtime.caches.slurmctld_pods.store.put(msgspec.convert(pod, objects.Pod))
 
     def follow_applied(self) -> None:
         """Put the ConfigMaps that were applied into the caches, as the watch does."""

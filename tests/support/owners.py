@@ -21,7 +21,9 @@ class Claim:
 
 
 def overbooked(capacity: Mapping[str, Mapping[str, int]], claims: Iterable[Claim]) -> list[str]:
-    """The nodes with more in use than they have, and what has two owners. A node without a capacity isn't summed up."""
+    """The nodes with more in use than they have, and what has two owners. A node without a capacity
+    isn't summed up.
+    """
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     names: defaultdict[str, set[str]] = defaultdict(set)
     having: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -47,11 +49,17 @@ def overbooked(capacity: Mapping[str, Mapping[str, int]], claims: Iterable[Claim
 
 
 def rivals(started: Iterable[tuple[Hashable, int]]) -> list[str]:
-    """The groups with two jobs that may run. `started`: the group and the id of each of these jobs."""
+    """The groups with two jobs that may run. `started`: the group and the id of each of these
+    jobs.
+    """
     jobs: defaultdict[Hashable, set[int]] = defaultdict(set)
     for group, job_id in started:
         jobs[group].add(job_id)
-    return [f"jobs {', '.join(map(str, sorted(ids)))} of {group}" for group, ids in jobs.items() if len(ids) > 1]
+    return [
+        f"jobs {', '.join(map(str, sorted(ids)))} of {group}"
+        for group, ids in jobs.items()
+        if len(ids) > 1
+    ]
 
 
 @dataclass(frozen=True)

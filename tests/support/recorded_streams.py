@@ -1,6 +1,7 @@
 """What each Helm gives a post-renderer: `python -m tests.support.recorded_streams` records it.
 
-The chart tests/fixtures/streams/shapes has what a stream can contain. `recorded` also records those of our charts.
+The chart tests/fixtures/streams/shapes has what a stream can contain. `recorded` also records those
+of our charts.
 """
 
 import os
@@ -41,9 +42,21 @@ def recorded(helm: str, chart: Path, *options: str | Path) -> str:
         return stream.read_text(encoding="utf-8")
 
 
-def template(helm: str, chart: Path, renderer: str | Path, plugins: str | Path, options: Sequence[str | Path]) -> str:
-    """The output of `helm template` with a post-renderer: a path for Helm 3, for Helm 4 the name of a plugin."""
-    words = [tool(HELMS[helm]), "template", "slurm", chart, "--namespace=slurm", "--include-crds", *options]
+def template(
+    helm: str, chart: Path, renderer: str | Path, plugins: str | Path, options: Sequence[str | Path]
+) -> str:
+    """The output of `helm template` with a post-renderer: a path for Helm 3, for Helm 4 the name of
+    a plugin.
+    """
+    words = [
+        tool(HELMS[helm]),
+        "template",
+        "slurm",
+        chart,
+        "--namespace=slurm",
+        "--include-crds",
+        *options,
+    ]
     env = {**os.environ, "HELM_PLUGINS": str(plugins) if helm == "helm4" else ""}
     return run([*words, f"--post-renderer={renderer}"], env=env)
 

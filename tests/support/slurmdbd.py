@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sidecars.policy.accounts.declared import Declared
-from sidecars.policy.accounts.live import Live
-from sidecars.policy.accounts.plan import Plan, plan
-from sidecars.policy.accounts.step import Change
+from sidecars.operator.accounts.core.declared import Declared
+from sidecars.operator.accounts.core.live import Live
+from sidecars.operator.accounts.core.plan import Plan, plan
+from sidecars.operator.accounts.core.step import Change
 from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.records import Call
 from sidecars.slurm.errors import Rejected
@@ -45,7 +45,9 @@ def apply(slurmdbd: Accounting, changes: Iterable[Change]) -> list[str]:
     return refused
 
 
-def settle(slurmdbd: Accounting, declared: Declared, created: Collection[str] = ()) -> tuple[Plan, frozenset[str]]:
+def settle(
+    slurmdbd: Accounting, declared: Declared, created: Collection[str] = ()
+) -> tuple[Plan, frozenset[str]]:
     """Plan and apply until nothing changes. The last plan, and what counts as created."""
     ours, former = frozenset(created), None
     for _ in range(5):
@@ -58,7 +60,9 @@ def settle(slurmdbd: Accounting, declared: Declared, created: Collection[str] = 
 
 
 def by_hand(slurmdbd: Accounting, declared: Declared) -> None:
-    """Bring it there as an administrator would, so that nothing counts as created from a declaration."""
+    """Bring it there as an administrator would, so that nothing counts as created from a
+    declaration.
+    """
     settle(slurmdbd, replace_prune(declared, prune=False))
 
 

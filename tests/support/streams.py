@@ -8,7 +8,9 @@ from postrender.stream import Stream
 
 
 def stream(*objects: dict[str, Any]) -> Stream:
-    """A stream of objects as Helm 3 writes it: that of number N has the source `chart/templates/N.yaml`."""
+    """A stream of objects as Helm 3 writes it: that of number N has the source
+    `chart/templates/N.yaml`.
+    """
     parts = [
         f"---\n# Source: chart/templates/{number}.yaml\n{writing.document(it)}"
         for number, it in enumerate(objects, start=1)
@@ -24,7 +26,9 @@ def config_map(name: str, **fields: Any) -> dict[str, Any]:
 
 def applied(given: Stream, *wanted: dict[str, Any], run: Run | None = None) -> Stream:
     """The stream after steps, such as `{"labels": {…}}`, as read again from what is written."""
-    steps.apply(given, configuration.steps({"steps": list(wanted)}, "postrender.yaml"), run or Run())
+    steps.apply(
+        given, configuration.steps({"steps": list(wanted)}, "postrender.yaml"), run or Run()
+    )
     return Stream.read(given.written())
 
 

@@ -1,4 +1,6 @@
-"""Virtual time: an event loop whose clock stands still while tasks can run, and jumps to the next timer otherwise."""
+"""Virtual time: an event loop whose clock stands still while tasks can run, and jumps to the next
+timer otherwise.
+"""
 
 import asyncio
 import selectors

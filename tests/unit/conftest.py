@@ -1,4 +1,4 @@
-"""No test leaves a process."""
+"""Every test ends its processes."""
 
 import time
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 GRACE_SECONDS = 5.0
-"""For processes that were told to end."""
+"""For processes that were asked to end."""
 
 
 def processes_with(text: str) -> list[str]:

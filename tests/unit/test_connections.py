@@ -26,7 +26,9 @@ def test_one_connection_too_many_ends_the_oldest_that_has_asked_nothing() -> Non
     assert len(scene.connections) == 3
 
 
-def test_a_connection_between_two_requests_ends_before_one_whose_request_is_being_answered() -> None:
+def test_a_connection_between_two_requests_ends_before_one_whose_request_is_being_answered() -> (
+    None
+):
     scene = Scene()
     connections = [scene.open(name) for name in ("busy", "idle", "later")]
     for it in connections:
@@ -65,7 +67,11 @@ def test_bytes_over_the_bound_end_the_largest_request_of_the_address_that_sends_
 
 def test_an_answer_and_the_end_of_a_connection_free_its_bytes() -> None:
     scene = Scene()
-    first, second, third = scene.open("first"), scene.open("second"), scene.open("third", "10.0.0.9")
+    first, second, third = (
+        scene.open("first"),
+        scene.open("second"),
+        scene.open("third", "10.0.0.9"),
+    )
     scene.connections.received(first, 9)
     scene.connections.answered(first)
     scene.connections.received(second, 9)

@@ -1,4 +1,6 @@
-"""That each file of the end-to-end tests is in one lane, and none follows the one that removes what all others use."""
+"""That each file of the end-to-end tests is in one lane, and none follows the one that removes what
+all others use.
+"""
 
 from pathlib import Path
 
@@ -12,8 +14,10 @@ def test_each_file_is_in_one_lane_and_each_name_in_a_lane_is_a_file() -> None:
     assert sorted(name for files in order.LANES.values() for name in files) == FILES
 
 
-def test_the_file_that_removes_everything_is_the_last_of_its_lane_and_the_one_with_a_kernel_comes_just_before() -> None:
-    ending = [files[-2:] for files in order.LANES.values() if order.LAST in files or order.KERNEL in files]
+def test_the_file_that_removes_everything_ends_its_lane_after_the_one_with_a_kernel() -> None:
+    ending = [
+        files[-2:] for files in order.LANES.values() if order.LAST in files or order.KERNEL in files
+    ]
     assert ending == [(order.KERNEL, order.LAST)]
 
 
@@ -22,7 +26,9 @@ def test_files_in_which_workers_start_all_the_time_are_in_one_lane() -> None:
 
 
 def test_files_are_sorted_by_lane_and_then_as_the_lane_lists_them() -> None:
-    assert sorted(FILES, key=order.position) == [name for _, files in sorted(order.LANES.items()) for name in files]
+    assert sorted(FILES, key=order.position) == [
+        name for _, files in sorted(order.LANES.items()) for name in files
+    ]
     assert sorted(["test_z_leaving", "test_new", "test_workers"], key=order.position) == [
         "test_new",
         "test_workers",
@@ -31,4 +37,6 @@ def test_files_are_sorted_by_lane_and_then_as_the_lane_lists_them() -> None:
 
 
 def test_only_the_file_that_the_order_names_needs_the_kernel() -> None:
-    assert [name for name in FILES if "import guest" in (FOLDER / f"{name}.py").read_text()] == [order.KERNEL]
+    assert [name for name in FILES if "import guest" in (FOLDER / f"{name}.py").read_text()] == [
+        order.KERNEL
+    ]

@@ -1,24 +1,41 @@
-"""Who makes requests: `kube` to Kubernetes, `slurm` to Slurm, and nobody else to either.
+"""Who sends requests: `kube` to Kubernetes, `slurm` to Slurm, and no other layer to either.
 
-How long a module can be, and where its unit test is.
+Which tests a module has.
 """
 
 import ast
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-SIDECARS = Path(__file__).parents[2] / "sidecars"
-POSTRENDER = Path(__file__).parents[2] / "postrender"
+from tests.support.coverage import TESTED_ELSEWHERE, Coverage, imported
+
+ROOT = Path(__file__).parents[2]
+SIDECARS = ROOT / "sidecars"
+POSTRENDER = ROOT / "postrender"
 LAYERS = {"kube", "slurm"}
-CLIENTS = {"aiohttp", "http.client", "httplib2", "httpx", "kubernetes", "requests", "urllib.request", "urllib3"}
+CLIENTS = {
+    "aiohttp",
+    "http.client",
+    "httplib2",
+    "httpx",
+    "kubernetes",
+    "requests",
+    "urllib.request",
+    "urllib3",
+}
 """What can send a request. `aiohttp.web` only answers them."""
 OTHERS = {
     "operator/runtime/real_world.py": {"aiohttp"},
     "reconfigure/status.py": {"http.client"},
     "backup/uploads.py": {"http.client", "urllib.request"},
 }
-"""What is asked there is neither Kubernetes nor Slurm, but the `reconfigure` sidecar, and a store of backups."""
+"""Those that are asked are neither Kubernetes nor Slurm, but the `reconfigure` sidecar, and a store
+of backups.
+"""
 PROGRAMS = {"kubectl", "helm"}
 STARTS_KUBECTL = "explain/kubectl.py"
 """The user's own kubectl, with the user's own rights."""
@@ -27,17 +44,6 @@ MODULES = sorted(
     for path in SIDECARS.rglob("*.py")
     if path.relative_to(SIDECARS).parts[0] not in LAYERS
 )
-
-
-def imported(tree: ast.AST) -> set[str]:
-    """Dotted names of all that a module imports, at its top or within."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
 
 
 def clients(source: str) -> set[str]:
@@ -64,131 +70,82 @@ def test_only_the_layers_of_kubernetes_and_slurm_send_requests(module: str) -> N
 
 def test_the_post_renderer_sends_no_request() -> None:
     """A preview of a live cluster reads through `sidecars.kube`."""
-    found = {path.relative_to(POSTRENDER).as_posix(): clients(path.read_text()) for path in POSTRENDER.rglob("*.py")}
+    found = {
+        path.relative_to(POSTRENDER).as_posix(): clients(path.read_text())
+        for path in POSTRENDER.rglob("*.py")
+    }
     assert {module: names for module, names in found.items() if names} == {}
 
 
 def test_each_layer_knows_nothing_of_the_other() -> None:
     for layer, other in (("kube", "sidecars.slurm"), ("slurm", "sidecars.kube")):
         for path in (SIDECARS / layer).glob("*.py"):
-            assert not {name for name in imported(ast.parse(path.read_text())) if name.startswith(other)}, path
+            assert not {
+                name for name in imported(ast.parse(path.read_text())) if name.startswith(other)
+            }, path
     for path in (SIDECARS / "kube").glob("*.py"):
         text = path.read_text().replace("slurm-charts", "").replace("Knows nothing of Slurm", "")
         assert "slurm" not in text.lower(), f"{path.name} should know nothing of Slurm"
 
 
-LONGEST = 500
-"""Lines of a module. A longer one has more than one subject. No reason to write densely: divide by subject."""
+STANDARD = ("contract", "explain", "containers", "logs", "register", "node", "reconfigure")
+"""What runs in images or pods that have nothing but Python, or costs each worker pod memory."""
 
 
-def too_long(folder: Path) -> dict[str, int]:
-    """The modules below a folder with more than `LONGEST` lines, and their number."""
-    lines = {path.relative_to(folder).as_posix(): len(path.read_text().splitlines()) for path in folder.rglob("*.py")}
-    return {module: number for module, number in lines.items() if number > LONGEST}
-
-
-def test_a_module_with_a_line_too_many_is_found(tmp_path: Path) -> None:
-    (tmp_path / "long.py").write_text("\n" * (LONGEST + 1))
-    (tmp_path / "short.py").write_text("\n" * LONGEST)
-    assert too_long(tmp_path) == {"long.py": LONGEST + 1}
-
-
-def test_no_module_is_too_long() -> None:
-    assert too_long(SIDECARS) == {}
-    assert too_long(POSTRENDER) == {}
-
-
-TESTED_BY = {
-    "__main__.py": "test_main.py",
-    "bridge/passes.py": "bridge/test_main.py",
-    "exporter/compatible.py": "exporter/test_families.py",
-    "exporter/serving.py": "exporter/test_main.py",
-    "logs/records.py": "logs/test_shipper.py",
-    "logs/tails.py": "logs/test_shipper.py",
-    "operator/accounts/effects.py": "operator/accounts/test_reconcile.py",
-    "operator/accounts/wiring.py": "operator/accounts/test_reconcile.py",
-    "operator/nodeset/passes.py": "operator/nodeset/test_reconcile.py",
-    "operator/runtime/errors.py": "operator/runtime/test_workload.py",
-    "operator/runtime/switches.py": "operator/worker_pod/test_topology.py",
-    "operator/runtime/topology.py": "operator/worker_pod/test_topology.py",
-    "operator/runtime/runtime.py": "operator/test_main.py",
-    "operator/users/effects.py": "operator/users/test_reconcile.py",
-    "operator/users/wiring.py": "operator/users/test_reconcile.py",
-    "policy/accounts/report.py": "operator/accounts/test_reconcile.py",
-    "policy/accounts/step.py": "policy/accounts/test_plan.py",
-    "policy/autoscaling/fit.py": "policy/autoscaling/test_demand.py",
-    "policy/autoscaling/fits.py": "policy/autoscaling/test_demand.py",
-    "policy/autoscaling/needs.py": "policy/autoscaling/test_demand.py",
-    "policy/autoscaling/records.py": "policy/autoscaling/test_demand.py",
-    "policy/autoscaling/room.py": "policy/autoscaling/test_demand.py",
-    "policy/autoscaling/spread.py": "policy/autoscaling/test_demand.py",
-    "policy/explain/capacity.py": "policy/explain/test_job.py",
-    "policy/explain/nodesets.py": "policy/explain/test_job.py",
-    "policy/explain/objects.py": "policy/explain/test_properties.py",
-    "policy/explain/partition.py": "policy/explain/test_job.py",
-    "policy/explain/reasons.py": "policy/explain/test_job.py",
-    "policy/explain/records.py": "policy/explain/test_job.py",
-    "policy/explain/resources.py": "policy/explain/test_job.py",
-    "policy/explain/timeline.py": "policy/explain/test_job.py",
-    "policy/nodeset/needs.py": "policy/nodeset/test_decide.py",
-    "policy/nodeset/records.py": "policy/nodeset/test_pods.py",
-    "policy/users/report.py": "operator/users/test_reconcile.py",
-    "simulate/answers.py": "simulate/test_contract.py",
-    "simulate/carriers.py": "simulate/test_contract.py",
-    "simulate/control.py": "simulate/test_main.py",
-    "simulate/external.py": "simulate/test_contract.py",
-    "simulate/initial.py": "simulate/test_main.py",
-    "simulate/model.py": "simulate/test_contract.py",
-    "simulate/records.py": "simulate/test_contract.py",
-    "slurm/errors.py": "slurm/test_protocol.py",
-    "slurm/rest.py": "slurm/test_carriers.py",
-    "workloads/names.py": "workloads/test_controller.py",
-    "workloads/topology.py": "policy/test_topology.py",
-}
-"""Modules whose test has another place than theirs."""
-
-TESTED_POSTRENDER = {
-    "clusters.py": "steps/test_check.py",
-    "errors.py": "test_reading.py",
-}
-"""The same of the post-renderer."""
-
-
-def without_a_test(sources: Path, tests: Path) -> list[str]:
-    """The modules that do something and have neither a test of their name nor one for their whole package."""
-    found = []
-    for path in sorted(sources.rglob("*.py")):
-        module = path.relative_to(sources)
-        places = [module.parent / f"test_{module.name}", module.parent.parent / f"test_{module.parent.name}.py"]
-        tested = any((tests / place).exists() for place in places if place.name != "test_.py")
-        if not tested and module.name != "__init__.py" and _does_something(ast.parse(path.read_text())):
-            found.append(module.as_posix())
-    return found
-
-
-def _does_something(tree: ast.Module) -> bool:
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    return any(
-        not (isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant)) for f in functions for it in f.body
+@pytest.mark.parametrize("package", STANDARD)
+def test_what_runs_everywhere_needs_the_standard_library_alone(package: str) -> None:
+    modules = sorted(
+        ".".join(("sidecars", *path.relative_to(SIDECARS).with_suffix("").parts))
+        for path in (SIDECARS / package).rglob("*.py")
+        if path.name != "__init__.py"
     )
+    program = (
+        f"import sys, importlib; [importlib.import_module(name) for name in {modules!r}]; "
+        "print(*{name.split('.')[0] for name in sys.modules} - sys.stdlib_module_names)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    loaded = {name for name in run.stdout.split() if not name.startswith(("_", "sitecustomize"))}
+    assert loaded == {"sidecars"}
+
+
+def test_the_programs_that_none_may_import_are_all_programs() -> None:
+    linter = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    contracts = {it["name"]: it for it in linter["contracts"]}
+    layers = contracts["layers of sidecars, in which each package has its place"]["layers"]
+    protected = contracts["programs are started, and never imported"]["protected_modules"]
+    assert protected == [f"sidecars.{name}" for name in layers[1].split(" | ")]
 
 
 def test_a_module_without_a_test_is_found(tmp_path: Path) -> None:
     sources, tests = tmp_path / "sources", tmp_path / "tests"
-    for name in ("a.py", "b.py", "package/c.py"):
+    for name in ("a.py", "b.py", "package/c.py", "package/d.py", "package/e.py"):
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
         (sources / name).write_text('def f():\n    "What it does."\n    return 1\n')
-    (sources / "records.py").write_text('class Shape:\n    def area(self):\n        "Its area."\n        ...\n')
-    tests.mkdir()
+    (sources / "records.py").write_text(
+        'class Shape:\n    def area(self):\n        "Its area."\n        ...\n'
+    )
+    (tests / "package").mkdir(parents=True)
     (tests / "test_a.py").touch()
-    assert without_a_test(sources, tests) == ["b.py", "package/c.py"]
+    everything = ["b.py", "package/c.py", "package/d.py", "package/e.py"]
+    assert Coverage(sources, tests).without() == everything
+    (tests / "package" / "test_both.py").write_text("from sources.package import c\n")
+    assert Coverage(sources, tests).without() == ["b.py", "package/d.py", "package/e.py"]
+    with (sources / "package" / "c.py").open("a") as module:
+        module.write("from sources.package.d import f as g\n")
+    assert Coverage(sources, tests).without() == ["b.py", "package/e.py"]
     (tests / "test_package.py").touch()
-    assert without_a_test(sources, tests) == ["b.py"]
+    assert Coverage(sources, tests).without() == ["b.py"]
 
 
-def test_each_module_has_a_unit_test_where_it_is_looked_for() -> None:
+def test_each_module_is_reached_by_a_unit_test_of_its_package() -> None:
     tests = Path(__file__).parent
-    assert without_a_test(SIDECARS, tests) == sorted(TESTED_BY)
-    assert without_a_test(POSTRENDER, tests / "postrender") == sorted(TESTED_POSTRENDER)
-    assert [test for test in TESTED_POSTRENDER.values() if not (tests / "postrender" / test).exists()] == []
-    assert [test for test in TESTED_BY.values() if not (tests / test).exists()] == []
+    for sources, folder in ((SIDECARS, tests), (POSTRENDER, tests / "postrender")):
+        elsewhere = TESTED_ELSEWHERE[sources.name]
+        assert Coverage(sources, folder).without() == sorted(elsewhere)
+        assert [test for test in elsewhere.values() if not (folder / test).exists()] == []

@@ -25,7 +25,10 @@ def test_each_mutant_changes_a_text_that_its_file_contains_once_into_one_that_ca
 def test_each_test_that_is_named_for_a_mutant_exists() -> None:
     assert all(mutant.tests for mutant in MUTANTS)
     assert {
-        test for mutant in MUTANTS for test in mutant.tests if "::" not in test or not named_tests.exists(test)
+        test
+        for mutant in MUTANTS
+        for test in mutant.tests
+        if "::" not in test or not named_tests.exists(test)
     } == set()
 
 
@@ -54,7 +57,14 @@ def test_that_fails():
 
 
 def mutant(name: str, becomes: str, *tests: str, text: str = "2 * number") -> Mutant:
-    return Mutant(name, "wrong", "code_of_it.py", text, becomes, tuple(f"tests/test_it.py::{test}" for test in tests))
+    return Mutant(
+        name,
+        "wrong",
+        "code_of_it.py",
+        text,
+        becomes,
+        tuple(f"tests/test_it.py::{test}" for test in tests),
+    )
 
 
 @pytest.mark.timeout(600)
@@ -80,12 +90,16 @@ def test_a_mutant_is_caught_only_if_each_of_its_tests_fails_and_passes_without_i
         "  in spite of the defect these pass:\n    tests/test_it.py::test_nothing"
     ]
     assert "SURVIVED   caught by one of two" in capsys.readouterr().out
-    assert (tmp_path / "code_of_it.py").read_text() == "def double(number):\n    return 2 * number\n"
+    assert (
+        tmp_path / "code_of_it.py"
+    ).read_text() == "def double(number):\n    return 2 * number\n"
 
 
 def test_a_mutant_is_run_when_its_file_its_test_or_its_own_row_has_changed() -> None:
     one, other, new = (mutant(name, "1", "test_double") for name in ("one", "other", "new"))
-    moved = Mutant("moved", "wrong", "another.py", "a", "b", ("charts/x/tests/a_test.yaml::it: works",))
+    moved = Mutant(
+        "moved", "wrong", "another.py", "a", "b", ("charts/x/tests/a_test.yaml::it: works",)
+    )
     before = [one, other, moved]
     assert concerned([one, moved], {"code_of_it.py"}, before) == [one]
     assert concerned([one, moved], {"tests/test_it.py"}, before) == [one]
@@ -95,7 +109,9 @@ def test_a_mutant_is_run_when_its_file_its_test_or_its_own_row_has_changed() -> 
 
 def git(folder: Path, *words: str) -> str:
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.com")
-    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -106,7 +122,9 @@ def commit(folder: Path, name: str, text: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def test_changed_lines_are_those_of_commits_the_working_tree_and_files_that_git_does_not_know(tmp_path: Path) -> None:
+def test_changed_lines_are_those_of_commits_the_working_tree_and_files_that_git_does_not_know(
+    tmp_path: Path,
+) -> None:
     git(tmp_path, "init", "--quiet", "--initial-branch=main", ".")
     first = commit(tmp_path, "a.py", "1\n2\n3\n")
     commit(tmp_path, "b.py", "1\n")
@@ -117,7 +135,9 @@ def test_changed_lines_are_those_of_commits_the_working_tree_and_files_that_git_
     assert changes.lines(tmp_path, "") == {"a.py": {1, 2, 3, 4}, "b.py": {1}, "c.py": {1, 2}}
 
 
-def test_changes_count_from_where_the_branch_begins_and_on_main_itself_from_the_recent_commits(tmp_path: Path) -> None:
+def test_changes_count_from_where_the_branch_begins_and_on_main_itself_from_the_recent_commits(
+    tmp_path: Path,
+) -> None:
     git(tmp_path, "init", "--quiet", "--initial-branch=main", ".")
     commits = [commit(tmp_path, "a.py", f"{number}\n") for number in range(changes.RECENT)]
     assert changes.base(tmp_path) == "", "all of a short history"
@@ -142,7 +162,10 @@ def test_changes_count_from_where_the_branch_begins_and_on_main_itself_from_the_
         ("a = b not in c", ["a = b in c"]),
         ("a = b is not None", ["a = b is None"]),
         ("a = (b) is (c)", ["a = (b) is not (c)"]),
-        ("a = b < c <= d", ["a = b < c < d", "a = b < c > d", "a = b <= c <= d", "a = b >= c <= d"]),
+        (
+            "a = b < c <= d",
+            ["a = b < c < d", "a = b < c > d", "a = b <= c <= d", "a = b >= c <= d"],
+        ),
         ("a = b and c or d", ["a = b and c and d", "a = b or c or d"]),
         ("a = not b", ["a = b"]),
         ("a = b + 1", ["a = b - 1"]),
@@ -191,7 +214,9 @@ def test_a_random_mutant_is_drawn_again_for_the_same_commit_and_never_an_equival
     assert {it.line for it in drawn.draw(tmp_path, 5, {"sidecars/a.py": {3, 4}})} == {3, 4}
     known = [generic.Equivalent("sidecars/a.py", *it.words, "nobody reads it") for it in first]
     monkeypatch.setattr(drawn, "equivalents", lambda: known)
-    assert {it.line for it in drawn.draw(tmp_path, 20, None)} == set(range(1, 21)) - {it.line for it in first}
+    assert {it.line for it in drawn.draw(tmp_path, 20, None)} == set(range(1, 21)) - {
+        it.line for it in first
+    }
     git(tmp_path, "commit", "--quiet", "--no-gpg-sign", "--allow-empty", "--message=another")
     assert drawn.draw(tmp_path, 5, None) != first
 
@@ -204,25 +229,49 @@ def test_a_random_mutant_is_caught_by_its_own_test_or_by_one_around_it_and_other
     for folder in ("sidecars/part", "tests/unit/part"):
         (tmp_path / folder).mkdir(parents=True)
     source = (
-        "def low(a):\n    return a < 3\n\ndef same(a):\n    return a == 3\n\ndef unknown(a):\n    return a in (3, 4)\n"
+        "def low(a):\n    return a < 3\n\ndef same(a):\n    return a == 3\n\ndef "
+        "unknown(a):\n    return a in (3, 4)\n"
+        "\ndef early(a):\n    return a != 7\n\ndef fixed(a):\n    return a is not a\n"
     )
     (tmp_path / "sidecars/part/a.py").write_text(source)
     (tmp_path / "sidecars/part/b.py").write_text(
         "from sidecars.part.a import same\n\ndef other(a):\n    return not same(a)\n"
     )
-    for name, test in (
-        ("a", "from sidecars.part.a import low\n\ndef test_it():\n    assert low(2) and not low(3)\n"),
-        ("b", "from sidecars.part.b import other\n\ndef test_it():\n    assert other(2)\n"),
-    ):
+    of_a = """from sidecars.part.a import early, low
+
+assert early(3)
+
+def test_it():
+    assert low(2) and not low(3)
+"""
+    of_b = """import pytest
+from sidecars.part.a import fixed
+from sidecars.part.b import other
+
+@pytest.fixture
+def ready():
+    assert not fixed(3)
+
+def test_it(ready):
+    assert other(2)
+"""
+    for name, test in (("a", of_a), ("b", of_b)):
         (tmp_path / f"tests/unit/part/test_{name}.py").write_text(test)
     (tmp_path / "conftest.py").touch()
     git(tmp_path, "init", "--quiet", "--initial-branch=main", ".")
-    wanted = [it for it in generic.changes("sidecars/part/a.py", source) if "None" not in it.words[1]]
-    found = {outcome.change.words[1]: (outcome.word, outcome.test) for outcome in drawn.check(tmp_path, wanted)}
+    wanted = [
+        it for it in generic.changes("sidecars/part/a.py", source) if "None" not in it.words[1]
+    ]
+    found = {
+        outcome.change.words[1]: (outcome.word, outcome.test)
+        for outcome in drawn.check(tmp_path, wanted)
+    }
     assert found == {
         "return a <= 3": ("caught", "tests/unit/part/test_a.py::test_it"),
         "return a >= 3": ("caught", "tests/unit/part/test_a.py::test_it"),
         "return a != 3": ("caught", "tests/unit/part/test_b.py::test_it"),
+        "return a == 7": ("caught", "tests/unit/part/test_a.py can't be imported"),
+        "return a is a": ("caught", "tests/unit/part/test_b.py::test_it"),
         "return a not in (3, 4)": ("SURVIVED", ""),
     }
     assert (tmp_path / "sidecars/part/a.py").read_text() == source

@@ -89,7 +89,9 @@ tls_and_plain = pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain
 
 
 @tls_and_plain
-async def test_connections_that_send_nothing_are_bounded_and_keep_nobody_out(tmp_path: Path, *, tls: bool) -> None:
+async def test_connections_that_send_nothing_are_bounded_and_keep_nobody_out(
+    tmp_path: Path, *, tls: bool
+) -> None:
     async with served(tmp_path, tls=tls) as server, contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(server.connected(source="127.0.0.1"))
         await client.send(GET)
@@ -132,9 +134,17 @@ async def test_requests_without_an_end_share_a_number_of_bytes_and_those_of_othe
     tmp_path: Path, *, tls: bool
 ) -> None:
     begun = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 30_000
-    headers = b"GET / HTTP/1.1\r\nHost: a\r\n" + b"".join(b"X-%d: %s\r\n" % (it, b"x" * 5000) for it in range(6))
-    async with served(tmp_path, tls=tls) as server, contextlib.AsyncExitStack() as stack, asyncio.timeout(10):
-        first, second, third = [await stack.enter_async_context(server.connected()) for _ in range(3)]
+    headers = b"GET / HTTP/1.1\r\nHost: a\r\n" + b"".join(
+        b"X-%d: %s\r\n" % (it, b"x" * 5000) for it in range(6)
+    )
+    async with (
+        served(tmp_path, tls=tls) as server,
+        contextlib.AsyncExitStack() as stack,
+        asyncio.timeout(10),
+    ):
+        first, second, third = [
+            await stack.enter_async_context(server.connected()) for _ in range(3)
+        ]
         await first.send(begun)
         await second.send(headers)
         with contextlib.suppress(OSError):
@@ -148,7 +158,7 @@ async def test_requests_without_an_end_share_a_number_of_bytes_and_those_of_othe
 
 
 @tls_and_plain
-async def test_a_request_with_more_bytes_than_all_may_have_ends_without_an_answer_and_without_a_line_in_the_log(
+async def test_a_request_with_more_bytes_than_all_may_have_ends_without_answer_and_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, tls: bool
 ) -> None:
     async with served(tmp_path, tls=tls) as server, aiohttp.ClientSession() as session:
@@ -169,7 +179,9 @@ async def test_a_failed_handshake_ends_its_connection_and_nothing_else(tmp_path:
             assert await client.answer() == b"HTTP/1.1 200 OK"
 
 
-async def test_only_clients_with_a_certificate_of_the_authority_are_answered(tmp_path: Path) -> None:
+async def test_only_clients_with_a_certificate_of_the_authority_are_answered(
+    tmp_path: Path,
+) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
@@ -201,3 +213,21 @@ async def test_a_port_that_is_taken_is_reported(tmp_path: Path) -> None:
     async with served(tmp_path, tls=False) as server:
         with pytest.raises(OSError, match="address already in use"):
             await serving.serve(web.Application(), "127.0.0.1", server.port, None)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+async def test_without_a_host_all_addresses_of_both_families_are_served(address: str) -> None:
+    async def ok(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    app = web.Application()
+    app.router.add_get("/", ok)
+    [port] = free_ports(1)
+    end = await serving.serve(app, "", port, None)
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.0 200")
+        writer.close()
+    finally:
+        await end()

@@ -5,15 +5,24 @@ from pathlib import Path
 from tests.slurm.conftest import SHARE_KUBERNETES, process_of
 
 ROOT = Path(__file__).parents[2]
-FILES = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "tests" / "slurm").glob("test_*.py")}
+FILES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (ROOT / "tests" / "slurm").glob("test_*.py")
+}
 
 
-def test_the_files_that_share_a_kubernetes_are_those_that_use_its_fixture_and_have_none_of_their_own() -> None:
-    using = {name for name, text in FILES.items() if "plane: ControlPlane" in text and "def plane(" not in text}
+def test_the_files_that_share_a_kubernetes_use_its_fixture_and_have_none_of_their_own() -> None:
+    using = {
+        name
+        for name, text in FILES.items()
+        if "plane: ControlPlane" in text and "def plane(" not in text
+    }
     assert using == set(SHARE_KUBERNETES)
 
 
-def test_the_files_that_share_a_kubernetes_run_in_one_process_and_each_other_one_in_its_own() -> None:
+def test_the_files_that_share_a_kubernetes_run_in_one_process_and_each_other_one_in_its_own() -> (
+    None
+):
     shared = {process_of(f"{name}::test_it[a::b]") for name in SHARE_KUBERNETES}
     assert len(shared) == 1
     others = FILES.keys() - set(SHARE_KUBERNETES)

@@ -1,5 +1,8 @@
-"""That texts and names use the words of tests/vocabulary.yaml, and that the check of it finds what is wrong."""
+"""That texts and names use the words of tests/vocabulary.yaml, and that the check of it finds what
+is wrong.
+"""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,22 @@ LISTED = vocabulary.word_list()
 
 
 def paths(pattern: str) -> list[Path]:
-    """The files that a pattern of the list names."""
-    return sorted(path for path in vocabulary.ROOT.glob(pattern) if path.is_file())
+    """Return the files that a pattern of the list names, except for those that it excludes."""
+    root = vocabulary.ROOT
+    return sorted(
+        path
+        for path in root.glob(pattern)
+        if path.is_file() and str(path.relative_to(root)) not in LISTED.excluded
+    )
+
+
+def test_every_python_file_of_the_repository_is_checked_or_excluded_with_a_reason() -> None:
+    root = vocabulary.ROOT
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    checked = {str(it.relative_to(root)) for pattern in LISTED.checked for it in paths(pattern)}
+    assert {it for it in listed if (root / it).is_file()} - checked == LISTED.excluded
 
 
 @pytest.mark.parametrize("pattern", LISTED.checked)
@@ -19,7 +36,8 @@ def test_no_checked_file_has_a_wrong_word(pattern: str) -> None:
     files = paths(pattern)
     assert files, "no file has this name"
     wrong = [
-        f"{path.relative_to(vocabulary.ROOT)}:{finding.line}: {finding.found!r}; write: {finding.right}"
+        f"{path.relative_to(vocabulary.ROOT)}:{finding.line}: {finding.found!r}; write: "
+        f"{finding.right}"
         for path in files
         for finding in vocabulary.in_file(path, LISTED)
     ]
@@ -27,19 +45,26 @@ def test_no_checked_file_has_a_wrong_word(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("word", LISTED.words, ids=lambda word: word.wrong.pattern)
-def test_an_entry_reports_its_bad_example_and_nothing_reports_its_good_one(word: vocabulary.Word) -> None:
+def test_an_entry_reports_its_bad_example_and_nothing_reports_its_good_one(
+    word: vocabulary.Word,
+) -> None:
     assert vocabulary.findings(word.bad, (word,))
     assert not vocabulary.findings(word.good, LISTED.words)
 
 
 @pytest.mark.parametrize("word", LISTED.names, ids=lambda word: word.wrong.pattern)
-def test_an_entry_for_names_reports_its_bad_example_and_nothing_reports_its_good_one(word: vocabulary.Word) -> None:
+def test_an_entry_for_names_reports_its_bad_example_and_nothing_reports_its_good_one(
+    word: vocabulary.Word,
+) -> None:
     assert vocabulary.in_python(f"{word.bad} = 1\n", LISTED)
     assert not vocabulary.in_python(f"{word.good} = 1\n", LISTED)
 
 
 def test_a_word_is_found_over_the_end_of_a_line_and_has_the_line_where_it_begins() -> None:
-    assert [finding.line for finding in vocabulary.findings("First.\nIt is signed once\nmore.", LISTED.words)] == [2]
+    assert [
+        finding.line
+        for finding in vocabulary.findings("First.\nIt is signed once\nmore.", LISTED.words)
+    ] == [2]
     assert vocabulary.findings("# It is signed once\n# more.", LISTED.words)
 
 
@@ -68,7 +93,9 @@ def test_code_in_markdown_is_not_checked(text: str) -> None:
 
 def test_prose_after_code_in_markdown_is_checked_and_keeps_its_line() -> None:
     text = "`a`\n```\ncode\n```\nthe machine"
-    assert [finding.line for finding in vocabulary.findings(vocabulary.without_code(text), LISTED.words)] == [5]
+    assert [
+        finding.line for finding in vocabulary.findings(vocabulary.without_code(text), LISTED.words)
+    ] == [5]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +126,9 @@ def test_a_value_in_backquotes_and_code_of_a_shell_script_are_not_checked() -> N
 
 def test_comments_of_a_shell_script_are_checked_and_keep_their_lines() -> None:
     text = "pool=1\n\necho x # the machine"
-    assert [finding.line for finding in vocabulary.findings(vocabulary.comments(text), LISTED.words)] == [3]
+    assert [
+        finding.line for finding in vocabulary.findings(vocabulary.comments(text), LISTED.words)
+    ] == [3]
 
 
 def test_names_are_read_word_by_word() -> None:

@@ -5,23 +5,23 @@ comment names another one. All names of objects are defined here.
 
 {{/* Name of the chart, for labels. */}}
 {{- define "slurm-bridge.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- include "slurm-charts.name" . -}}
 {{- end }}
 
 {{/* Prefix of the names of all objects, and the name of the Deployment, the Lease and the policies. */}}
 {{- define "slurm-bridge.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
-{{- else if contains (include "slurm-bridge.name" .) .Release.Name }}
-{{- .Release.Name | trunc 63 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (include "slurm-bridge.name" .) | trunc 63 | trimSuffix "-" }}
+{{- include "slurm-charts.fullname" . -}}
 {{- end }}
+
+{{/* The names of its pods, as a regular expression. Kubernetes cuts what precedes the five random characters after 58. */}}
+{{- define "slurm-bridge.podNames" -}}
+{{- $name := include "slurm-bridge.fullname" . }}
+{{- $name | trunc 58 | replace "." "[.]" }}{{ gt (len $name) 46 | ternary "[-a-z0-9]*" "-[a-z0-9]+-[a-z0-9]+" }}
 {{- end }}
 
 {{/* Namespace of all objects. */}}
 {{- define "slurm-bridge.namespace" -}}
-{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- include "slurm-charts.namespace" . -}}
 {{- end }}
 
 {{/* Name of the ServiceAccount. */}}
@@ -58,7 +58,7 @@ comment names another one. All names of objects are defined here.
 {{- define "slurm-bridge.tenantNamespaces" -}}
 {{- $named := .Values.tenantNamespaces }}
 {{- if and .Values.tenantsConfigMap (kindIs "invalid" $named) }}
-{{- $named = .Values.admission.managedNamespaces }}
+  {{- $named = .Values.admission.managedNamespaces }}
 {{- end }}
 {{- concat (keys (.Values.tenants | default dict)) ($named | default list) | uniq | sortAlpha | toJson }}
 {{- end }}
@@ -80,7 +80,7 @@ system:serviceaccount:{{ include "slurm-bridge.namespace" . }}:{{ include "slurm
 {{- define "slurm-bridge.bridges" -}}
 {{- $users := list (include "slurm-bridge.user" .) }}
 {{- range .Values.admission.otherBridges }}
-{{- $users = append $users (printf "system:serviceaccount:%s" (replace "/" ":" .)) }}
+  {{- $users = append $users (printf "system:serviceaccount:%s" (replace "/" ":" .)) }}
 {{- end }}
 {{- toJson $users }}
 {{- end }}
@@ -92,12 +92,42 @@ authorizer.group("admissionregistration.k8s.io").resource("validatingadmissionpo
 
 {{/* URL of slurmrestd. */}}
 {{- define "slurm-bridge.url" -}}
-{{- default (printf "http://%s-restapi.%s:6820" (include "slurm-bridge.cluster" .) (include "slurm-bridge.namespace" .)) .Values.sharedConfig.slurmRestApi | trimSuffix "/" }}
+{{- default (printf "http://%s-restapi.%s:6820" (include "slurm-bridge.cluster" .) (include "slurm-bridge.clusterNamespace" .)) .Values.sharedConfig.slurmRestApi | trimSuffix "/" }}
+{{- end }}
+
+{{/* "true" if the bridge has a Token; empty if it has jwt.key. */}}
+{{- define "slurm-bridge.hasToken" -}}
+{{- $chosen := .Values.token.enabled }}
+{{- if kindIs "invalid" $chosen }}
+{{- $user := eq .Values.controllers.slurmUser "slurm" }}
+{{- $chosen = and $user (not .Values.sharedConfig.slurmRestApi) (.Capabilities.APIVersions.Has "slinky.slurm.net/v1beta1/Token") }}
+{{- end }}
+{{- if $chosen -}}true{{- end }}
+{{- end }}
+
+{{/* Name of the Secret with the token. */}}
+{{- define "slurm-bridge.tokenSecret" -}}
+{{- printf "%s-slurm-token" (include "slurm-bridge.fullname" . | trunc 51 | trimSuffix "-") }}
+{{- end }}
+
+{{/* Its key. */}}
+{{- define "slurm-bridge.tokenKey" -}}
+SLURM_JWT
+{{- end }}
+
+{{/* "true" if the bridge reads its token by the Kubernetes API, because a pod mounts no Secret of another namespace. */}}
+{{- define "slurm-bridge.readsToken" -}}
+{{- if and (include "slurm-bridge.hasToken" .) (ne (include "slurm-bridge.namespace" .) (include "slurm-bridge.clusterNamespace" .)) -}}true{{- end }}
+{{- end }}
+
+{{/* Name of the Secret with jwt.key. */}}
+{{- define "slurm-bridge.jwtSecret" -}}
+{{- .Values.jwtKeyRef.name | default (printf "%s-auth-jwt" (include "slurm-bridge.cluster" .)) }}
 {{- end }}
 
 {{/* Chart and version, as a label. Never in selectors or pod templates: a new version alone restarts nothing. */}}
 {{- define "slurm-bridge.chart" -}}
-{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- include "slurm-charts.chart" . -}}
 {{- end }}
 
 {{/* Labels that select the bridge's pods. */}}
@@ -141,11 +171,11 @@ labels:
 {{- $image := .Values.controllers.image | default dict }}
 {{- $reference := $image }}
 {{- if kindIs "map" $image }}
-{{- $repository := required "controllers.image.repository: the value is empty. Set it, or remove controllers.image." $image.repository }}
-{{- $reference = printf "%s:%s" $repository ($image.tag | default .Chart.Version) }}
-{{- if $image.digest }}{{ $reference = printf "%s@%s" $repository $image.digest }}{{ end }}
+  {{- $repository := required "controllers.image.repository: the value is empty. Set it, or remove controllers.image." $image.repository }}
+  {{- $reference = printf "%s:%s" $repository ($image.tag | default .Chart.Version) }}
+  {{- if $image.digest }}{{ $reference = printf "%s@%s" $repository $image.digest }}{{ end }}
 {{- end }}
-{{- include "slurm-bridge.atRegistry" (list . $reference) }}
+{{- include "slurm-charts.atRegistry" (list . $reference) }}
 {{- end }}
 
 {{/* The selector of the managed namespaces, as YAML. Never those in which a policy could stop Kubernetes or the bridge. */}}
@@ -174,33 +204,33 @@ matchExpressions:
 {{- define "slurm-bridge.gateBy" -}}
 {{- $mode := .Values.admission.mode }}
 {{- if and .Values.admission.enabled (ne (toString .Values.admission.addGate) "false") }}
-{{- if ne $mode "auto" -}}
-{{ $mode }}
-{{- else if or (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy") -}}
-policy
-{{- else -}}
-webhook
-{{- end }}
+  {{- if ne $mode "auto" -}}
+    {{ $mode }}
+  {{- else if or (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy") -}}
+    policy
+  {{- else -}}
+    webhook
+  {{- end }}
 {{- end }}
 {{- end }}
 
 {{/* Version of the API in which the policy that adds the gate is created; empty for no such policy. */}}
 {{- define "slurm-bridge.mutatingVersion" -}}
 {{- if eq (include "slurm-bridge.gateBy" .) "policy" }}
-{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
-v1
-{{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
-v1beta1
-{{- else -}}
-{{ semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version | ternary "v1" "v1beta1" }}
-{{- end }}
+  {{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+    v1
+  {{- else if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy" -}}
+    v1beta1
+  {{- else -}}
+    {{ semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version | ternary "v1" "v1beta1" }}
+  {{- end }}
 {{- end }}
 {{- end }}
 
 {{/* "true" if pods can have devices of a DRA driver; empty otherwise. */}}
 {{- define "slurm-bridge.claims" -}}
 {{- range .Values.devices -}}
-{{- if .driver -}}true{{- end -}}
+  {{- if .driver -}}true{{- end -}}
 {{- end -}}
 {{- end }}
 

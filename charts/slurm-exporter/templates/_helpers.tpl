@@ -5,23 +5,17 @@ comment names another one. All names of objects are defined here.
 
 {{/* Name of the chart, for labels. */}}
 {{- define "slurm-exporter.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- include "slurm-charts.name" . -}}
 {{- end }}
 
 {{/* Prefix of the names of all objects, and the name of the Deployment. */}}
 {{- define "slurm-exporter.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
-{{- else if contains (include "slurm-exporter.name" .) .Release.Name }}
-{{- .Release.Name | trunc 63 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (include "slurm-exporter.name" .) | trunc 63 | trimSuffix "-" }}
-{{- end }}
+{{- include "slurm-charts.fullname" . -}}
 {{- end }}
 
 {{/* Namespace of all objects. */}}
 {{- define "slurm-exporter.namespace" -}}
-{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- include "slurm-charts.namespace" . -}}
 {{- end }}
 
 {{/* Name of the ServiceAccount. */}}
@@ -35,13 +29,13 @@ same way, and reports other names.
 */}}
 {{- define "slurm-exporter.cluster" -}}
 {{- if .Values.cluster }}
-{{- .Values.cluster }}
+  {{- .Values.cluster }}
 {{- else if .Chart.IsRoot }}
-{{- "slurm" }}
+  {{- "slurm" }}
 {{- else if contains "slurm" .Release.Name }}
-{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+  {{- .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-slurm" .Release.Name | trunc 63 | trimSuffix "-" }}
+  {{- printf "%s-slurm" .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
@@ -64,7 +58,7 @@ same way, and reports other names.
 
 {{/* Chart and version, as a label. Never in selectors or pod templates: a new version alone restarts nothing. */}}
 {{- define "slurm-exporter.chart" -}}
-{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- include "slurm-charts.chart" . -}}
 {{- end }}
 
 {{/* Labels that select the exporter's pods. */}}
@@ -106,23 +100,26 @@ annotations:
 {{- $image := .Values.exporter.image | default dict }}
 {{- $reference := $image }}
 {{- if kindIs "map" $image }}
-{{- $repository := required "exporter.image.repository: the value is empty. Set it, or remove exporter.image." $image.repository }}
-{{- $reference = printf "%s:%s" $repository ($image.tag | default .Chart.Version) }}
-{{- if $image.digest }}{{ $reference = printf "%s@%s" $repository $image.digest }}{{ end }}
+  {{- $repository := required "exporter.image.repository: the value is empty. Set it, or remove exporter.image." $image.repository }}
+  {{- $reference = printf "%s:%s" $repository ($image.tag | default .Chart.Version) }}
+  {{- if $image.digest }}{{ $reference = printf "%s@%s" $repository $image.digest }}{{ end }}
 {{- end }}
-{{- include "slurm-exporter.atRegistry" (list . $reference) }}
+{{- include "slurm-charts.atRegistry" (list . $reference) }}
 {{- end }}
 
-{{/* "true" if the Prometheus operator is installed, as far as Helm can know it. */}}
-{{- define "slurm-exporter.prometheusOperator" -}}
-{{- if .Capabilities.APIVersions.Has "monitoring.coreos.com/v1" }}true{{ end }}
+{{/* "true" if the chart creates a ServiceMonitor. A PodMonitor replaces the one of the default. Call with the root context. */}}
+{{- define "slurm-exporter.serviceMonitor" -}}
+{{- $enabled := .Values.exporter.serviceMonitor.enabled }}
+{{- if not (and (kindIs "invalid" $enabled) .Values.exporter.podMonitor.enabled) }}
+  {{- include "slurm-charts.monitored" (list . $enabled) }}
+{{- end }}
 {{- end }}
 
 {{/* A duration such as `1m30s` in seconds. Call with the duration. */}}
 {{- define "slurm-exporter.seconds" -}}
 {{- $seconds := 0 }}
 {{- range regexFindAll "[0-9]+[hms]" . -1 }}
-{{- $seconds = add $seconds (mul (int (regexFind "^[0-9]+" .)) (get (dict "h" 3600 "m" 60 "s" 1) (regexFind "[hms]$" .))) }}
+  {{- $seconds = add $seconds (mul (int (regexFind "^[0-9]+" .)) (get (dict "h" 3600 "m" 60 "s" 1) (regexFind "[hms]$" .))) }}
 {{- end }}
 {{- $seconds }}
 {{- end }}
@@ -137,8 +134,8 @@ with a list: root context, the endpoints of the values.
 {{- $label := dict "targetLabel" "slurm_cluster" "replacement" (include "slurm-exporter.cluster" $root) }}
 {{- $endpoints := list }}
 {{- range (index . 1) | default (list dict) }}
-{{- $relabelings := prepend (.relabelings | default list) $label }}
-{{- $endpoints = append $endpoints (mergeOverwrite (dict "port" "metrics" "path" "/metrics" "scheme" $scheme) . (dict "relabelings" $relabelings)) }}
+  {{- $relabelings := prepend (.relabelings | default list) $label }}
+  {{- $endpoints = append $endpoints (mergeOverwrite (dict "port" "metrics" "path" "/metrics" "scheme" $scheme) . (dict "relabelings" $relabelings)) }}
 {{- end }}
 {{- toYaml $endpoints }}
 {{- end }}
@@ -148,11 +145,26 @@ with a list: root context, the endpoints of the values.
 {{- printf "%s-api" (include "slurm-exporter.fullname" . | trunc 59 | trimSuffix "-") }}
 {{- end }}
 
+{{/*
+Who may read external.metrics.k8s.io, as YAML: the authority of the API servers' client certificate, and its names. Both are of
+Kubernetes' own ConfigMap unless values set the authority. Empty where Helm can't read the cluster.
+*/}}
+{{- define "slurm-exporter.apiClients" -}}
+{{- $api := .Values.exporter.autoscaling.externalMetrics }}
+{{- if $api.clientCA }}
+{{- dict "authority" $api.clientCA "names" ($api.clientNames | default list) | toYaml }}
+{{- else }}
+{{- $data := (lookup "v1" "ConfigMap" "kube-system" "extension-apiserver-authentication" | default dict).data | default dict }}
+{{- $names := get $data "requestheader-allowed-names" | default "[]" | fromJsonArray }}
+{{- dict "authority" (get $data "requestheader-client-ca-file") "names" $names | toYaml }}
+{{- end }}
+{{- end }}
+
 {{/* The NodeSets whose replicas are computed, as JSON; empty for none. */}}
 {{- define "slurm-exporter.nodeSets" -}}
 {{- $found := list }}
 {{- range $name, $nodeset := .Values.exporter.autoscaling.nodeSets }}
-{{- $found = append $found (merge (dict "name" $name) $nodeset) }}
+  {{- $found = append $found (merge (dict "name" $name) $nodeset) }}
 {{- end }}
 {{- with $found }}{{ toJson . }}{{ end }}
 {{- end }}

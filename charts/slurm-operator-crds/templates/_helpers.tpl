@@ -12,7 +12,7 @@ annotations:
   {{- toYaml . | nindent 2 }}
 {{ end -}}
 labels:
-  helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+  helm.sh/chart: {{ include "slurm-charts.chart" . }}
   app.kubernetes.io/name: {{ .Chart.Name }}
   app.kubernetes.io/instance: {{ .Release.Name }}
   app.kubernetes.io/component: crds

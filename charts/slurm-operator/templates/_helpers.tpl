@@ -5,23 +5,17 @@ Names, labels and other texts of the chart. The argument is the root context (`i
 
 {{/* Name of the chart, for labels. */}}
 {{- define "slurm-operator.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- include "slurm-charts.name" . -}}
 {{- end }}
 
 {{/* Prefix of the names of all objects, and the name of the operator's Deployment. */}}
 {{- define "slurm-operator.fullname" -}}
-{{- if .Values.fullnameOverride }}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
-{{- else if contains (include "slurm-operator.name" .) .Release.Name }}
-{{- .Release.Name | trunc 63 | trimSuffix "-" }}
-{{- else }}
-{{- printf "%s-%s" .Release.Name (include "slurm-operator.name" .) | trunc 63 | trimSuffix "-" }}
-{{- end }}
+{{- include "slurm-charts.fullname" . -}}
 {{- end }}
 
 {{/* Namespace of all objects. */}}
 {{- define "slurm-operator.namespace" -}}
-{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- include "slurm-charts.namespace" . -}}
 {{- end }}
 
 {{/* Name of the ServiceAccount. */}}
@@ -36,7 +30,7 @@ Names, labels and other texts of the chart. The argument is the root context (`i
 
 {{/* Chart and version, as a label. Never in selectors or pod templates: a new version alone restarts nothing. */}}
 {{- define "slurm-operator.chart" -}}
-{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- include "slurm-charts.chart" . -}}
 {{- end }}
 
 {{/* Labels that select the operator's pods. */}}
@@ -62,33 +56,33 @@ A container image as one string. Call it with `(dict "image" IMAGE "tag" DEFAULT
 {{- define "slurm-operator.image" -}}
 {{- $image := .image | default dict }}
 {{- if kindIs "string" $image }}
-{{- $image }}
+  {{- $image }}
 {{- else }}
-{{- $repository := required "operator.image.repository: the value is empty. Set it, or remove operator.image." $image.repository }}
-{{- if $image.digest }}
-{{- printf "%s@%s" $repository $image.digest }}
-{{- else }}
-{{- printf "%s:%s" $repository (required "operator.image.tag: the value is empty. Set it." ($image.tag | default .tag | toString)) }}
-{{- end }}
+  {{- $repository := required "operator.image.repository: the value is empty. Set it, or remove operator.image." $image.repository }}
+  {{- if $image.digest }}
+    {{- printf "%s@%s" $repository $image.digest }}
+  {{- else }}
+    {{- printf "%s:%s" $repository (required "operator.image.tag: the value is empty. Set it." ($image.tag | default .tag | toString)) }}
+  {{- end }}
 {{- end }}
 {{- end }}
 
 {{/* The operator's image, and that of the sidecars in the pods that it creates. */}}
 {{- define "slurm-operator.operatorImage" -}}
 {{- $image := include "slurm-operator.image" (dict "image" .Values.operator.image "tag" .Chart.Version) }}
-{{- include "slurm-operator.atRegistry" (list . $image) }}
+{{- include "slurm-charts.atRegistry" (list . $image) }}
 {{- end }}
 
 {{/* Watched namespaces, separated by commas. Empty: all, with operator.allNamespaces only. */}}
 {{- define "slurm-operator.namespaces" -}}
 {{- if not .Values.operator.allNamespaces }}
-{{- $given := .Values.operator.namespaces | default list }}
-{{- $list := kindIs "string" $given | ternary (splitList "," (toString $given)) $given }}
-{{- $names := list }}
-{{- range $list }}
-{{- $names = without (append $names (trim .)) "" }}
-{{- end }}
-{{- join "," (uniq $names) | default "slurm" }}
+  {{- $given := .Values.operator.namespaces | default list }}
+  {{- $list := kindIs "string" $given | ternary (splitList "," (toString $given)) $given }}
+  {{- $names := list }}
+  {{- range $list }}
+    {{- $names = without (append $names (trim .)) "" }}
+  {{- end }}
+  {{- join "," (uniq $names) | default "slurm" }}
 {{- end }}
 {{- end }}
 
@@ -99,13 +93,13 @@ with `helm template`.
 {{- define "slurm-operator.unwatchedNamespaces" -}}
 {{- $watched := splitList "," (include "slurm-operator.namespaces" .) }}
 {{- if and (not .Values.operator.allNamespaces) (.Capabilities.APIVersions.Has "slinky.slurm.net/v1beta1/Controller") }}
-{{- $found := list }}
-{{- range (lookup "slinky.slurm.net/v1beta1" "Controller" "" "").items }}
-{{- if not (has .metadata.namespace $watched) }}
-{{- $found = append $found .metadata.namespace }}
-{{- end }}
-{{- end }}
-{{- join ", " ($found | uniq | sortAlpha) }}
+  {{- $found := list }}
+  {{- range (lookup "slinky.slurm.net/v1beta1" "Controller" "" "").items }}
+    {{- if not (has .metadata.namespace $watched) }}
+      {{- $found = append $found .metadata.namespace }}
+    {{- end }}
+  {{- end }}
+  {{- join ", " ($found | uniq | sortAlpha) }}
 {{- end }}
 {{- end }}
 
@@ -113,13 +107,13 @@ with `helm template`.
 {{- define "slurm-operator.metricsPort" -}}
 {{- $port := toString .Values.operator.metricsPort }}
 {{- if not (regexMatch "^(0|[1-9][0-9]{0,4})$" $port) }}
-{{- fail (printf "operator.metricsPort: `%s` is not a port. Set a number from 0 to 65535." $port) }}
+  {{- fail (printf "operator.metricsPort: `%s` is not a port. Set a number from 0 to 65535." $port) }}
 {{- end }}
 {{- if gt (int $port) 65535 }}
-{{- fail (printf "operator.metricsPort: `%s` is not a port. Set a number from 0 to 65535." $port) }}
+  {{- fail (printf "operator.metricsPort: `%s` is not a port. Set a number from 0 to 65535." $port) }}
 {{- end }}
 {{- if and .Values.operator.metricsSecure (eq $port "0") }}
-{{- fail "operator.metricsSecure: `true` needs a port. Set operator.metricsPort to a number from 1 to 65535." }}
+  {{- fail "operator.metricsSecure: `true` needs a port. Set operator.metricsPort to a number from 1 to 65535." }}
 {{- end }}
 {{- $port }}
 {{- end }}

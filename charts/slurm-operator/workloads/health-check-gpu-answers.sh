@@ -3,7 +3,7 @@
 answer=$SLURM_HEALTH_STATE/nvidia-smi
 rm -f "$answer"
 if ! command -v nvidia-smi >/dev/null; then
-  echo "there is no nvidia-smi in slurmd's container"
+  echo "slurmd's container has no nvidia-smi"
   exit 1
 fi
 nvidia-smi -L >"$answer.new" 2>&1

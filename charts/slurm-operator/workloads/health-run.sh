@@ -11,6 +11,8 @@
 set -u
 umask 077
 PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin
+# GKE mounts its NVIDIA driver there, where no loader looks.
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/nvidia/lib64"
 LC_ALL=C
 own='slurm-node: health: '
 here=${0%/*}

@@ -1,8 +1,8 @@
 # The test of `helm test`: submits a job to Slurm and checks its output. If that fails, the last line names the cause and the
 # remedy. Slurm's commands authenticate with a token.
 #
-# CLUSTER is the name of the Controller in NAMESPACE. TOKEN_FILE contains the token of USERNAME, from TOKEN_SECRET. After TIMEOUT_SECONDS the
-# test has failed. Each step sets `why` if it can't succeed yet.
+# CLUSTER is the name of the Controller in NAMESPACE. TOKEN_FILE contains the token of USERNAME, from the Secret
+# TOKEN_SECRET_NAME. After TIMEOUT_SECONDS the test has failed. Each step sets `why` if it can't succeed yet.
 set -u
 end=$(($(date +%s) + TIMEOUT_SECONDS))
 folder=${TMPDIR:-/tmp}
@@ -41,7 +41,7 @@ reads() {
 }
 
 has_token() {
-  why="Secret $TOKEN_SECRET does not exist. The operator creates it. Check that the operator runs and watches this namespace: \
+  why="Secret $TOKEN_SECRET_NAME does not exist. The operator creates it. Check that the operator runs and watches this namespace: \
 $get tokens.slinky.slurm.net $CLUSTER-helm-test"
   [ -s "$TOKEN_FILE" ] || return 1
   SLURM_JWT=$(cat "$TOKEN_FILE")

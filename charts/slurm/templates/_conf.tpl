@@ -11,20 +11,20 @@ Call with a list: the value, where it stands in the values.
 {{- $path := index . 1 -}}
 {{- $text := "" -}}
 {{- if kindIs "bool" $value -}}
-{{- $text = ternary "YES" "NO" $value -}}
+  {{- $text = ternary "YES" "NO" $value -}}
 {{- else if kindIs "slice" $value -}}
-{{- $items := list -}}
-{{- range $value -}}
-{{- $items = append $items (include "slurm.confValue" (list . $path)) -}}
-{{- end -}}
-{{- $text = join "," $items -}}
+  {{- $items := list -}}
+  {{- range $value -}}
+    {{- $items = append $items (include "slurm.confValue" (list . $path)) -}}
+  {{- end -}}
+  {{- $text = join "," $items -}}
 {{- else if kindIs "string" $value -}}
-{{- $text = $value -}}
+  {{- $text = $value -}}
 {{- else if not (kindIs "invalid" $value) -}}
-{{- $text = toJson $value -}}
+  {{- $text = toJson $value -}}
 {{- end -}}
 {{- if contains "\n" $text -}}
-{{- fail (printf "%s: a value of slurm.conf is one line: remove the line break" $path) -}}
+  {{- fail (printf "%s: a value of slurm.conf is one line: remove the line break" $path) -}}
 {{- end -}}
 {{- $text -}}
 {{- end }}
@@ -38,13 +38,13 @@ Call with a list: the map (may be null), the separator, the path of the map in t
 {{- $path := index . 2 -}}
 {{- $items := list -}}
 {{- range $key, $value := index . 0 -}}
-{{- $text := include "slurm.confValue" (list $value (printf "%s.%s" $path $key)) -}}
-{{- if $text -}}
-{{- if and (eq $separator " ") (not (regexMatch `^("[^"]*"|'[^']*'|\S*)$` $text)) -}}
-{{- fail (printf "%s.%s: `%s` contains a space, which separates the items of the line: put it in quotes" $path $key $text) -}}
-{{- end -}}
-{{- $items = append $items (printf "%s=%s" $key $text) -}}
-{{- end -}}
+  {{- $text := include "slurm.confValue" (list $value (printf "%s.%s" $path $key)) -}}
+  {{- if $text -}}
+    {{- if and (eq $separator " ") (not (regexMatch `^("[^"]*"|'[^']*'|\S*)$` $text)) -}}
+      {{- fail (printf "%s.%s: `%s` contains a space, which separates the items of the line: put it in quotes" $path $key $text) -}}
+    {{- end -}}
+    {{- $items = append $items (printf "%s=%s" $key $text) -}}
+  {{- end -}}
 {{- end -}}
 {{- join $separator $items -}}
 {{- end }}
@@ -55,9 +55,9 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- define "slurm.conf" -}}
 {{- $raw := index . 0 -}}
 {{- if $raw -}}
-{{- $raw -}}
+  {{- $raw -}}
 {{- else -}}
-{{- include "slurm.confItems" (rest .) -}}
+  {{- include "slurm.confItems" (rest .) -}}
 {{- end -}}
 {{- end }}
 
@@ -65,10 +65,10 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- define "slurm.partitionLines" -}}
 {{- $lines := list -}}
 {{- range $name, $partition := .Values.partitions -}}
-{{- if ($partition | default dict).enabled -}}
-{{- $options := include "slurm.conf" (list $partition.config $partition.configMap " " (printf "partitions.%s.configMap" $name)) -}}
-{{- $lines = append $lines (printf "PartitionName=%s Nodes=%s %s" $name ($partition.nodesets | uniq | sortAlpha | join ",") $options | trim) -}}
-{{- end -}}
+  {{- if ($partition | default dict).enabled -}}
+    {{- $options := include "slurm.conf" (list $partition.config $partition.configMap " " (printf "partitions.%s.configMap" $name)) -}}
+    {{- $lines = append $lines (printf "PartitionName=%s Nodes=%s %s" $name ($partition.nodesets | uniq | sortAlpha | join ",") $options | trim) -}}
+  {{- end -}}
 {{- end -}}
 {{- join "\n" $lines -}}
 {{- end }}
@@ -77,7 +77,7 @@ The text of a raw string, else of its map. Call with a list: raw (may be null), 
 {{- define "slurm.hasPartition" -}}
 {{- $found := or (include "slurm.partitionLines" .) (contains "PartitionName=" (.Values.controller.extraConf | default "")) -}}
 {{- range include "slurm.nodesets" . | fromYaml -}}
-{{- if (.partition | default dict).enabled }}{{ $found = true }}{{ end -}}
+  {{- if (.partition | default dict).enabled }}{{ $found = true }}{{ end -}}
 {{- end -}}
 {{- if $found }}true{{ end -}}
 {{- end }}
@@ -100,7 +100,7 @@ Call with a list: the map of scripts, the prefix.
 {{- $prefix := index . 1 -}}
 {{- $data := dict -}}
 {{- range $name, $script := index . 0 -}}
-{{- $_ := set $data (printf "%s%s" $prefix $name) $script -}}
+  {{- $_ := set $data (printf "%s%s" $prefix $name) $script -}}
 {{- end -}}
 {{- toYaml $data -}}
 {{- end }}
@@ -115,16 +115,16 @@ names of the ConfigMaps with dcgm-exporter's script and with the one for the Slu
 {{- $field := index . 1 -}}
 {{- $refs := list -}}
 {{- if index . 2 -}}
-{{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 3)))) -}}
+  {{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 3)))) -}}
 {{- end -}}
 {{- $refs = concat $refs (get $root.Values $field | default list) -}}
 {{- if and (gt (len .) 4) $root.Values.vendor.nvidia.dcgm.enabled -}}
-{{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 4)))) -}}
+  {{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 4)))) -}}
 {{- end -}}
 {{- if and (gt (len .) 5) $root.Values.slurmBridge.guard.enabled -}}
-{{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 5)))) -}}
+  {{- $refs = append $refs (dict "name" (include "slurm.configMap.name" (list $root (index . 5)))) -}}
 {{- end -}}
 {{- with $refs | uniq -}}
-{{- dict $field . | toYaml -}}
+  {{- dict $field . | toYaml -}}
 {{- end -}}
 {{- end }}

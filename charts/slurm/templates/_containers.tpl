@@ -19,10 +19,10 @@ Container images in jobs: Slurm's oci.conf, which calls slurm-oci-run of the slu
   (printf "--default-registry=%s" $containers.defaultRegistry)
 -}}
 {{- range $containers.insecureRegistries -}}
-{{- $options = append $options (printf "--insecure-registry=%s" .) -}}
+  {{- $options = append $options (printf "--insecure-registry=%s" .) -}}
 {{- end -}}
 {{- range $containers.mounts -}}
-{{- $options = append $options (printf "--mount=%s" .) -}}
+  {{- $options = append $options (printf "--mount=%s" .) -}}
 {{- end -}}
 /usr/local/bin/slurm-oci-run {{ join " " $options }}
 {{- end }}
@@ -64,11 +64,11 @@ RunTimeRun="exec /usr/bin/env -i {{ include "slurm.containers.command" . }} --st
 {{- $podSpec := $set.podSpec | default dict -}}
 {{- $volume := dict "name" "container-images" -}}
 {{- if $cache.existingClaim -}}
-{{- $_ := set $volume "persistentVolumeClaim" (dict "claimName" $cache.existingClaim) -}}
+  {{- $_ := set $volume "persistentVolumeClaim" (dict "claimName" $cache.existingClaim) -}}
 {{- else if $cache.hostPath -}}
-{{- $_ := set $volume "hostPath" (dict "path" $cache.hostPath "type" "DirectoryOrCreate") -}}
+  {{- $_ := set $volume "hostPath" (dict "path" $cache.hostPath "type" "DirectoryOrCreate") -}}
 {{- else -}}
-{{- $_ := set $volume "emptyDir" dict -}}
+  {{- $_ := set $volume "emptyDir" dict -}}
 {{- end -}}
 {{- $mount := dict "name" "container-images" "mountPath" (include "slurm.containers.folder" $root) -}}
 {{- $_ := set $podSpec "volumes" (append ($podSpec.volumes | default list) $volume) -}}
@@ -80,33 +80,33 @@ RunTimeRun="exec /usr/bin/env -i {{ include "slurm.containers.command" . }} --st
 {{- define "slurm.faults.containers" -}}
 {{- $containers := .Values.containers -}}
 {{- if $containers.enabled -}}
-{{- if hasKey (.Values.configFiles | default dict) "oci.conf" -}}
-{{- include "slurm.check.line" (list "configFiles" "oci.conf is written by the chart with containers.enabled"
-  "Remove configFiles.oci.conf, or set containers.enabled to false.") -}}
-{{- end -}}
-{{- if .Values.controller.external -}}
-{{- include "slurm.check.line" (list "containers.enabled" "workers get oci.conf from slurmctld, which is external"
-  "Set containers.enabled to false.") -}}
-{{- end -}}
-{{- if and $containers.cache.existingClaim $containers.cache.hostPath -}}
-{{- include "slurm.check.line" (list "containers.cache" "existingClaim and hostPath exclude each other" "Set one of them to null.") -}}
-{{- end -}}
-{{- range $place, $mount := $containers.mounts | default list -}}
-{{- if regexMatch "(^|/|:)[.][.](/|:|$)" $mount -}}
-{{- include "slurm.check.line" (list (printf "containers.mounts[%d]" $place) (printf "`%s` contains `..`" $mount) "Set absolute paths.") -}}
-{{- else if regexMatch "^/srv(/|:|$)" $mount -}}
-{{- include "slurm.check.line" (list (printf "containers.mounts[%d]" $place) (printf "`%s` is in /srv, which the container runtime uses itself" $mount)
-  "Mount this folder elsewhere in the workers.") -}}
-{{- end -}}
-{{- end -}}
-{{- range $key, $set := include "slurm.nodesets" . | fromYaml -}}
-{{- $path := printf "nodesets.%s.slurmd.image" $key -}}
-{{- $found := include "slurm.images.daemon" (list $ ($set.slurmd | default dict).image $path) | fromYaml -}}
-{{- if and (kindIs "map" $found.image) (hasPrefix "ghcr.io/slinkyproject/" ($found.image.repository | default "")) -}}
-{{- include "slurm.check.line" (list $path "SchedMD's images have no slurm-oci-run, which containers.enabled needs"
-  (ternary "Set it to an image with slurm-oci-run and Pyxis, or containers.enabled to false."
-    (printf "Set %s to this project's image, or to one with slurm-oci-run." $path) ($.Values.pyxis.enabled | default false))) -}}
-{{- end -}}
-{{- end -}}
+  {{- if hasKey (.Values.configFiles | default dict) "oci.conf" -}}
+    {{- include "slurm-charts.check.line" (list "configFiles" "oci.conf is written by the chart with containers.enabled"
+      "Remove configFiles.oci.conf, or set containers.enabled to false.") -}}
+  {{- end -}}
+  {{- if .Values.controller.external -}}
+    {{- include "slurm-charts.check.line" (list "containers.enabled" "workers get oci.conf from slurmctld, which is external"
+      "Set containers.enabled to false.") -}}
+  {{- end -}}
+  {{- if and $containers.cache.existingClaim $containers.cache.hostPath -}}
+    {{- include "slurm-charts.check.line" (list "containers.cache" "existingClaim and hostPath exclude each other" "Set one of them to null.") -}}
+  {{- end -}}
+  {{- range $place, $mount := $containers.mounts | default list -}}
+    {{- if regexMatch "(^|/|:)[.][.](/|:|$)" $mount -}}
+      {{- include "slurm-charts.check.line" (list (printf "containers.mounts[%d]" $place) (printf "`%s` contains `..`" $mount) "Set absolute paths.") -}}
+    {{- else if regexMatch "^/srv(/|:|$)" $mount -}}
+      {{- include "slurm-charts.check.line" (list (printf "containers.mounts[%d]" $place) (printf "`%s` is in /srv, which the container runtime uses itself" $mount)
+        "Mount this folder elsewhere in the workers.") -}}
+    {{- end -}}
+  {{- end -}}
+  {{- range $key, $set := include "slurm.nodesets" . | fromYaml -}}
+    {{- $path := printf "nodesets.%s.slurmd.image" $key -}}
+    {{- $found := include "slurm.images.daemon" (list $ ($set.slurmd | default dict).image $path) | fromYaml -}}
+    {{- if and (kindIs "map" $found.image) (hasPrefix "ghcr.io/slinkyproject/" ($found.image.repository | default "")) -}}
+      {{- include "slurm-charts.check.line" (list $path "SchedMD's images have no slurm-oci-run, which containers.enabled needs"
+        (ternary "Set it to an image with slurm-oci-run and Pyxis, or containers.enabled to false."
+          (printf "Set %s to this project's image, or to one with slurm-oci-run." $path) ($.Values.pyxis.enabled | default false))) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

@@ -12,27 +12,27 @@ Call with a list: root context, key of the nodeset, the nodeset.
 {{- $key := index . 1 -}}
 {{- $set := index . 2 -}}
 {{- range $vendor := list "a3mega" "a3ultra" -}}
-{{- range $instances := get $google $vendor | default list -}}
-{{- if eq $instances.targetNodeSet $key -}}
-{{- $overlay := include (printf "slurm.google.%s" $vendor) $instances | fromYaml -}}
-{{- range ($overlay.podSpec | default dict).containers -}}
-{{- $_ := set . "image" (include "slurm.atRegistry" (list (index $ 0) .image)) -}}
-{{- end -}}
-{{- range $path := list (list "slurmd" "env") (list "slurmd" "volumeMounts") (list "podSpec" "containers") (list "podSpec" "volumes") -}}
-{{- $theirs := get $overlay (first $path) -}}
-{{- $names := list -}}
-{{- range get $theirs (last $path) | default list }}{{ $names = append $names .name }}{{ end -}}
-{{- $items := list -}}
-{{- range get (get $set (first $path) | default dict) (last $path) | default list -}}
-{{- if not (has .name $names) }}{{ $items = append $items . }}{{ end -}}
-{{- end -}}
-{{- with concat $items (get $theirs (last $path) | default list) -}}
-{{- $_ := set $theirs (last $path) . -}}
-{{- end -}}
-{{- end -}}
-{{- $set = mergeOverwrite $set $overlay -}}
-{{- end -}}
-{{- end -}}
+  {{- range $instances := get $google $vendor | default list -}}
+    {{- if eq $instances.targetNodeSet $key -}}
+      {{- $overlay := include (printf "slurm.google.%s" $vendor) $instances | fromYaml -}}
+      {{- range ($overlay.podSpec | default dict).containers -}}
+        {{- $_ := set . "image" (include "slurm-charts.atRegistry" (list (index $ 0) .image)) -}}
+      {{- end -}}
+      {{- range $path := list (list "slurmd" "env") (list "slurmd" "volumeMounts") (list "podSpec" "containers") (list "podSpec" "volumes") -}}
+        {{- $theirs := get $overlay (first $path) -}}
+        {{- $names := list -}}
+        {{- range get $theirs (last $path) | default list }}{{ $names = append $names .name }}{{ end -}}
+        {{- $items := list -}}
+        {{- range get (get $set (first $path) | default dict) (last $path) | default list -}}
+          {{- if not (has .name $names) }}{{ $items = append $items . }}{{ end -}}
+        {{- end -}}
+        {{- with concat $items (get $theirs (last $path) | default list) -}}
+          {{- $_ := set $theirs (last $path) . -}}
+        {{- end -}}
+      {{- end -}}
+      {{- $set = mergeOverwrite $set $overlay -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- toYaml $set -}}
 {{- end }}
@@ -41,7 +41,7 @@ Call with a list: root context, key of the nodeset, the nodeset.
 {{- define "slurm.google.interfaces" -}}
 {{- $interfaces := list -}}
 {{- range $place, $network := index . 0 -}}
-{{- $interfaces = append $interfaces (dict "interfaceName" (index (index $ 1 | splitList " ") $place) "network" $network) -}}
+  {{- $interfaces = append $interfaces (dict "interfaceName" (index (index $ 1 | splitList " ") $place) "network" $network) -}}
 {{- end -}}
 {{- toJson $interfaces -}}
 {{- end }}
@@ -153,13 +153,13 @@ same line for the GPUs of another nodeset. Call with the root context.
 {{- define "slurm.google.config" -}}
 {{- $google := .Values.vendor.google | default dict -}}
 {{- if and (or $google.a3mega $google.a3ultra) (not (hasKey (.Values.configFiles | default dict) "gres.conf")) -}}
-{{- $written := false -}}
-{{- range include "slurm.nodesets" . | fromYaml -}}
-{{- if and (.gpu | default dict).enabled (not (include "slurm.google.gpuLines" .gpu)) }}{{ $written = true }}{{ end -}}
-{{- end -}}
-{{- if not $written -}}
-{{- include "slurm.configMap.name" (list . (empty $google.a3mega | ternary "config-a3ultra" "config-a3mega")) -}}
-{{- end -}}
+  {{- $written := false -}}
+  {{- range include "slurm.nodesets" . | fromYaml -}}
+    {{- if and (.gpu | default dict).enabled (not (include "slurm.google.gpuLines" .gpu)) }}{{ $written = true }}{{ end -}}
+  {{- end -}}
+  {{- if not $written -}}
+    {{- include "slurm.configMap.name" (list . (empty $google.a3mega | ternary "config-a3ultra" "config-a3mega")) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 

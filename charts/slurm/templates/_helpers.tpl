@@ -8,12 +8,12 @@ A helper returns text. To return a map, it returns YAML for `fromYaml`.
 
 {{- /* Name of the chart. Call with the root context. */}}
 {{- define "slurm.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- include "slurm-charts.name" . -}}
 {{- end }}
 
 {{- /* Name and version of the chart, as a label value. Call with the root context. */}}
 {{- define "slurm.chart" -}}
-{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- include "slurm-charts.chart" . -}}
 {{- end }}
 
 {{- /*
@@ -84,10 +84,10 @@ Call with a list: the map (may be null), the keys (default: all of the map). The
 {{- $map := index . 0 | default dict -}}
 {{- $fields := dict -}}
 {{- range $key := (rest . | default (keys $map)) -}}
-{{- $value := get $map $key -}}
-{{- if or $value (kindIs "bool" $value) (has (kindOf $value) (list "int" "int64" "float64")) -}}
-{{- $_ := set $fields $key $value -}}
-{{- end -}}
+  {{- $value := get $map $key -}}
+  {{- if or $value (kindIs "bool" $value) (has (kindOf $value) (list "int" "int64" "float64")) -}}
+    {{- $_ := set $fields $key $value -}}
+  {{- end -}}
 {{- end -}}
 {{- if $fields }}{{ toYaml $fields }}{{ end -}}
 {{- end }}
@@ -101,14 +101,14 @@ in the values. A digest overrides a tag.
 {{- $path := index . 2 -}}
 {{- $reference := $image -}}
 {{- if kindIs "map" $image -}}
-{{- $repository := $image.repository | required (printf "image repository is required: set %s.repository" $path) -}}
-{{- if $image.digest -}}
-{{- $reference = printf "%s@%s" $repository $image.digest -}}
-{{- else -}}
-{{- $reference = printf "%s:%v" $repository ($image.tag | required (printf "image tag is required: set %s.tag or %s.digest" $path $path)) -}}
+  {{- $repository := $image.repository | required (printf "image repository is required: set %s.repository" $path) -}}
+  {{- if $image.digest -}}
+    {{- $reference = printf "%s@%s" $repository $image.digest -}}
+  {{- else -}}
+    {{- $reference = printf "%s:%v" $repository ($image.tag | required (printf "image tag is required: set %s.tag or %s.digest" $path $path)) -}}
+  {{- end -}}
 {{- end -}}
-{{- end -}}
-{{- include "slurm.atRegistry" (list (index . 0) ($reference | required (printf "image repository is required: set %s" $path))) -}}
+{{- include "slurm-charts.atRegistry" (list (index . 0) ($reference | required (printf "image repository is required: set %s" $path))) -}}
 {{- end }}
 
 {{- /*
@@ -124,13 +124,13 @@ daemon has the one of `images` in the values (_images.tpl), and another containe
 {{- $result := include "slurm.fields" (list (omit $container "image")) | fromYaml -}}
 {{- $image := $container.image -}}
 {{- if $daemon -}}
-{{- $image = get (include "slurm.images.daemon" (list $root $image (printf "%s.image" $path)) | fromYaml) "image" -}}
+  {{- $image = get (include "slurm.images.daemon" (list $root $image (printf "%s.image" $path)) | fromYaml) "image" -}}
 {{- end -}}
 {{- if not (kindIs "invalid" $image) -}}
-{{- $_ := set $result "image" (include "slurm.image" (list $root $image (printf "%s.image" $path))) -}}
+  {{- $_ := set $result "image" (include "slurm.image" (list $root $image (printf "%s.image" $path))) -}}
 {{- end -}}
 {{- if not $result.imagePullPolicy -}}
-{{- $_ := set $result "imagePullPolicy" $root.Values.imagePullPolicy -}}
+  {{- $_ := set $result "imagePullPolicy" $root.Values.imagePullPolicy -}}
 {{- end -}}
 {{- toYaml $result -}}
 {{- end }}
@@ -144,7 +144,7 @@ Call with a list: root context, metadata, podSpec (both may be null).
 {{- $metadata := index . 1 | default dict -}}
 {{- $podSpec := index . 2 | default dict -}}
 {{- $spec := include "slurm.fields" (list $podSpec) | fromYaml -}}
-{{- with include "slurm.imagePullSecrets" $root | fromYamlArray -}}
+{{- with include "slurm-charts.imagePullSecrets" $root | fromYamlArray -}}
 {{- $_ := set $spec "imagePullSecrets" (concat ($podSpec.imagePullSecrets | default list) . | uniq) -}}
 {{- end -}}
 {{- if and $root.Values.priorityClass.enabled (not $spec.priorityClassName) -}}
@@ -165,9 +165,9 @@ A service override of a custom resource, empty if the values have none. Call wit
 {{- $service := . | default dict -}}
 {{- $result := include "slurm.fields" (list $service "port" "nodePort") | fromYaml -}}
 {{- range $key := list "metadata" "spec" -}}
-{{- with include "slurm.fields" (list (get $service $key)) -}}
-{{- $_ := set $result $key (fromYaml .) -}}
-{{- end -}}
+  {{- with include "slurm.fields" (list (get $service $key)) -}}
+    {{- $_ := set $result $key (fromYaml .) -}}
+  {{- end -}}
 {{- end -}}
 {{- if $result }}{{ toYaml $result }}{{ end -}}
 {{- end }}
@@ -219,14 +219,14 @@ data:
 {{- $annotations := dig "metadata" "annotations" dict $found -}}
 {{- $release := list (get $annotations "meta.helm.sh/release-namespace") (get $annotations "meta.helm.sh/release-name") -}}
 {{- if and (deepEqual $release (list $root.Release.Namespace $root.Release.Name)) (ne (get $annotations "helm.sh/resource-policy") "keep") -}}
-{{- fail (printf "%s: this release has created Secret %s/%s, and would delete it now, with a key that the running cluster needs. To have Helm keep it, run `kubectl --namespace %s annotate secret %s helm.sh/resource-policy=keep` first" (index . 1) $namespace (index . 2) $namespace (index . 2)) -}}
+  {{- fail (printf "%s: this release has created Secret %s/%s, and would delete it now, with a key that the running cluster needs. To have Helm keep it, run `kubectl --namespace %s annotate secret %s helm.sh/resource-policy=keep` first" (index . 1) $namespace (index . 2) $namespace (index . 2)) -}}
 {{- end -}}
 {{- end }}
 
 {{- /* "true" if the release has the embedded database. Call with the root context. */}}
 {{- define "slurm.mariadb" -}}
 {{- with .Values.accounting -}}
-{{- if and .enabled (not .external) (.mariadb | default dict).enabled }}true{{ end -}}
+  {{- if and .enabled (not .external) (.mariadb | default dict).enabled }}true{{ end -}}
 {{- end -}}
 {{- end }}
 
@@ -234,9 +234,9 @@ data:
 {{- define "slurm.storageConfig" -}}
 {{- $storage := .Values.accounting.storageConfig -}}
 {{- if include "slurm.mariadb" . -}}
-{{- $name := include "slurm.mariadb.name" . -}}
-{{- $own := dict "host" $name "port" 3306 "passwordKeyRef" (dict "name" $name "key" "password") -}}
-{{- $storage = mergeOverwrite (deepCopy $storage) $own -}}
+  {{- $name := include "slurm.mariadb.name" . -}}
+  {{- $own := dict "host" $name "port" 3306 "passwordKeyRef" (dict "name" $name "key" "password") -}}
+  {{- $storage = mergeOverwrite (deepCopy $storage) $own -}}
 {{- end -}}
 {{- toYaml $storage -}}
 {{- end }}
@@ -245,6 +245,6 @@ data:
 {{- define "slurm.keyCreated" -}}
 {{- $values := (index . 0).Values -}}
 {{- if and (index . 1).create (not $values.controller.external) (not (and $values.accounting.enabled $values.accounting.external)) -}}
-true
+  true
 {{- end -}}
 {{- end }}

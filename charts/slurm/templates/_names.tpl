@@ -5,20 +5,11 @@ another one.
 
 {{- /* Stem of all names, and the name of the Controller, the RestApi and the Accounting. */}}
 {{- define "slurm.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
-{{- else -}}
-{{- $name := include "slurm.name" . -}}
-{{- if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
-{{- end -}}
-{{- end -}}
+{{- include "slurm-charts.fullname" . -}}
 {{- end }}
 
 {{- define "slurm.namespace" -}}
-{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- include "slurm-charts.namespace" . -}}
 {{- end }}
 
 {{- /* The name of an object of a key in the values. Call with a list: root context, the part between stem and key, the key. */}}
@@ -49,6 +40,11 @@ another one.
 {{- /* The embedded database: its StatefulSet, Service and password Secret. */}}
 {{- define "slurm.mariadb.name" -}}
 {{- printf "%s-mariadb" (include "slurm.fullname" .) -}}
+{{- end }}
+
+{{- /* Not empty if the release has the test of `helm test`, whose token the operator issues. */}}
+{{- define "slurm.helmTest.enabled" -}}
+{{- if and .Values.helmTest.enabled (not .Values.withoutOperator) }}true{{ end -}}
 {{- end }}
 
 {{- /* The pod and the Token of `helm test`. */}}

@@ -48,22 +48,22 @@ An ingress rule, as an item of a list. Call with a map:
 {{- $rule := dict -}}
 {{- $clients := .clients | default list -}}
 {{- if or $clients (not .public) -}}
-{{- $peers := list -}}
-{{- range $daemon := .daemons -}}
-{{- $labels := include (ternary "slurm.memberLabels" "slurm.selectorLabels" (has $daemon (list "login" "slurmd"))) (list $daemon $stem) -}}
-{{- $peers = append $peers (dict "podSelector" (dict "matchLabels" (fromYaml $labels))) -}}
-{{- end -}}
-{{- if not (concat $peers $clients) -}}
-{{- fail "networkPolicy.operatorFrom: name at least one peer, because a rule without peers admits everyone" -}}
-{{- end -}}
-{{- $_ := set $rule "from" (concat $peers $clients) -}}
+  {{- $peers := list -}}
+  {{- range $daemon := .daemons -}}
+    {{- $labels := include (ternary "slurm.memberLabels" "slurm.selectorLabels" (has $daemon (list "login" "slurmd"))) (list $daemon $stem) -}}
+    {{- $peers = append $peers (dict "podSelector" (dict "matchLabels" (fromYaml $labels))) -}}
+  {{- end -}}
+  {{- if not (concat $peers $clients) -}}
+    {{- fail "networkPolicy.operatorFrom: name at least one peer, because a rule without peers admits everyone" -}}
+  {{- end -}}
+  {{- $_ := set $rule "from" (concat $peers $clients) -}}
 {{- end -}}
 {{- if .ports -}}
-{{- $ports := list -}}
-{{- range $port := .ports -}}
-{{- $ports = append $ports (dict "port" $port "protocol" "TCP") -}}
-{{- end -}}
-{{- $_ := set $rule "ports" $ports -}}
+  {{- $ports := list -}}
+  {{- range $port := .ports -}}
+    {{- $ports = append $ports (dict "port" $port "protocol" "TCP") -}}
+  {{- end -}}
+  {{- $_ := set $rule "ports" $ports -}}
 {{- end -}}
 {{- toYaml (list $rule) -}}
 {{- end }}
@@ -75,12 +75,12 @@ context.
 {{- define "slurm.hostNetwork" -}}
 {{- $found := list (.Values.controller.podSpec | default dict) (.Values.restapi.podSpec | default dict) (.Values.accounting.podSpec | default dict) -}}
 {{- range $sets := list (include "slurm.loginsets" . | fromYaml) (include "slurm.nodesets" . | fromYaml) -}}
-{{- range $set := $sets -}}
-{{- $found = append $found ($set.podSpec | default dict) -}}
-{{- end -}}
+  {{- range $set := $sets -}}
+    {{- $found = append $found ($set.podSpec | default dict) -}}
+  {{- end -}}
 {{- end -}}
 {{- range $podSpec := $found -}}
-{{- if $podSpec.hostNetwork }}true{{ end -}}
+  {{- if $podSpec.hostNetwork }}true{{ end -}}
 {{- end -}}
 {{- end }}
 

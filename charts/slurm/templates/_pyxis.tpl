@@ -27,35 +27,36 @@ include {{ $include }}
 {{- /* A line for each value with which no job could use Pyxis. Call with the root context. */}}
 {{- define "slurm.faults.pyxis" -}}
 {{- if .Values.pyxis.enabled -}}
-{{- if .Values.controller.external -}}
-{{- include "slurm.check.line" (list "pyxis.enabled" "workers get plugstack.conf from slurmctld, which is external"
-  "Set pyxis.enabled to false, and the images of workers and login nodes to ones with Pyxis.") -}}
-{{- end -}}
-{{- if not .Values.jail.enabled -}}
-{{- include "slurm.faults.plugStackConfig" . -}}
-{{- end -}}
-{{- $with := false -}}
-{{- $without := list -}}
-{{- range $key, $set := include "slurm.nodesets" . | fromYaml -}}
-{{- $slurmd := $set.slurmd | default dict -}}
-{{- $context := $slurmd.securityContext | default dict -}}
-{{- $added := ($context.capabilities | default dict).add | default list -}}
-{{- if and (eq (toString $context.privileged) "false") (not (has "SYS_ADMIN" $added)) (not (has "ALL" $added)) -}}
-{{- include "slurm.check.line" (list (printf "nodesets.%s.slurmd.securityContext.privileged" $key)
-  "enroot can't create containers in an unprivileged slurmd" "Set it to true, or add the capability SYS_ADMIN.") -}}
-{{- end -}}
-{{- $path := printf "nodesets.%s.slurmd.image" $key -}}
-{{- $image := (include "slurm.images.daemon" (list $ $slurmd.image $path) | fromYaml).image -}}
-{{- $reference := kindIs "map" $image | ternary $image (dict "repository" $image) -}}
-{{- if regexMatch "^ghcr[.]io/(slurm-charts/|slinkyproject/slurmd([:@]|$))" ($reference.repository | default "") -}}
-{{- $without = append $without $path -}}
-{{- else -}}
-{{- $with = true -}}
-{{- end -}}
-{{- end -}}
-{{- if and $without (not $with) -}}
-{{- include "slurm.check.line" (list (first $without) "no NodeSet has an image with Pyxis"
-  (printf "Set %s.repository to null, or to an image with Pyxis." (first $without))) -}}
-{{- end -}}
+  {{- if .Values.controller.external -}}
+    {{- include "slurm-charts.check.line" (list "pyxis.enabled" "workers get plugstack.conf from slurmctld, which is external"
+      "Set pyxis.enabled to false, and the images of workers and login nodes to ones with Pyxis.") -}}
+  {{- end -}}
+  {{- if not .Values.jail.enabled -}}
+    {{- include "slurm.faults.plugStackConfig" . -}}
+  {{- end -}}
+  {{- $with := false -}}
+  {{- $without := list -}}
+  {{- range $key, $set := include "slurm.nodesets" . | fromYaml -}}
+    {{- $slurmd := $set.slurmd | default dict -}}
+    {{- $context := $slurmd.securityContext | default dict -}}
+    {{- $added := ($context.capabilities | default dict).add | default list -}}
+    {{- if and (eq (toString $context.privileged) "false") (not (has "SYS_ADMIN" $added)) (not (has "ALL" $added)) -}}
+      {{- include "slurm-charts.check.line" (list (printf "nodesets.%s.slurmd.securityContext.privileged" $key)
+        "enroot can't create containers in an unprivileged slurmd" "Set it to true, or add the capability SYS_ADMIN.") -}}
+    {{- end -}}
+    {{- $path := printf "nodesets.%s.slurmd.image" $key -}}
+    {{- $image := (include "slurm.images.daemon" (list $ $slurmd.image $path) | fromYaml).image -}}
+    {{- $repository := (kindIs "map" $image | ternary $image (dict "repository" $image)).repository | default "" -}}
+    {{- if or (hasPrefix (printf "%s/" (include "slurm-charts.ownImages" $)) $repository)
+      (regexMatch "^ghcr[.]io/slinkyproject/slurmd([:@]|$)" $repository) -}}
+      {{- $without = append $without $path -}}
+    {{- else -}}
+      {{- $with = true -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if and $without (not $with) -}}
+    {{- include "slurm-charts.check.line" (list (first $without) "no NodeSet has an image with Pyxis"
+      (printf "Set %s.repository to null, or to an image with Pyxis." (first $without))) -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

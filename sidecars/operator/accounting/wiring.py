@@ -30,6 +30,8 @@ def wire(runtime: Runtime) -> None:
 
 
 def _gets_users(controller: Manifest | None) -> str:
-    """The name of the Accounting whose slurmdbd has the users that a Controller declares; empty without one."""
+    """Return the name of the Accounting whose slurmdbd has the users that a Controller declares, ""
+    without one.
+    """
     spec = (controller or {}).get("spec") or {}
     return str((spec.get("accountingRef") or {}).get("name") or "") if spec.get("usersRef") else ""

@@ -1,6 +1,6 @@
 """One pass over what a Controller declares for slurmdbd: read, plan, apply, read again, report.
 
-`sidecars.policy.accounts` decides. slurmdbd reports no changes, so it is read once a minute.
+`sidecars.operator.accounts.core` decides. slurmdbd reports no changes, so it is read once a minute.
 """
 
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from sidecars.kube import Manifest
 from sidecars.operator.accounts import effects
+from sidecars.operator.accounts.core import report, reservations
+from sidecars.operator.accounts.core.declared import KEY, Declared, DeclaredError, faults, parse
+from sidecars.operator.accounts.core.live import Live
+from sidecars.operator.accounts.core.plan import exists, plan
+from sidecars.operator.accounts.core.record import Record, digest
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.contents import NotReadError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy.accounts import report, reservations
-from sidecars.policy.accounts.declared import KEY, Declared, DeclaredError, faults, parse
-from sidecars.policy.accounts.live import Live
-from sidecars.policy.accounts.plan import exists, plan
-from sidecars.policy.accounts.record import Record, digest
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import AccountsApplied, EventReason
 from sidecars.slurm.errors import SlurmError
@@ -27,7 +27,9 @@ from sidecars.workloads.resources import Controller, ResourceError
 EVERY = 60.0
 """Seconds between two readings of slurmdbd."""
 FIRST_USERS_SECONDS = 60.0
-"""How long to wait for the first users in a Secret that exists without its key: a directory's come soon after it."""
+"""How long to wait for the first users in a Secret that exists without its key: a directory's come
+soon after it.
+"""
 USERS_SECONDS = 0.5
 """Seconds until the pass over declared users has surely looked at them."""
 ROUNDS = 4
@@ -36,11 +38,15 @@ ROUNDS = 4
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered of one Controller. `record` was stored last: it is newer than what the watch may show."""
+    """What is remembered of one Controller. `record` was stored last: it is newer than what the
+    watch may show.
+    """
 
     record: Record
     announced: Sequence[str] = ()
-    """The changes of the last Event. A deletion that is refused each minute needs no Event each minute."""
+    """The changes of the last Event. A deletion that is refused each minute needs no Event each
+    minute.
+    """
     users: frozenset[str] | None = None
     """The users of the operating system at the last pass. None: this is the first."""
 
@@ -50,11 +56,18 @@ Memories = dict[Key, Memory]
 
 
 async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
-    """One pass. Returns after how many seconds to look again; None if nothing is declared. Raises SlurmError."""
+    """Run one pass. Return after how many seconds to look again, None if nothing is declared.
+    Raises SlurmError.
+    """
     manifest = runtime.caches.controllers.store.get(*key)
     controller = _controller(runtime, key)
     reference = controller.spec.declared_accounts_ref if controller is not None else None
-    if manifest is None or controller is None or reference is None or controller.metadata.deletion_timestamp:
+    if (
+        manifest is None
+        or controller is None
+        or reference is None
+        or controller.metadata.deletion_timestamp
+    ):
         memories.pop(key, None)
         _report(runtime, key, None)
         return None
@@ -74,13 +87,21 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     try:
         declared = parse(text)
         condition = await _apply(
-            runtime, memory, manifest, controller, cluster, declared, digest(text if isinstance(text, str) else "")
+            runtime,
+            memory,
+            manifest,
+            controller,
+            cluster,
+            declared,
+            digest(text if isinstance(text, str) else ""),
         )
     except DeclaredError as error:
         _report(runtime, key, Condition(report.TYPE, "False", AccountsApplied.INVALID, str(error)))
         return None
     except SlurmError as error:
-        _report(runtime, key, Condition(report.TYPE, "Unknown", AccountsApplied.NO_ANSWER, str(error)))
+        _report(
+            runtime, key, Condition(report.TYPE, "Unknown", AccountsApplied.NO_ANSWER, str(error))
+        )
         raise
     _report(runtime, key, condition)
     return EVERY
@@ -137,21 +158,26 @@ async def _look_up_late_users(
     present = effects.present_users(runtime, controller)
     new = present - memory.users if memory.users is not None else frozenset()
     memory.users = present
-    if late := sorted({it.user for it in live.associations if it.cluster == live.cluster and it.user in new}):
+    if late := sorted(
+        {it.user for it in live.associations if it.cluster == live.cluster and it.user in new}
+    ):
         await effects.look_up_users(cluster, (controller.namespace, controller.name), late)
 
 
-async def _store(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller, record: Record) -> None:
+async def _store(
+    runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller, record: Record
+) -> None:
     await effects.store(runtime, manifest, controller, record)
     memory.record = record
 
 
 def _until_users_settle(runtime: Runtime, key: Key, controller: Controller) -> float:
-    """Seconds until slurmctld can have the users of the operating system that are declared beside these, 0 if it has.
+    """Return the seconds until slurmctld can have the users of the operating system that are
+    declared beside these, 0 if it has.
 
-    slurmctld looks the number of a user up when slurmdbd reports the user, and of one that doesn't exist then only once
-    an hour. Users that are declared wrongly, or nowhere, are not waited for, and those that are to come for a bounded
-    time.
+    slurmctld looks the number of a user up when slurmdbd reports the user, and of one that doesn't
+    exist then only once an hour. Users that are declared wrongly, or nowhere, are not waited for,
+    and those that are to come for a bounded time.
     """
     reference = controller.spec.users_ref
     try:
@@ -165,14 +191,14 @@ def _until_users_settle(runtime: Runtime, key: Key, controller: Controller) -> f
     runtime.users_awaited.pop(key, None)
     if text is None:
         return 0.0
-    known, settled_at = runtime.users_settle.get(key, ("", 0.0))
-    if known != text_digest(text):
+    former, settled_at = runtime.users_settle.get(key, ("", 0.0))
+    if former != text_digest(text):
         return USERS_SECONDS
     return max(0.0, settled_at - runtime.now())
 
 
 def _controller(runtime: Runtime, key: Key) -> Controller | None:
-    """What can't be read is reported in the Controller's own pass."""
+    """Read the Controller. What can't be read is reported in the Controller's own pass."""
     try:
         return runtime.lookup.controller(*key)
     except ResourceError:
@@ -181,9 +207,13 @@ def _controller(runtime: Runtime, key: Key) -> Controller | None:
 
 def _announce(runtime: Runtime, manifest: Manifest, texts: Sequence[str], *, drift: bool) -> None:
     if drift:
-        runtime.events.emit(manifest, "Warning", EventReason.ACCOUNTS_DRIFT, "Apply", report.listed(texts, 10))
+        runtime.events.emit(
+            manifest, "Warning", EventReason.ACCOUNTS_DRIFT, "Apply", report.listed(texts, 10)
+        )
     else:
-        runtime.events.emit(manifest, "Normal", EventReason.ACCOUNTS_CHANGED, "Apply", report.listed(texts, 10))
+        runtime.events.emit(
+            manifest, "Normal", EventReason.ACCOUNTS_CHANGED, "Apply", report.listed(texts, 10)
+        )
 
 
 def _report(runtime: Runtime, key: Key, condition: Condition | None) -> None:

@@ -20,7 +20,9 @@ def wire(runtime: Runtime) -> None:
             queue.add(key_of(event.object))
 
     def config_maps(event: Event[Any]) -> None:
-        for controller in controllers.by(REFERENCES, Reference("ConfigMap", *identity(event.object).key)):
+        for controller in controllers.by(
+            REFERENCES, Reference("ConfigMap", *identity(event.object).key)
+        ):
             if _declares(controller):
                 queue.add(key_of(controller))
 
@@ -35,4 +37,6 @@ def wire(runtime: Runtime) -> None:
 
 
 def _declares(controller: Manifest | None) -> bool:
-    return controller is not None and bool((controller.get("spec") or {}).get("declaredAccountsRef"))
+    return controller is not None and bool(
+        (controller.get("spec") or {}).get("declaredAccountsRef")
+    )

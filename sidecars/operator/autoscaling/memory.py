@@ -1,8 +1,13 @@
 """What is remembered of each Slurm cluster whose NodeSets are scaled, from pass to pass."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sidecars.operator.runtime.queues import Key
+from sidecars.policy.autoscaling.closed import Closed
+from sidecars.policy.autoscaling.counted import Standing
+from sidecars.policy.autoscaling.ledger import Ledger
+from sidecars.policy.autoscaling.misfits import Misfits
 from sidecars.policy.autoscaling.plan import Autoscaling
 from sidecars.policy.autoscaling.queue import Queue
 from sidecars.policy.autoscaling.records import PresentNode, Settings
@@ -12,7 +17,9 @@ from sidecars.slurm.records import Node, Partition, QueuedJobs, Reservation
 
 @dataclass(slots=True)
 class QueueMemory:
-    """The queue as it was last read, and the planner's picture of it, which is changed with the jobs that change."""
+    """The queue as it was last read, and the planner's picture of it, which is changed with the
+    jobs that change.
+    """
 
     settings: Settings | None = None
     planner: Autoscaling | None = None
@@ -23,7 +30,7 @@ class QueueMemory:
         """Take over a list of jobs."""
         if self.queue is None or self.queue.worn or settings != self.settings:
             self.settings, self.planner = settings, Autoscaling(settings)
-            self.queue = Queue((), settings.tiers, max_nodes=settings.max_nodes)
+            self.queue = Queue((), settings)
             self.listed = None
         if listed is not self.listed:
             self.queue.replace(listed)
@@ -36,13 +43,19 @@ class Memory:
     """That of one cluster. Times are of the poller's clock, but for those named otherwise."""
 
     queue: QueueMemory = field(default_factory=QueueMemory)
+    ledger: Ledger = field(default_factory=Ledger)
+    misfits: Misfits = field(default_factory=Misfits)
     answer: Answer[QueuedJobs] | None = None
     """The last one of the queue; None before the first."""
     postponed: float | None = None
-    """When that queue was asked for whose jobs add no worker because nodes were read later; None if none waits."""
+    """When that queue was asked for whose jobs add no worker because nodes were read later; None if
+    none waits.
+    """
     partitions: tuple[Partition, ...] | None = None
     """None: never read."""
     reservations: tuple[Reservation, ...] = ()
+    licenses: Mapping[str, int] = field(default_factory=dict)
+    """How many of each are free, as they were last read; they are read while a job requests one."""
     facts_at: float = float("-inf")
     """When partitions and reservations were read."""
     nodes: dict[str, tuple[Node, str, float | None, PresentNode]] = field(default_factory=dict)
@@ -56,7 +69,17 @@ class Memory:
     rest_until: float = float("-inf")
     """A plan for a large queue takes long, so a pause follows."""
     others: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Numbers that other clients have set and when they were first seen, in seconds since the epoch, by NodeSet."""
+    """Numbers that other clients have set and when they were first seen, in seconds since the
+    epoch, by NodeSet.
+    """
+    in_slurm: dict[str, dict[str, float]] = field(default_factory=dict)
+    """When the node of a pod was last in Slurm, or else when its slurmd has started, by NodeSet and
+    uid. Seconds since the epoch.
+    """
+    standing: Standing = field(default_factory=Standing)
+    """The reasons for which jobs are not counted."""
+    closed: Closed = field(default_factory=Closed)
+    """The NodeSets whose last workers have not registered."""
     written: dict[Key, tuple[str, int]] = field(default_factory=dict)
     """uid and resourceVersion of NodeSets after our last write, which the watch has to show."""
 

@@ -1,10 +1,11 @@
 """One pass over all NodeSets of a Controller that are scaled: observe, plan, apply, report.
 
-`sidecars.policy.autoscaling` decides. The queue is read once a second while such a NodeSet exists. A plan is computed
-when jobs, nodes, pods or settings have changed, and every few seconds because time alone may change it.
+`sidecars.policy.autoscaling` decides. The queue is read once a second while such a NodeSet exists.
+A plan is computed when jobs, nodes, pods or settings have changed, and every few seconds because
+time alone may change it.
 
-Jobs and nodes are never of the same moment. A job that has just started is in both or in neither. So no worker is added
-while it may be in both, and none is removed while it may be in neither.
+Jobs and nodes are never of the same moment. A job that has just started is in both or in neither.
+So no worker is added while it may be in both, and none is removed while it may be in neither.
 """
 
 import asyncio
@@ -21,10 +22,11 @@ from sidecars.operator.autoscaling.observe import Seen
 from sidecars.operator.autoscaling.wiring import is_scaled
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.lookup import controller_of
+from sidecars.operator.runtime.notices import is_unscheduled
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
-from sidecars.policy.autoscaling import sizing
+from sidecars.policy.autoscaling import applied, sizing
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.records import Plan
 from sidecars.policy.autoscaling.sizing import Size
@@ -40,7 +42,9 @@ TICK = 1.0
 PLAN_EVERY = 5.0
 """Seconds after which time alone may have changed a plan."""
 AT_ONCE = 1000
-"""A plan of more jobs times nodes is computed in a thread: leases, drains and other clusters can't wait for it."""
+"""A plan of more jobs times nodes is computed in a thread: leases, drains and other clusters can't
+wait for it.
+"""
 REST = 10.0
 """A plan that took one second is followed by a pause of so many."""
 AGAIN = 0.1
@@ -60,18 +64,22 @@ class Decision(NamedTuple):
     def adds(self) -> bool:
         """Whether a NodeSet grows for jobs."""
         return any(
-            size.replicas > it.scaled.replicas and size.reason not in (Autoscaled.NO_DATA, Autoscaled.MINIMUM)
+            size.replicas > it.scaled.replicas
+            and size.reason not in (Autoscaled.NO_DATA, Autoscaled.MINIMUM)
             for it, size in zip(self.seen, self.sizes, strict=True)
         )
 
     @property
     def removes(self) -> bool:
         """Whether a NodeSet shrinks."""
-        return any(size.replicas < it.scaled.replicas for it, size in zip(self.seen, self.sizes, strict=True))
+        return any(
+            size.replicas < it.scaled.replicas
+            for it, size in zip(self.seen, self.sizes, strict=True)
+        )
 
 
 async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
-    """One pass. Returns after how many seconds to look again; None if nothing is scaled."""
+    """Run one pass. Return after how many seconds to look again, None if nothing is scaled."""
     controller, scaled = _read(runtime, key)
     if controller is None or not scaled:
         memories.pop(key, None)
@@ -92,10 +100,16 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
     # From here on, what changes is a reason for another pass.
     memory.changed = False
     memory.plan_at = clock + PLAN_EVERY if cluster is not None else float("-inf")
+    await _ask_node_autoscalers(runtime, key, scaled)
     planner = memory.queue.planner or Autoscaling(observe.settings(controller, memory))
     decide = partial(_decide, runtime, memory, key, cluster, planner, scaled, known)
     decision = await decide()
-    if decision is not None and decision.removes and cluster is not None and observe.nodes_are_older(cluster, memory):
+    if (
+        decision is not None
+        and decision.removes
+        and cluster is not None
+        and observe.nodes_are_older(cluster, memory)
+    ):
         decision = await decide() if await _nodes_read_again(cluster, memory) else None
     if decision is None:
         memory.changed = True
@@ -104,13 +118,17 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
         memory.changed = True
         return TICK
     _report(runtime, ("Controller", key), decision.counted)
-    done = [await _apply(runtime, memory, *it) for it in zip(decision.seen, decision.sizes, strict=True)]
+    done = [
+        await _apply(runtime, memory, *it) for it in zip(decision.seen, decision.sizes, strict=True)
+    ]
     _forget(runtime, key, keep=True)
     return TICK if all(done) else AGAIN
 
 
 def _read(runtime: Runtime, key: Key) -> tuple[Controller | None, list[tuple[Manifest, NodeSet]]]:
-    """The Controller, and its NodeSets that are scaled. What can't be read is reported in its own pass."""
+    """Return the Controller, and its NodeSets that are scaled. What can't be read is reported in
+    its own pass.
+    """
     try:
         controller = runtime.lookup.controller(*key)
     except ResourceError:
@@ -119,7 +137,11 @@ def _read(runtime: Runtime, key: Key) -> tuple[Controller | None, list[tuple[Man
         return None, []
     found = []
     for manifest in runtime.caches.nodesets.store.values():
-        if not is_scaled(manifest) or controller_of(manifest) != key or manifest["metadata"].get("deletionTimestamp"):
+        if (
+            not is_scaled(manifest)
+            or controller_of(manifest) != key
+            or manifest["metadata"].get("deletionTimestamp")
+        ):
             continue
         try:
             found.append((manifest, read(NodeSet, manifest)))
@@ -137,22 +159,51 @@ async def _decide(
     scaled: Sequence[tuple[Manifest, NodeSet]],
     jobs: Jobs | None,
 ) -> Decision | None:
-    """None if the watch has not shown our last write yet."""
-    records = cluster.poller.nodes if cluster is not None and cluster.poller.known else {}
-    seen = [observe.seen(runtime, memory, manifest, nodeset, records) for manifest, nodeset in scaled]
+    """Make the plan. Return None if the watch has not shown our last write yet, or if the plan is
+    out of date by what it shows.
+    """
+    records = cluster.poller.nodes if cluster is not None and cluster.poller.known else None
+    seen = [
+        observe.seen(runtime, memory, manifest, nodeset, records) for manifest, nodeset in scaled
+    ]
     if not all(effects.is_shown(memory, it) for it in seen):
         return None
     of, leaving = observe.by_node(seen)
-    nodes = observe.nodes(runtime, key, cluster, memory, of, leaving) if cluster is not None else None
-    past = {it.nodeset.name: it.applied.past for it in seen if it.applied is not None}
+    nodes = (
+        observe.nodes(runtime, key, cluster, memory, of, leaving) if cluster is not None else None
+    )
+    if jobs is not None:
+        jobs.queue.refuse(memory.ledger.refused(runtime.now()))
+        jobs.queue.avoid(memory.misfits.avoided(runtime.now()))
+    past = {it.nodeset.name: applied.past(it.applied) for it in seen if it.applied is not None}
     listed = memory.queue.listed
     decide = partial(planner.plan, [it.scaled for it in seen], jobs, nodes, past, runtime.now())
-    count = len(records) + sum(it.scaled.max for it in seen)
+    count = len(records or ()) + sum(it.scaled.max for it in seen)
     began = cluster.poller.now() if cluster is not None else runtime.now()
     plan = await _planned(decide, len(listed.jobs) if listed is not None else 0, count)
     _rest(memory, cluster, began)
+    if jobs is not None and nodes is not None:
+        observed = plan.startable, jobs.queue, runtime.now(), planner.settings.patience
+        most = {it.nodeset.name: it.scaled.max for it in seen}
+        changes = [
+            memory.ledger.observe(*observed),
+            memory.misfits.observe(plan, jobs.queue, most, runtime.now()),
+        ]
+        if any(changes):
+            # This plan is out of date.
+            return None
     sizes = [sizing.size(it.scaled, it.pods, it.registered, plan, runtime.now()) for it in seen]
-    return Decision(seen, sizes, sizing.counted(plan, known=jobs is not None and nodes is not None))
+    known = plan if jobs is not None and nodes is not None else None
+    return Decision(seen, sizes, memory.standing.observe(known, runtime.now()))
+
+
+async def _ask_node_autoscalers(
+    runtime: Runtime, key: Key, scaled: Sequence[tuple[Manifest, NodeSet]]
+) -> None:
+    """Have what node autoscalers report, while a pod has no Kubernetes node."""
+    owned = (pod for _, it in scaled for pod in runtime.caches.pods.store.by("owner", it.own_id))
+    if any(map(is_unscheduled, owned)):
+        await runtime.notices.refresh(runtime.client, key[0], runtime.now())
 
 
 async def _nodes_read_again(cluster: Cluster, memory: Memory) -> bool:
@@ -166,12 +217,17 @@ async def _nodes_read_again(cluster: Cluster, memory: Memory) -> bool:
 
 
 def _postpone(cluster: Cluster, memory: Memory, decision: Decision) -> bool:
-    """Have NodeSets that would grow wait for the next queue if nodes were read after this one. True if they wait.
+    """Have NodeSets that would grow wait for the next queue if nodes were read after this one. True
+    if they wait.
 
     They wait for one queue only: nodes are always newer than a queue that takes long to read.
     """
     asked_at = memory.answer.asked_at if memory.answer is not None else None
-    if not (decision.adds and observe.queue_is_older(cluster, memory) and memory.postponed in (None, asked_at)):
+    if not (
+        decision.adds
+        and observe.queue_is_older(cluster, memory)
+        and memory.postponed in (None, asked_at)
+    ):
         memory.postponed = None
         return False
     memory.postponed = asked_at
@@ -179,7 +235,7 @@ def _postpone(cluster: Cluster, memory: Memory, decision: Decision) -> bool:
 
 
 async def _planned(decide: Callable[[], Plan], jobs: int, nodes: int) -> Plan:
-    """The plan for so many jobs, on nodes that exist or may be added."""
+    """Return the plan for so many jobs, on nodes that exist or may be added."""
     return decide() if jobs * nodes <= AT_ONCE else await asyncio.to_thread(decide)
 
 
@@ -193,12 +249,18 @@ async def _apply(runtime: Runtime, memory: Memory, seen: Seen, size: Size) -> bo
     """Write what was decided for one NodeSet, and report. False if it has changed meanwhile."""
     key = key_of(seen.manifest)
     if seen.owner is not None:
-        _report(runtime, ("NodeSet", key), sizing.other_owner(seen.owner, seen.nodeset.spec.replicas, seen.until))
+        _report(
+            runtime,
+            ("NodeSet", key),
+            sizing.other_owner(seen.owner, seen.nodeset.spec.replicas, seen.until),
+        )
         return True
-    condition = sizing.condition(size)
+    condition = sizing.condition(size, seen.differs)
     if seen.problem:
         condition = Condition("Autoscaled", "False", Autoscaled.INVALID, seen.problem)
-    record = sizing.applied(size, seen.scaled, seen.applied, seen.node, runtime.now())
+    record = sizing.applied(
+        size, seen.scaled, seen.applied, seen.node, runtime.now(), seen.declared
+    )
     if record is not None:
         try:
             await effects.write(runtime, memory, seen, record)
@@ -217,7 +279,7 @@ async def _apply(runtime: Runtime, memory: Memory, seen: Seen, size: Size) -> bo
 
 
 async def _changed_meanwhile(runtime: Runtime, seen: Seen) -> bool:
-    """Whether the NodeSet has changed since the decision saw it."""
+    """Return whether the NodeSet has changed since the decision saw it."""
     try:
         live = await runtime.client.get(NODESETS, *key_of(seen.manifest))
     except NotFound:
@@ -233,7 +295,9 @@ def _report(runtime: Runtime, place: tuple[str, Key], condition: Condition) -> N
 
 
 def _forget(runtime: Runtime, controller: Key, *, keep: bool) -> None:
-    """Drop what was reported about NodeSets that have ceased to be scaled, and about the Controller unless `keep`."""
+    """Drop what was reported about NodeSets that have ceased to be scaled, and about the Controller
+    unless `keep`.
+    """
     for place in tuple(runtime.autoscaled):
         kind, key = place
         gone = not keep and key == controller

@@ -1,6 +1,7 @@
 """Which change wakes the pass over the NodeSets of a Controller that are scaled."""
 
-from sidecars.kube import Event, Manifest, records
+from sidecars import objects
+from sidecars.kube import Event, Manifest
 from sidecars.operator.autoscaling.memory import Memories
 from sidecars.operator.runtime.lookup import controller_of
 from sidecars.operator.runtime.pods import nodeset_of
@@ -28,7 +29,7 @@ def wire(runtime: Runtime, memories: Memories) -> None:
         if has_changed(runtime, event):
             wake(key_of(event.object))
 
-    def pods(event: Event[records.Pod]) -> None:
+    def pods(event: Event[objects.Pod]) -> None:
         nodeset = nodeset_of(runtime, event.object) if memories else None
         if nodeset is not None and is_scaled(nodeset):
             wake(controller_of(nodeset))
@@ -43,5 +44,5 @@ def wire(runtime: Runtime, memories: Memories) -> None:
 
 
 def is_scaled(nodeset: Manifest | None) -> bool:
-    """Whether the operator sets its replicas."""
+    """Return whether the operator sets its replicas."""
     return nodeset is not None and bool((nodeset.get("spec") or {}).get("autoscaling"))

@@ -1,1 +1,3 @@
-"""Reconciles Controllers: slurmctld, its configuration, and the operator's own connection to the Slurm cluster."""
+"""Reconciles Controllers: slurmctld, its configuration, and the operator's own connection to the
+Slurm cluster.
+"""

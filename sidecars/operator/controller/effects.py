@@ -1,4 +1,6 @@
-"""Applies what a pass over one Controller decided: connection, ConfigMaps, hints to the kubelets, label, Events."""
+"""Applies what a pass over one Controller decided: connection, ConfigMaps, hints to the kubelets,
+label, Events.
+"""
 
 import contextlib
 import logging
@@ -53,56 +55,77 @@ async def connect(runtime: Runtime, key: Key, manifest: Manifest) -> NotReadErro
     return unread
 
 
-async def publish(runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed) -> None:
+async def publish(
+    runtime: Runtime, manifest: Manifest, controller: Controller, observed: Observed
+) -> None:
     """Write the ConfigMaps. Raises NotUsableError.
 
-    The first configuration of a cluster counts as accepted: slurmrestd need not wait for a slurmctld that starts.
+    The first configuration of a cluster counts as accepted: slurmrestd need not wait for a
+    slurmctld that starts.
     """
 
     def rendered() -> list[Manifest]:
-        published = config_maps.config_maps(controller, seen.config_set, seen.facts.published)
+        published = config_maps.config_maps(
+            controller, observed.config_set, observed.facts.published
+        )
         if controller.spec.external or not first:
             return published
-        return [*published, *config_maps.accepted(controller, {it["metadata"]["name"]: it for it in published})]
+        return [
+            *published,
+            *config_maps.accepted(controller, {it["metadata"]["name"]: it for it in published}),
+        ]
 
-    accepted = runtime.lookup.config_maps(controller.namespace, partial(names.accepted_config, controller.name))
+    accepted = runtime.lookup.config_maps(
+        controller.namespace, partial(names.accepted_config, controller.name)
+    )
     first = not accepted and not observe.slurmctld_pods(runtime, key_of(manifest))
     await workload.apply_all(runtime, manifest, "Controller", rendered)
 
 
 async def apply_slurmctld(
-    runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed
+    runtime: Runtime, manifest: Manifest, controller: Controller, observed: Observed
 ) -> tuple[Block | None, NotUsableError | ServerError | None]:
-    """Apply its Services and its StatefulSet. Why it keeps its image, and why not all is applied; nothing else waits
-    for them, also if a webhook of the API server fails.
+    """Apply its Services and its StatefulSet. Why it keeps its image, and why not all is applied;
+    nothing else waits for them, also if a webhook of the API server fails.
     """
     blocked = None
     try:
         with workload.usable():
-            rendered = render.workload(controller, seen.config_set, seen.facts)
-        blocked = order.arrange(runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller))
+            rendered = render.workload(controller, observed.config_set, observed.facts)
+        blocked = order.arrange(
+            runtime, rendered, "slurmctld", order.before_slurmctld(runtime, controller)
+        )
         # One that keeps its image might not be created while it is blocked.
-        await workload.apply_all(runtime, manifest, "Controller", lambda: rendered, recreates=blocked is None)
+        await workload.apply_all(
+            runtime, manifest, "Controller", lambda: rendered, recreates=blocked is None
+        )
     except (NotUsableError, ServerError) as error:
         return blocked, error
     return blocked, None
 
 
 async def apply_shared(
-    runtime: Runtime, manifest: Manifest, controller: Controller, seen: Observed
+    runtime: Runtime, manifest: Manifest, controller: Controller, observed: Observed
 ) -> NotUsableError | None:
     """Apply what all NodeSets share. Why not all is applied; nothing else waits for it."""
     try:
         await workload.apply_all(
-            runtime, manifest, "Controller", lambda: nodeset.shared_objects(controller, seen.nodesets, seen.facts)
+            runtime,
+            manifest,
+            "Controller",
+            lambda: nodeset.shared_objects(controller, observed.nodesets, observed.facts),
         )
     except NotUsableError as error:
         return error
     return None
 
 
-async def accept(runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller) -> None:
-    """Copy the published configuration for all other readers once slurmctld runs with it. Raises NotUsableError."""
+async def accept(
+    runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller
+) -> None:
+    """Copy the published configuration for all other readers once slurmctld runs with it. Raises
+    NotUsableError.
+    """
     key = key_of(manifest)
     pods = [pod_view(pod) for pod in observe.slurmctld_pods(runtime, key)]
     sha256 = observe.published(runtime, controller)
@@ -113,35 +136,54 @@ async def accept(runtime: Runtime, memory: Memory, manifest: Manifest, controlle
     # The cache may have a part of another configuration.
     if config_maps.files(published.values()):
         await workload.apply_all(
-            runtime, manifest, "Controller", lambda: config_maps.accepted(controller, published, present)
+            runtime,
+            manifest,
+            "Controller",
+            lambda: config_maps.accepted(controller, published, present),
         )
 
 
-async def follow(runtime: Runtime, memory: Memory, key: Key, controller: Controller, seen: Observed) -> list[Condition]:
-    """Nudge the pods and ask them where something is outstanding; the gate's conditions as far as they are known."""
+async def follow(
+    runtime: Runtime, memory: Memory, key: Key, controller: Controller, observed: Observed
+) -> list[Condition]:
+    """Nudge the pods and ask them where something is outstanding; the gate's conditions as far as
+    they are known.
+    """
     views = [pod_view(pod) for pod in observe.slurmctld_pods(runtime, key)]
-    sha256 = observe.published(runtime, controller) if seen.faults else seen.config_set.sha256
+    sha256 = (
+        observe.published(runtime, controller) if observed.faults else observed.config_set.sha256
+    )
     published = None
     if sha256 is not None:
         live = controller.spec.config_update == "Reconfigure"
-        published = Published(sha256, render.mark(controller, sha256, seen.facts), live)
+        published = Published(sha256, render.mark(controller, sha256, observed.facts), live)
     memory.statuses.want(key, published, views)
-    known = memory.statuses.known(key)
+    statuses = memory.statuses.known(key)
     if published is not None:
         for view in views:
-            mark = gate.nudge(published, view, known.get(view.name), memory.statuses.since(key))
+            mark = gate.nudge(published, view, statuses.get(view.name), memory.statuses.since(key))
             if mark is not None:
                 await _patch(runtime, key[0], view.name, {"annotations": {NUDGE: mark}})
-    quoted = await quotes.read(runtime, memory.quotes, key, views, known, seen.config_set)
-    starts = [failover.start_gated(views, known)] if controller.spec.ha.enabled else []
+    quoted = await quotes.read(runtime, memory.quotes, key, views, statuses, observed.config_set)
+    starts = [failover.start_gated(views, statuses)] if controller.spec.ha.enabled else []
     return [
-        *gate.conditions(published, seen.faults, views, known, seen.config_set.origin, seen.warnings, quoted),
+        *gate.conditions(
+            published,
+            observed.faults,
+            views,
+            statuses,
+            observed.config_set.origin,
+            observed.warnings,
+            quoted,
+        ),
         *starts,
     ]
 
 
 async def label_primary(runtime: Runtime, memory: Memory, key: Key, controller: Controller) -> None:
-    """Have the label, and with it the Service, follow the primary. A slurmctld that stands alone needs none."""
+    """Have the label, and with it the Service, follow the primary. A slurmctld that stands alone
+    needs none.
+    """
     if not controller.spec.ha.enabled or controller.spec.external:
         memory.primaries.want(key, None)
         return
@@ -166,14 +208,19 @@ async def label_primary(runtime: Runtime, memory: Memory, key: Key, controller: 
 
 
 def emit_events(runtime: Runtime, manifest: Manifest, conditions: Sequence[Condition]) -> None:
-    """Events for what an administrator reads later: a configuration accepted, rejected, running; a start not gated."""
+    """Events for what an administrator reads later: a configuration accepted, rejected, running; a
+    start not gated.
+    """
     present = {
         condition.get("type"): (condition.get("status"), condition.get("message"))
         for condition in (manifest.get("status") or {}).get("conditions") or []
     }
     for condition in conditions:
         event = EVENTS.get((condition.type, condition.status))
-        if event is not None and present.get(condition.type) != (condition.status, condition.message):
+        if event is not None and present.get(condition.type) != (
+            condition.status,
+            condition.message,
+        ):
             runtime.events.emit(manifest, *event, "Configure", condition.message)
 
 

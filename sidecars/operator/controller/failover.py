@@ -1,4 +1,6 @@
-"""Finds the primary among several slurmctld, every two seconds: Slurm sends no notice when it moves."""
+"""Finds the primary among several slurmctld, every two seconds: Slurm sends no notice when it
+moves.
+"""
 
 import asyncio
 import contextlib
@@ -17,17 +19,24 @@ ASK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """The slurmctld pods of a Controller: their addresses (empty: none yet), and which carries the label."""
+    """The slurmctld pods of a Controller: their addresses (empty: none yet), and which carries the
+    label.
+    """
 
     addresses: Mapping[str, str]
     labelled: str | None
 
 
 class Primaries:
-    """`changed(key)` is called when the primary is another; `ping` asks slurmrestd, and may raise SlurmError."""
+    """`changed(key)` is called when the primary is another; `ping` asks slurmrestd, and may raise
+    SlurmError.
+    """
 
     def __init__(
-        self, changed: Callable[[Key], None], ping: Callable[[Key], Awaitable[Sequence[Ping]]], ready: AskReady
+        self,
+        changed: Callable[[Key], None],
+        ping: Callable[[Key], Awaitable[Sequence[Ping]]],
+        ready: AskReady,
     ) -> None:
         self._changed, self._ping, self._ready = changed, ping, ready
         self._pods: dict[Key, Pods] = {}
@@ -35,7 +44,7 @@ class Primaries:
         self._found: dict[Key, str | None] = {}
 
     def get(self, key: Key) -> str | None:
-        """The primary's pod; None while it isn't known."""
+        """Return the primary's pod, or None while it isn't known."""
         return self._found.get(key)
 
     def want(self, key: Key, pods: Pods | None) -> None:
@@ -46,7 +55,9 @@ class Primaries:
             return
         self._pods[key] = pods
         if key not in self._tasks:
-            self._tasks[key] = asyncio.create_task(self._follow(key), name=f"primary of {key[0]}/{key[1]}")
+            self._tasks[key] = asyncio.create_task(
+                self._follow(key), name=f"primary of {key[0]}/{key[1]}"
+            )
 
     async def aclose(self) -> None:
         """End it for all."""
@@ -58,9 +69,9 @@ class Primaries:
     async def _follow(self, key: Key) -> None:
         try:
             while (pods := self._pods.get(key)) is not None:
-                found = await self._look(key, pods)
-                if key in self._pods and found != self._found.get(key):
-                    self._found[key] = found
+                primary = await self._look(key, pods)
+                if key in self._pods and primary != self._found.get(key):
+                    self._found[key] = primary
                     self._changed(key)
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
@@ -68,7 +79,10 @@ class Primaries:
 
     async def _look(self, key: Key, pods: Pods) -> str | None:
         names = sorted(pods.addresses)
-        asked = [self._ready(pods.addresses[name]) if pods.addresses[name] else _nobody() for name in names]
+        asked = [
+            self._ready(pods.addresses[name]) if pods.addresses[name] else _nobody()
+            for name in names
+        ]
         answers = dict(zip(names, await asyncio.gather(*asked), strict=True))
         pings: list[tuple[str, bool]] | None = None
         if sum(map(bool, answers.values())) != 1:

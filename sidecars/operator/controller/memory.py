@@ -25,12 +25,14 @@ class Memory:
     """How far the distribution of their keys has come."""
 
     def forget(self, key: Key) -> None:
-        """The Controller is deleted, or its slurmctld is none of the operator's."""
+        """Forget a Controller that is deleted, or whose slurmctld is none of the operator's."""
         self.statuses.want(key, None, ())
         self.quotes.forget(key)
         self.primaries.want(key, None)
 
     async def aclose(self) -> None:
         """End all asking."""
-        forgotten = [distribution.forget(self.distributions, key) for key in tuple(self.distributions)]
+        forgotten = [
+            distribution.forget(self.distributions, key) for key in tuple(self.distributions)
+        ]
         await asyncio.gather(self.statuses.aclose(), self.primaries.aclose(), *forgotten)

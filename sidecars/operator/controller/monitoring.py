@@ -18,30 +18,41 @@ TYPE = "ServiceMonitor"
 async def apply(
     runtime: Runtime, manifest: Manifest, controller: Controller
 ) -> tuple[list[Condition], NotUsableError | None]:
-    """Have the ServiceMonitor that the Controller asks for, or none; the condition of one that is asked for.
+    """Have the ServiceMonitor that the Controller asks for, or none; the condition of one that is
+    asked for.
 
     Nothing else waits for it. Returns why it could not be applied, too.
     """
-    wanted = render.service_monitor(controller)
-    if wanted is None:
+    monitor = render.service_monitor(controller)
+    if monitor is None:
         name = names.controller(controller.name)
         live = runtime.caches.live(SERVICE_MONITORS, controller.namespace, name)
-        if live is not None and _is_owned(live, controller) and not live["metadata"].get("deletionTimestamp"):
+        if (
+            live is not None
+            and _is_owned(live, controller)
+            and not live["metadata"].get("deletionTimestamp")
+        ):
             with contextlib.suppress(NotFound):
                 await runtime.client.delete(SERVICE_MONITORS, controller.namespace, name)
         return [], None
     if not runtime.caches.service_monitors.served:
         message = (
-            "Kubernetes has no kind monitoring.coreos.com/v1 ServiceMonitor: install the Prometheus operator, or set "
-            "spec.metrics.serviceMonitor.enabled to false; it is created as soon as the kind exists"
+            "Kubernetes has no kind monitoring.coreos.com/v1 ServiceMonitor: install the "
+            "Prometheus operator, or set spec.metrics.serviceMonitor.enabled to false; it is "
+            "created as soon as the kind exists"
         )
         return [Condition(TYPE, "False", ServiceMonitor.KIND_MISSING, message)], None
     try:
-        await workload.apply_all(runtime, manifest, "Controller", lambda: [wanted])
+        await workload.apply_all(runtime, manifest, "Controller", lambda: [monitor])
     except NotUsableError as error:
         return [Condition(TYPE, "False", error.reason, str(error))], error
     return [
-        Condition(TYPE, "True", ServiceMonitor.APPLIED, f"ServiceMonitor {wanted['metadata']['name']} exists")
+        Condition(
+            TYPE,
+            "True",
+            ServiceMonitor.APPLIED,
+            f"ServiceMonitor {monitor['metadata']['name']} exists",
+        )
     ], None
 
 

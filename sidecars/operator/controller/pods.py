@@ -1,15 +1,17 @@
 """slurmctld pods as the gate's policy takes them."""
 
-from sidecars.kube import records
+from sidecars import objects
 from sidecars.policy.failover import ACTIVE
 from sidecars.policy.gate import Pod
 
 NUDGE = "slinky.slurm.net/config-nudge"
-"""Annotation of a slurmctld pod. A changed annotation has the kubelet refresh the pod's volumes at once."""
+"""Annotation of a slurmctld pod. A changed annotation has the kubelet refresh the pod's volumes at
+once.
+"""
 
 
-def pod_view(pod: records.Pod) -> Pod:
-    """What counts of a pod."""
+def pod_view(pod: objects.Pod) -> Pod:
+    """Return what counts of a pod."""
     containers = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     ready = pod.status.condition("Ready")
     starts = ",".join(str(container.restart_count) for container in containers)
@@ -24,6 +26,6 @@ def pod_view(pod: records.Pod) -> Pod:
     )
 
 
-def carries_label(pod: records.Pod) -> bool:
-    """Whether the pod is labelled as the primary."""
+def carries_label(pod: objects.Pod) -> bool:
+    """Return whether the pod is labelled as the primary."""
     return pod.metadata.labels.get(ACTIVE) == "true"

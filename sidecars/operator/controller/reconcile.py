@@ -22,7 +22,9 @@ from sidecars.workloads.resources import Controller, ResourceError
 
 
 async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
-    """One pass: connect to Slurm, publish the configuration, apply slurmctld and its objects, report."""
+    """Run one pass: connect to Slurm, publish the configuration, apply slurmctld and its objects,
+    report.
+    """
     namespace, name = key
     manifest = runtime.caches.controllers.store.get(namespace, name)
     if manifest is None:
@@ -32,13 +34,17 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         return
     if manifest["metadata"].get("deletionTimestamp"):
         unread = await effects.connect(runtime, key, manifest)
-        await remove_finalizer_unless_used(runtime, CONTROLLERS, manifest, runtime.lookup.users_of(*key))
+        await remove_finalizer_unless_used(
+            runtime, CONTROLLERS, manifest, runtime.lookup.users_of(*key)
+        )
         workload.raise_retried(unread)
         return
     try:
         controller = runtime.lookup.controller(namespace, name)
     except ResourceError as error:
-        await runtime.status.report(CONTROLLERS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
+        await runtime.status.report(
+            CONTROLLERS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))]
+        )
         return
     assert controller is not None  # noqa: S101 - its manifest was found above
     await effects.connect(runtime, key, manifest)
@@ -54,10 +60,16 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
         unknown = _GATES if conditions else (*_GATES, keys.TYPE, monitoring.TYPE)
     await leftovers.prune(runtime, key)
     effects.emit_events(runtime, manifest, conditions)
-    for reported in (runtime.autoscaled.get(("Controller", key)), runtime.accounts.get(key), runtime.users.get(key)):
+    for reported in (
+        runtime.autoscaled.get(("Controller", key)),
+        runtime.accounts.get(key),
+        runtime.users.get(key),
+    ):
         conditions += [] if reported is None else [reported]
     reachable = observe.slurm_reachable(runtime, key)
-    await runtime.status.report(CONTROLLERS, manifest, [ready, *conditions, reachable], unknown=unknown)
+    await runtime.status.report(
+        CONTROLLERS, manifest, [ready, *conditions, reachable], unknown=unknown
+    )
     workload.raise_retried(failure)
 
 
@@ -88,28 +100,28 @@ async def _bring(
 async def _configure(
     runtime: Runtime, memory: Memory, key: Key, manifest: Manifest, controller: Controller
 ) -> tuple[Condition, list[Condition], Exception | None]:
-    """Publish, apply, follow. The condition `Ready`, those of the gate, and why an object could not be applied: what
-    doesn't need it continues.
+    """Publish, apply, follow. The condition `Ready`, those of the gate, and why an object could not
+    be applied: what doesn't need it continues.
 
     Raises NotUsableError.
     """
     accounting.check(runtime, controller)
     lacks = observe.claim_condition(runtime, controller)
-    seen = await observe.configuration(runtime, controller)
+    observed = await observe.configuration(runtime, controller)
     taking_over = await takeover.replaces_slurmctld(runtime, controller)
     if taking_over:
-        takeover.check_slurmctld(runtime, controller, seen.faults)
-    elif not seen.faults:
+        takeover.check_slurmctld(runtime, controller, observed.faults)
+    elif not observed.faults:
         # A configuration with a fault is not published; everything else continues.
-        await effects.publish(runtime, manifest, controller, seen)
-    blocked, unapplied = await effects.apply_slurmctld(runtime, manifest, controller, seen)
-    unshared = await effects.apply_shared(runtime, manifest, controller, seen)
+        await effects.publish(runtime, manifest, controller, observed)
+    blocked, unapplied = await effects.apply_slurmctld(runtime, manifest, controller, observed)
+    unshared = await effects.apply_shared(runtime, manifest, controller, observed)
     if taking_over and unapplied is not None:
         raise unapplied
     if taking_over and blocked is None:
         # Not earlier: the former slurmctld reads it too.
-        await effects.publish(runtime, manifest, controller, seen)
-    ready, gates = await _follow(runtime, memory, manifest, controller, seen, blocked, lacks)
+        await effects.publish(runtime, manifest, controller, observed)
+    ready, gates = await _follow(runtime, memory, manifest, controller, observed, blocked, lacks)
     failure = unapplied or unshared
     if isinstance(failure, NotUsableError):
         ready = workload.refused(runtime, manifest, failure)
@@ -121,23 +133,26 @@ async def _follow(
     memory: Memory,
     manifest: Manifest,
     controller: Controller,
-    seen: Observed,
+    observed: Observed,
     blocked: Block | None,
     lacks: Condition | None,
 ) -> tuple[Condition, list[Condition]]:
     """Bring slurmctld to the published configuration. The condition `Ready`, and those of the gate.
 
-    `blocked`: why slurmctld keeps its image. `lacks`: what is wrong with the claim of its state. Raises NotUsableError.
+    `blocked`: why slurmctld keeps its image. `lacks`: what is wrong with the claim of its state.
+    Raises NotUsableError.
     """
     key = controller.namespace, controller.name
     if controller.spec.external:
         memory.forget(key)
-        if seen.faults:
-            return Condition("Ready", "False", Ready.INVALID, "; ".join(seen.faults)), []
-        return Condition("Ready", "True", Ready.EXTERNAL, "slurmctld runs outside this Kubernetes cluster"), []
+        if observed.faults:
+            return Condition("Ready", "False", Ready.INVALID, "; ".join(observed.faults)), []
+        return Condition(
+            "Ready", "True", Ready.EXTERNAL, "slurmctld runs outside this Kubernetes cluster"
+        ), []
     await effects.label_primary(runtime, memory, key, controller)
     with workload.usable():
-        gates = await effects.follow(runtime, memory, key, controller, seen)
+        gates = await effects.follow(runtime, memory, key, controller, observed)
     await effects.accept(runtime, memory, manifest, controller)
     if blocked is not None:
         if (seconds := order.again(blocked)) is not None:
@@ -153,15 +168,18 @@ async def _follow(
 async def _keys(
     runtime: Runtime, memory: Memory, manifest: Manifest, controller: Controller
 ) -> tuple[Condition, NotUsableError | None]:
-    """The condition of the keys.
+    """Return the condition of the keys.
 
-    Nothing waits for them if slurmctld is external: the problem is returned. Else raises NotUsableError.
+    Nothing waits for them if slurmctld is external: the problem is returned. Else raises
+    NotUsableError.
     """
     try:
         facts = await runtime.lookup.facts(controller)
         with workload.usable():
             await generation.keys(runtime, controller)
-        return await distribution.distribute(runtime, memory.distributions, manifest, controller, facts), None
+        return await distribution.distribute(
+            runtime, memory.distributions, manifest, controller, facts
+        ), None
     except NotUsableError as error:
         if not controller.spec.external:
             raise

@@ -1,4 +1,5 @@
-"""Asks the `reconfigure` sidecars of slurmctld pods, only while something about them is not known or not done.
+"""Asks the `reconfigure` sidecars of slurmctld pods, only while something about them is not known
+or not done.
 
 Pods with a start gate are asked all the time, every `gate.WATCH_SECONDS`.
 """
@@ -29,7 +30,9 @@ class Target:
 
 
 class Statuses:
-    """`changed(key)` is called when something new is known; `key_of` gives a Controller's jwt.key."""
+    """`changed(key)` is called when something new is known; `key_of` gives a Controller's
+    jwt.key.
+    """
 
     def __init__(
         self,
@@ -48,11 +51,11 @@ class Statuses:
         """Set when what the pods are asked about changes."""
 
     def known(self, key: Key) -> Mapping[str, Known]:
-        """By pod."""
+        """Return the known statuses by pod."""
         return self._known.get(key, {})
 
     def since(self, key: Key) -> float:
-        """Seconds since what the pods are asked about changed."""
+        """Return the seconds since what the pods are asked about changed."""
         target = self._targets.get(key)
         return self._clock() - target.since if target is not None else 0.0
 
@@ -64,16 +67,24 @@ class Statuses:
             return
         before = self._targets.get(key)
         lives = {(pod.name, pod.life) for pod in pods}
-        same = before is not None and before.published == published and {(p.name, p.life) for p in before.pods} == lives
+        same = (
+            before is not None
+            and before.published == published
+            and {(p.name, p.life) for p in before.pods} == lives
+        )
         since = before.since if before is not None and same else self._clock()
         self._targets[key] = Target(published, tuple(pods), since)
         names = {pod.name for pod in pods}
-        self._known[key] = {name: known for name, known in self._known.get(key, {}).items() if name in names}
+        self._known[key] = {
+            name: known for name, known in self._known.get(key, {}).items() if name in names
+        }
         if not same and key in self._wakes:
             self._wakes[key].set()
         if key not in self._tasks and self._due(key):
             self._wakes[key] = asyncio.Event()
-            self._tasks[key] = asyncio.create_task(self._ask(key), name=f"status of {key[0]}/{key[1]}")
+            self._tasks[key] = asyncio.create_task(
+                self._ask(key), name=f"status of {key[0]}/{key[1]}"
+            )
 
     async def aclose(self) -> None:
         """End all asking."""
@@ -83,18 +94,26 @@ class Statuses:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _due(self, key: Key) -> list[Pod]:
-        """The pods about which something is outstanding."""
+        """Return the pods about which something is outstanding."""
         target = self._targets.get(key)
         if target is None:
             return []
         known = self._known.get(key, {})
-        return [pod for pod in target.pods if gate.outstanding(target.published, pod, known.get(pod.name))]
+        return [
+            pod
+            for pod in target.pods
+            if gate.outstanding(target.published, pod, known.get(pod.name))
+        ]
 
     def _watched(self, key: Key) -> list[Pod]:
-        """The pods with a start gate."""
+        """Return the pods with a start gate."""
         target = self._targets.get(key)
         known = self._known.get(key, {})
-        return [pod for pod in target.pods if gate.watched(pod, known.get(pod.name))] if target is not None else []
+        return (
+            [pod for pod in target.pods if gate.watched(pod, known.get(pod.name))]
+            if target is not None
+            else []
+        )
 
     async def _ask(self, key: Key) -> None:
         try:
@@ -106,15 +125,24 @@ class Statuses:
                 news = False
                 for pod, answer in zip(asked, answers, strict=True):
                     before = self._known[key].get(pod.name)
-                    former = (before.life, before.report, before.trouble) if before is not None else None
+                    former = (
+                        (before.life, before.report, before.trouble) if before is not None else None
+                    )
                     news |= former != (answer.life, answer.report, answer.trouble)
                     self._known[key][pod.name] = answer
                 since = self._clock() - target.since
                 # Whoever is behind may need another nudge.
-                behind = any(it.report is not None and it.report.candidate != target.published.sha256 for it in answers)
+                behind = any(
+                    it.report is not None and it.report.candidate != target.published.sha256
+                    for it in answers
+                )
                 if news or (behind and since >= gate.NUDGE_AGAIN):
                     self._changed(key)
-                pause = gate.pause(since, all(it.report is None for it in answers)) if due else gate.WATCH_SECONDS
+                pause = (
+                    gate.pause(since, all(it.report is None for it in answers))
+                    if due
+                    else gate.WATCH_SECONDS
+                )
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._wakes[key].wait()

@@ -1,4 +1,6 @@
-"""The keys of auth/slurm that daemons have: a Secret that the operator applies and changes step by step."""
+"""The keys of auth/slurm that daemons have: a Secret that the operator applies and changes step by
+step.
+"""
 
 import base64
 import contextlib
@@ -7,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from sidecars import objects
 from sidecars.contract.manifest import SLURM_JWKS
-from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest, records
+from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
@@ -44,9 +47,15 @@ Distributions = dict[Key, Distribution]
 
 
 async def distribute(
-    runtime: Runtime, distributions: Distributions, manifest: Manifest, controller: Controller, facts: Facts
+    runtime: Runtime,
+    distributions: Distributions,
+    manifest: Manifest,
+    controller: Controller,
+    facts: Facts,
 ) -> Condition:
-    """Apply the next step to the daemons' keys. Raises NotUsableError while no daemon can mount them."""
+    """Apply the next step to the daemons' keys. Raises NotUsableError while no daemon can mount
+    them.
+    """
     key = (controller.namespace, controller.name)
     with workload.usable():
         first = render.slurm_key(controller)
@@ -66,15 +75,21 @@ async def distribute(
     if following_ref is not None:
         if len(sharing) > 1:
             message = (
-                f"spec.nextSlurmKeyRef: Controllers {', '.join(sharing)} share Secret {first.name!r}, and one of them "
-                "can't get another key alone: give each a Secret of its own"
+                f"spec.nextSlurmKeyRef: Controllers {', '.join(sharing)} share Secret "
+                f"{first.name!r}, and one of them can't get another key alone: give each a Secret "
+                "of its own"
             )
             return Condition(keys.TYPE, "False", SlurmKey.SHARED, message)
         try:
-            value = runtime.lookup.secret_value(controller.namespace, facts, following_ref, "spec.nextSlurmKeyRef")
+            value = runtime.lookup.secret_value(
+                controller.namespace, facts, following_ref, "spec.nextSlurmKeyRef"
+            )
         except MissingReferenceError as error:
             wait_for(runtime, controller.namespace, first)
-            message = f"{error}; create it, and the operator continues. Until then the cluster uses its present key"
+            message = (
+                f"{error}; create it, and the operator continues. Until then the cluster uses its "
+                "present key"
+            )
             return Condition(keys.TYPE, "False", SlurmKey.REFERENCE_MISSING, message)
         following = (following_ref.name, value)
     secret = runtime.contents.secret(controller.namespace, names.slurm_jwks(first.name))
@@ -91,10 +106,15 @@ async def distribute(
         text = base64.b64encode(jwks.render(decision.ring)).decode()
         since_text = conditions.timestamp(runtime.now())
         await workload.apply_all(
-            runtime, manifest, "Controller", lambda: [render.key_secret(controller, text, since_text)]
+            runtime,
+            manifest,
+            "Controller",
+            lambda: [render.key_secret(controller, text, since_text)],
         )
         if present is not None:
-            runtime.events.emit(manifest, "Normal", EventReason.SLURM_KEY, "Rotate", decision.condition.message)
+            runtime.events.emit(
+                manifest, "Normal", EventReason.SLURM_KEY, "Rotate", decision.condition.message
+            )
     if decision.waiting:
         runtime.queues.controllers.add_after(key, AGAIN_SECONDS)
     wait_for(runtime, controller.namespace, first)
@@ -102,24 +122,30 @@ async def distribute(
 
 
 def wait_for(runtime: Runtime, namespace: str, slurm: KeySelector) -> None:
-    """A daemon that starts without slurm.jwks never looks for it again, so nothing starts before it exists.
-
-    Raises NotUsableError.
+    """Wait for the keys: a daemon that starts without slurm.jwks never looks for it again, so
+    nothing starts before it exists. Raises NotUsableError.
     """
     name = names.slurm_jwks(slurm.name)
     if not runtime.contents.exists(Reference("Secret", namespace, name)):
-        raise NotUsableError(Ready.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being created")
+        raise NotUsableError(
+            Ready.WAITING_FOR_KEYS, f"Secret {name!r} with Slurm's keys is being created"
+        )
 
 
 async def forget(distributions: Distributions, key: Key) -> None:
-    """The Controller was deleted, or the operator stops."""
+    """Forget a Controller that was deleted, or all when the operator stops."""
     former = distributions.pop(key, None)
     if former is not None and former.request is not None:
         await former.request.close()
 
 
 async def _settle(
-    runtime: Runtime, distributions: Distributions, key: Key, controller: Controller, present: jwks.Ring, since: float
+    runtime: Runtime,
+    distributions: Distributions,
+    key: Key,
+    controller: Controller,
+    present: jwks.Ring,
+    since: float,
 ) -> str:
     """Have daemons take these keys; why they can't be relied on to have them yet, or empty."""
     former = distributions.get(key)
@@ -144,14 +170,19 @@ async def _settle(
     return await _ask(runtime, distribution, key, settling) if settling.ask else settling.unsettled
 
 
-async def _ask(runtime: Runtime, distribution: Distribution, key: Key, settling: keys.Settling) -> str:
-    """Have slurmctld have all daemons read their keys, without waiting for the answer; why they haven't yet.
+async def _ask(
+    runtime: Runtime, distribution: Distribution, key: Key, settling: keys.Settling
+) -> str:
+    """Have slurmctld have all daemons read their keys, without waiting for the answer; why they
+    haven't yet.
 
     The answer wakes the Controller.
     """
     cluster = runtime.clusters.get(key)
     if cluster is None:
-        return "no RestApi serves this Controller, by which slurmctld could have all daemons read them"
+        return (
+            "no RestApi serves this Controller, by which slurmctld could have all daemons read them"
+        )
     if distribution.request is None:
         request, wake = protocol.reconfigure(), partial(runtime.queues.controllers.add, key)
         send = cluster.client.call(request, timeout=protocol.RECONFIGURE_SECONDS)
@@ -172,7 +203,7 @@ async def _ask(runtime: Runtime, distribution: Distribution, key: Key, settling:
 
 
 def _hindrances(runtime: Runtime, key: Key, controller: Controller) -> Iterator[str]:
-    """Which daemons can't have the keys yet."""
+    """Yield the daemons that can't have the keys yet."""
     namespace, name = key
     restapi = runtime.lookup.restapi_of(namespace, name)
     if restapi is not None:
@@ -180,28 +211,43 @@ def _hindrances(runtime: Runtime, key: Key, controller: Controller) -> Iterator[
         if ready.status != "True":
             yield f"RestApi {restapi.name!r} is not ready with them: {ready.message}"
     reference = controller.spec.accounting_ref
-    accounting = runtime.caches.accountings.store.get(namespace, reference.name) if reference is not None else None
+    accounting = (
+        runtime.caches.accountings.store.get(namespace, reference.name)
+        if reference is not None
+        else None
+    )
     if accounting is not None and not accounting["spec"].get("external"):
         accounting_name = accounting["metadata"]["name"]
-        ready = workload.readiness(runtime, STATEFUL_SETS, namespace, names.accounting(accounting_name))
+        ready = workload.readiness(
+            runtime, STATEFUL_SETS, namespace, names.accounting(accounting_name)
+        )
         if ready.status != "True":
             yield f"Accounting {accounting_name!r} is not ready with them: {ready.message}"
     for pod in _workers(runtime, key):
-        node = runtime.caches.kube_nodes.store.get("", pod.spec.node_name) if pod.spec.node_name else None
+        node = (
+            runtime.caches.kube_nodes.store.get("", pod.spec.node_name)
+            if pod.spec.node_name
+            else None
+        )
         ready_node = node.status.condition("Ready") if node is not None else None
         if ready_node is not None and ready_node.status != "True":
-            yield f"Kubernetes node {pod.spec.node_name!r} is not Ready: pod {pod.metadata.name!r} can't get them"
+            yield (
+                f"Kubernetes node {pod.spec.node_name!r} is not Ready: pod {pod.metadata.name!r} "
+                "can't get them"
+            )
 
 
 async def _nudge(runtime: Runtime, key: Key, mark: str) -> None:
-    """Have the kubelets of workers and login nodes refresh the Secret. The gate nudges those of slurmctld."""
+    """Have the kubelets of workers and login nodes refresh the Secret. The gate nudges those of
+    slurmctld.
+    """
     pods = _workers(runtime, key)
     for logins in runtime.lookup.loginsets_of(*key):
         pods += runtime.caches.login_pods.store.by("loginset", (logins.namespace, logins.name))
     await workload.annotate(runtime, pods, names.KEYS_NUDGE, mark)
 
 
-def _workers(runtime: Runtime, key: Key) -> list[records.Pod]:
+def _workers(runtime: Runtime, key: Key) -> list[objects.Pod]:
     return [
         pod
         for pod in runtime.caches.pods.store.values()

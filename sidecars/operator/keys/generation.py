@@ -1,7 +1,9 @@
-"""Keys and passwords that the operator generates: once each, into Secrets without data that ask for it.
+"""Keys and passwords that the operator generates: once each, into Secrets without data that ask for
+it.
 
-A chart that is rendered without access to the cluster can't know which keys exist. So it renders a Secret without data
-and with the annotation names.GENERATE, which the operator fills. What it has filled, it never changes.
+A chart that is rendered without access to the cluster can't know which keys exist. So it renders a
+Secret without data and with the annotation names.GENERATE, which the operator fills. What it has
+filled, it never changes.
 """
 
 import base64
@@ -34,10 +36,14 @@ async def keys(runtime: Runtime, controller: Controller) -> None:
         return
     # A StatefulSet of SchedMD's operator, which is yet to be taken over, uses its keys too.
     live = await workload.find(runtime, STATEFUL_SETS, namespace, names.controller(controller.name))
-    distributed = runtime.contents.exists(Reference("Secret", namespace, names.slurm_jwks(slurm_key.name)))
+    distributed = runtime.contents.exists(
+        Reference("Secret", namespace, names.slurm_jwks(slurm_key.name))
+    )
     runs = bool(runtime.caches.slurmctld_pods.store.by("controller", (namespace, controller.name)))
     made = [
-        await _generate(runtime, namespace, selector, generated.KEY_CHARACTERS, used=used, immutable=True)
+        await _generate(
+            runtime, namespace, selector, generated.KEY_CHARACTERS, used=used, immutable=True
+        )
         for selector, used in (
             (slurm_key, distributed or runs or live is not None),
             # A slurmctld whose StatefulSet doesn't exist may have any key.
@@ -52,26 +58,46 @@ async def password(runtime: Runtime, accounting: Accounting) -> None:
     if accounting.spec.external:
         return
     storage = slurmdbd.storage_of(accounting)
-    conf = runtime.caches.own_secrets.store.get(accounting.namespace, names.accounting(accounting.name))
-    lines = conf.data.get("slurmdbd.conf", b"").decode(errors="replace").splitlines() if conf is not None else []
+    conf = runtime.caches.own_secrets.store.get(
+        accounting.namespace, names.accounting(accounting.name)
+    )
+    lines = (
+        conf.data.get("slurmdbd.conf", b"").decode(errors="replace").splitlines()
+        if conf is not None
+        else []
+    )
     used = slurmdbd.host_line(storage) in lines
     selector = storage.password_key_ref
     characters = generated.PASSWORD_CHARACTERS
-    _wait_for([await _generate(runtime, accounting.namespace, selector, characters, used=used, immutable=False)])
+    _wait_for(
+        [
+            await _generate(
+                runtime, accounting.namespace, selector, characters, used=used, immutable=False
+            )
+        ]
+    )
 
 
 async def _generate(
-    runtime: Runtime, namespace: str, selector: KeySelector, characters: int, *, used: bool, immutable: bool
+    runtime: Runtime,
+    namespace: str,
+    selector: KeySelector,
+    characters: int,
+    *,
+    used: bool,
+    immutable: bool,
 ) -> str:
-    """Fill the Secret; what was generated, or empty. `used`: whether a former value is in use, which is then lost."""
+    """Fill the Secret; what was generated, or empty. `used`: whether a former value is in use,
+    which is then lost.
+    """
     secret = runtime.contents.secret(namespace, selector.name)
     if secret is None or not _asks(runtime, namespace, selector):
         return ""
     if used:
         raise NotUsableError(
             Ready.KEY_LOST,
-            f"Secret {selector.name!r} has lost {selector.key!r}, which the cluster uses. Restore the Secret from a "
-            "backup: none is generated, because the daemons have the former one",
+            f"Secret {selector.name!r} has lost {selector.key!r}, which the cluster uses. Restore "
+            "the Secret from a backup: none is generated, because the daemons have the former one",
         )
     text = generated.text(characters)
     patch = {
@@ -90,7 +116,7 @@ async def _generate(
 
 
 def _asks(runtime: Runtime, namespace: str, selector: KeySelector) -> bool:
-    """Whether the Secret exists, has no value, and asks for one."""
+    """Return whether the Secret exists, has no value, and asks for one."""
     secret = runtime.contents.secret(namespace, selector.name)
     if secret is None or secret.immutable or selector.key in secret.data:
         return False
@@ -98,13 +124,17 @@ def _asks(runtime: Runtime, namespace: str, selector: KeySelector) -> bool:
 
 
 def _wait_for(made: Sequence[str]) -> None:
-    """Nothing may start before the cache shows what was generated. Raises NotUsableError."""
+    """Wait for the cache to show what was generated, before anything starts. Raises
+    NotUsableError.
+    """
     if what := " and ".join(filter(None, made)):
         raise NotUsableError(Ready.WAITING_FOR_KEYS, f"{what} is being generated")
 
 
 def _mounts(live: Manifest, secret: str) -> bool:
-    """Whether the pods of a StatefulSet mount the Secret."""
+    """Return whether the pods of a StatefulSet mount the Secret."""
     volumes = live["spec"]["template"]["spec"].get("volumes", ())
-    sources = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
+    sources = [
+        source for volume in volumes for source in volume.get("projected", {}).get("sources", ())
+    ]
     return any(source.get("secret", {}).get("name") == secret for source in sources)

@@ -1,1 +1,3 @@
-"""Reconciles Kubernetes nodes: cordons those whose worker was drained in Slurm, where the settings ask for it."""
+"""Reconciles Kubernetes nodes: cordons those whose worker was drained in Slurm, where the settings
+ask for it.
+"""

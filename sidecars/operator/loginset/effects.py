@@ -1,9 +1,11 @@
-"""Applies what a pass over one LoginSet decided, beyond what all kinds share: host keys, and hints to the kubelets."""
+"""Applies what a pass over one LoginSet decided, beyond what all kinds share: host keys, and hints
+to the kubelets.
+"""
 
 from collections.abc import Iterable
 
-from sidecars import generated
-from sidecars.kube import SECRETS, AlreadyExists, records
+from sidecars import generated, objects
+from sidecars.kube import SECRETS, AlreadyExists
 from sidecars.operator.loginset.memory import Memory
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
@@ -16,10 +18,14 @@ from sidecars.workloads.references import Reference
 from sidecars.workloads.resources import LoginSet
 
 
-async def nudge(runtime: Runtime, memory: Memory, key: Key, pods: Iterable[records.Pod], digest: str) -> None:
-    """Have the kubelets bring a changed sshd configuration into the pods at once, by annotating them.
+async def nudge(
+    runtime: Runtime, memory: Memory, key: Key, pods: Iterable[objects.Pod], digest: str
+) -> None:
+    """Have the kubelets bring a changed sshd configuration into the pods at once, by annotating
+    them.
 
-    Without, it takes a minute or more. Nothing is done for the configuration that this process saw first.
+    Without, it takes a minute or more. Nothing is done for the configuration that this process saw
+    first.
     """
     if memory.get(key) not in (None, digest):
         await workload.annotate(runtime, pods, names.SSHD_CONF_HASH, digest)
@@ -28,7 +34,9 @@ async def nudge(runtime: Runtime, memory: Memory, key: Key, pods: Iterable[recor
 
 async def create_host_keys(runtime: Runtime, loginset: LoginSet) -> None:
     """Create the Secret with the host keys unless it exists. Raises NotUsableError and ApiError."""
-    if runtime.contents.exists(Reference("Secret", loginset.namespace, names.ssh_host_keys(loginset.name))):
+    if runtime.contents.exists(
+        Reference("Secret", loginset.namespace, names.ssh_host_keys(loginset.name))
+    ):
         return
     secret = render.host_keys_secret(loginset, await make_host_keys())
     try:
@@ -38,7 +46,9 @@ async def create_host_keys(runtime: Runtime, loginset: LoginSet) -> None:
 
 
 async def make_host_keys() -> dict[str, str]:
-    """New sshd host keys by file name, private ones in OpenSSH's format. Raises NotUsableError if ssh-keygen fails."""
+    """Generate new sshd host keys. Return them by file name, private ones in OpenSSH's format.
+    Raises NotUsableError if ssh-keygen fails.
+    """
     try:
         return await generated.host_keys(render.HOST_KEY_TYPES)
     except generated.GenerationError as error:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 
-from sidecars.kube import records
+from sidecars import objects
 
 
-def addresses(pods: Iterable[records.Pod]) -> dict[str, str]:
-    """Addresses of the pods that run, by name; those on their host's network have the host's name, not theirs."""
+def addresses(pods: Iterable[objects.Pod]) -> dict[str, str]:
+    """Addresses of the pods that run, by name; those on their host's network have the host's name,
+    not theirs.
+    """
     return {
         pod.metadata.name: pod.status.pod_ip
         for pod in pods

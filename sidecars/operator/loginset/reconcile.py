@@ -28,7 +28,9 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
     try:
         loginset = read(LoginSet, manifest)
     except ResourceError as error:
-        await runtime.status.report(LOGINSETS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
+        await runtime.status.report(
+            LOGINSETS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))]
+        )
         return
     if loginset.metadata.deletion_timestamp is not None:
         return
@@ -51,7 +53,9 @@ async def reconcile(runtime: Runtime, memory: Memory, key: Key) -> None:
             ]
         blocked = await takeover.block(runtime, controller, DEPLOYMENTS, name)
         if blocked is None:
-            blocked = order.arrange(runtime, rendered, "login", order.before_clients(runtime, controller))
+            blocked = order.arrange(
+                runtime, rendered, "login", order.before_clients(runtime, controller)
+            )
             await workload.apply_all(runtime, manifest, "LoginSet", lambda: rendered)
         # The pod itself has sshd reload (workloads/login.yaml); open sessions continue.
         digest = render.ssh_config_digest(loginset, controller, facts)

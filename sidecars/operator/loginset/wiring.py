@@ -1,6 +1,7 @@
 """Which change wakes which LoginSet."""
 
-from sidecars.kube import Event, Manifest, records
+from sidecars import objects
+from sidecars.kube import Event, Manifest
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import (
@@ -22,7 +23,7 @@ def wire(runtime: Runtime) -> None:
         if has_changed(runtime, event):
             queue.add(key_of(event.object))
 
-    def login_pods(event: Event[records.Pod]) -> None:
+    def login_pods(event: Event[objects.Pod]) -> None:
         if event.old is None or event.new is None or _address(event.old) != _address(event.new):
             queue.add(instance(event.object))
 
@@ -37,5 +38,5 @@ def wire(runtime: Runtime) -> None:
     follow_children(runtime, children)
 
 
-def _address(pod: records.Pod) -> tuple[str, str]:
+def _address(pod: objects.Pod) -> tuple[str, str]:
     return pod.status.phase, pod.status.pod_ip

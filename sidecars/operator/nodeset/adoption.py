@@ -1,7 +1,9 @@
-"""Worker pods that a NodeSet of the same name has left: `kubectl delete nodeset --cascade=orphan` keeps them.
+"""Worker pods that a NodeSet of the same name has left: `kubectl delete nodeset --cascade=orphan`
+keeps them.
 
-While such a deletion is in progress, Kubernetes' garbage collector takes the NodeSet out of their owner references. The
-NodeSet then counts as one without pods. The next NodeSet of its name adopts them.
+While such a deletion is in progress, Kubernetes' garbage collector takes the NodeSet out of their
+owner references. The NodeSet then counts as one without pods. The next NodeSet of its name adopts
+them.
 """
 
 import contextlib
@@ -11,9 +13,18 @@ from functools import partial
 
 import msgspec
 
+from sidecars import objects
 from sidecars.custom_resources import NODESETS
-from sidecars.kube import CONTROLLER_REVISIONS, PODS, Conflict, Forbidden, Invalid, Manifest, NotFound, records
-from sidecars.operator.nodeset.memory import Memories
+from sidecars.kube import (
+    CONTROLLER_REVISIONS,
+    PODS,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Manifest,
+    NotFound,
+)
+from sidecars.operator.nodeset.memories import Memories
 from sidecars.operator.nodeset.passes import Pass
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.queues import Key
@@ -30,28 +41,31 @@ ORPHAN_FINALIZER = "orphan"
 """https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/"""
 
 
-def index(pod: records.Pod) -> tuple[Key, ...]:
-    """The values of a pod in the index `ORPHANED`."""
+def index(pod: objects.Pod) -> tuple[Key, ...]:
+    """Return the values of a pod in the index `ORPHANED`."""
     return (instance(pod),) if pod.metadata.controller is None else ()
 
 
 def remember(memories: Memories, manifest: Manifest) -> None:
-    """Note that a NodeSet is being deleted without its pods. The garbage collector soon removes its finalizer."""
+    """Note that a NodeSet is being deleted without its pods. The garbage collector soon removes its
+    finalizer.
+    """
     metadata = manifest["metadata"]
     if metadata.get("deletionTimestamp") and ORPHAN_FINALIZER in (metadata.get("finalizers") or ()):
         memories.of(key_of(manifest)).leaves_pods = metadata["uid"]
 
 
 def leaves_pods(this: Pass) -> bool:
-    """Whether the NodeSet is being deleted without its pods and claims."""
+    """Return whether the NodeSet is being deleted without its pods and claims."""
     return this.memory.leaves_pods == this.nodeset.metadata.uid
 
 
 async def delete_revisions(this: Pass) -> None:
-    """Delete the ControllerRevisions of a NodeSet that is deleted without its pods; the next one stores the same again.
+    """Delete the ControllerRevisions of a NodeSet that is deleted without its pods; the next one
+    stores the same again.
 
-    Else the garbage collector would try for good to remove their owner: the API server takes any patch of one for a
-    change of its data.
+    Else the garbage collector would try for good to remove their owner: the API server takes any
+    patch of one for a change of its data.
     """
     if not leaves_pods(this):
         return
@@ -64,14 +78,18 @@ async def delete_revisions(this: Pass) -> None:
 
 
 async def adopt(this: Pass) -> bool:
-    """Whether pods were to be adopted; the watch then shows their owner, and starts another pass. Raises KubeError.
+    """Adopt pods. Return whether any were to be adopted. The watch then shows their owner, and
+    starts another pass.
 
-    A pod of which the API server refuses that stays as it is, and stops nothing else.
+    Raises KubeError. A pod of which the API server refuses that stays as it is, and stops nothing
+    else.
     """
     runtime, nodeset = this.runtime, this.nodeset
     if nodeset.metadata.deletion_timestamp is not None:
         return False
-    orphaned = [pod for pod in runtime.caches.pods.store.by(ORPHANED, this.key) if _is_of(nodeset, pod)]
+    orphaned = [
+        pod for pod in runtime.caches.pods.store.by(ORPHANED, this.key) if _is_of(nodeset, pod)
+    ]
     if not orphaned:
         return False
     # The cache may not show yet that it is being deleted without them.
@@ -81,17 +99,21 @@ async def adopt(this: Pass) -> bool:
     results = await bulk.each(partial(_adopt, this, pod) for pod in orphaned)
     refused = [result for result in results if isinstance(result, Forbidden | Invalid)]
     for result in results:
-        if isinstance(result, Exception) and not isinstance(result, Conflict | NotFound | Forbidden | Invalid):
+        if isinstance(result, Exception) and not isinstance(
+            result, Conflict | NotFound | Forbidden | Invalid
+        ):
             raise result
     if refused:
-        log.warning("NodeSet %s/%s: %d pod(s) can't be adopted: %s", *this.key, len(refused), refused[0])
+        log.warning(
+            "NodeSet %s/%s: %d pod(s) can't be adopted: %s", *this.key, len(refused), refused[0]
+        )
     if adopted := len(orphaned) - len(refused):
         log.info("NodeSet %s/%s: adopted %d pod(s)", *this.key, adopted)
     return bool(adopted)
 
 
-def _is_of(nodeset: NodeSet, pod: records.Pod) -> bool:
-    """Whether the pod has the labels and the name of one of the NodeSet's."""
+def _is_of(nodeset: NodeSet, pod: objects.Pod) -> bool:
+    """Return whether the pod has the labels and the name of one of the NodeSet's."""
     meta = pod.metadata
     mode = meta.labels.get(names.SCALING_MODE, "StatefulSet")
     name = r"-\d+" if mode == "StatefulSet" else r"-.+"
@@ -102,7 +124,7 @@ def _is_of(nodeset: NodeSet, pod: records.Pod) -> bool:
     )
 
 
-async def _adopt(this: Pass, pod: records.Pod) -> None:
+async def _adopt(this: Pass, pod: objects.Pod) -> None:
     meta = pod.metadata
     owners = [*msgspec.to_builtins(meta.owner_references), assembly.owner_reference(this.nodeset)]
     patch = {"uid": meta.uid, "resourceVersion": meta.resource_version, "ownerReferences": owners}

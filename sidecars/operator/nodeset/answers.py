@@ -3,8 +3,8 @@
 import logging
 from functools import partial
 
-from sidecars.kube import NODES, PODS, KubeError, NotFound, records
-from sidecars.operator.nodeset.observation import is_out_of_service, slurmctld_start
+from sidecars import objects
+from sidecars.kube import NODES, PODS, KubeError, NotFound
 from sidecars.operator.nodeset.observe import with_answers
 from sidecars.operator.nodeset.passes import Pass
 from sidecars.operator.runtime import bulk
@@ -13,6 +13,7 @@ from sidecars.operator.runtime.deadlines import refresh_deadlines
 from sidecars.policy.nodeset import needs
 from sidecars.policy.nodeset.decide import Decision, decide
 from sidecars.policy.nodeset.needs import Answer, Need
+from sidecars.policy.nodeset.observation import is_out_of_service, slurmctld_start
 from sidecars.policy.nodeset.records import Desired, Observed
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import NotFound as UnknownToSlurm
@@ -22,12 +23,13 @@ from sidecars.slurm.pending import PATIENCE
 log = logging.getLogger(__name__)
 
 MAX_READS = 4
-"""How often a pass reads what its decision needs: one answer may show that another is needed. Each takes `PATIENCE` at
-most."""
+"""How often a pass reads what its decision needs: one answer may show that another is needed. Each
+takes `PATIENCE` at most.
+"""
 
 
 async def decided(this: Pass, desired: Desired, observed: Observed) -> tuple[Decision, Observed]:
-    """The decision, and the observation with the answers that it is based on."""
+    """Return the decision, and the observation with the answers that it is based on."""
     reads = 0
     while True:
         decision = decide(desired, observed, this.memory.decided, this.runtime.now())
@@ -35,30 +37,40 @@ async def decided(this: Pass, desired: Desired, observed: Observed) -> tuple[Dec
             return decision, observed
         if reads == 2 * MAX_READS:
             # Nothing is awaited here: another step would stop the whole operator.
-            raise RuntimeError(f"NodeSet {this.key[0]}/{this.key[1]}: its decision still needs {decision.needs}")
+            raise RuntimeError(
+                f"NodeSet {this.key[0]}/{this.key[1]}: its decision still needs {decision.needs}"
+            )
         # After the last read everything else counts as pending, of which nothing unsafe follows.
-        answers = await _read(this, decision.needs) if reads < MAX_READS else [needs.Pending()] * len(decision.needs)
+        answers = (
+            await _read(this, decision.needs)
+            if reads < MAX_READS
+            else [needs.Pending()] * len(decision.needs)
+        )
         observed = with_answers(this, observed, dict(zip(decision.needs, answers, strict=True)))
         reads += 1
 
 
-async def _read(this: Pass, wanted: tuple[Need, ...]) -> list[Answer]:
-    found = await bulk.each(partial(_answer, this, need) for need in wanted)
-    return [answer if isinstance(answer, Answer) else as_answer(answer) for answer in found]
+async def _read(this: Pass, needs: tuple[Need, ...]) -> list[Answer]:
+    answers = await bulk.each(partial(_answer, this, need) for need in needs)
+    return [answer if isinstance(answer, Answer) else as_answer(answer) for answer in answers]
 
 
 def as_answer(error: Exception) -> Answer:
-    """What a failed read or write means for a decision. Raises what is neither Kubernetes' fault nor Slurm's."""
+    """Return what a failed read or write means for a decision. Raises what is neither Kubernetes'
+    fault nor Slurm's.
+    """
     if not isinstance(error, KubeError | SlurmError):
         raise error
     if isinstance(error, NotYet):
         return needs.Pending(str(error))
     log.warning("%s: %s", "Slurm" if isinstance(error, SlurmError) else "Kubernetes", error)
-    return needs.Failed(str(error), refused=isinstance(error, Refused) and not isinstance(error, ServerFault))
+    return needs.Failed(
+        str(error), refused=isinstance(error, Refused) and not isinstance(error, ServerFault)
+    )
 
 
 async def _answer(this: Pass, need: Need) -> Answer:
-    """Raises KubeError and SlurmError."""
+    """Answer one need. Raises KubeError and SlurmError."""
     match need:
         case needs.IsLost(kube_node):
             return needs.Known(await _is_lost(this, kube_node))
@@ -89,17 +101,21 @@ async def _answer(this: Pass, need: Need) -> Answer:
 
 
 async def _is_lost(this: Pass, kube_node: str) -> bool:
-    """The cache may be behind, and a deletion by force can't be undone."""
+    """Read live whether the node is lost: the cache may be behind, and a deletion by force can't be
+    undone.
+    """
     try:
-        return is_out_of_service(await this.runtime.client.get(NODES, None, kube_node, records.Node))
+        return is_out_of_service(
+            await this.runtime.client.get(NODES, None, kube_node, objects.Node)
+        )
     except NotFound:
         return True
 
 
 async def _is_hidden(this: Pass, name: str) -> bool:
-    """The watch may not show the pod yet, and its slurmd may run."""
+    """Read live whether the pod exists: the watch may not show it yet, and its slurmd may run."""
     try:
-        pod = await this.runtime.client.get(PODS, this.nodeset.namespace, name, records.Pod)
+        pod = await this.runtime.client.get(PODS, this.nodeset.namespace, name, objects.Pod)
     except NotFound:
         return False
     cached = this.runtime.caches.pods.store.get(this.nodeset.namespace, name)
@@ -107,7 +123,9 @@ async def _is_hidden(this: Pass, name: str) -> bool:
 
 
 async def _is_absent(cluster: Cluster, slurm_node: str) -> bool:
-    """Its slurmd may have registered since the last poll, as all do again when slurmctld has lost its state."""
+    """Ask whether Slurm lacks the node. Its slurmd may have registered since the last poll, as all
+    do again when slurmctld has lost its state.
+    """
     if cluster.poller.trouble:
         return False
     try:
@@ -118,16 +136,25 @@ async def _is_absent(cluster: Cluster, slurm_node: str) -> bool:
 
 
 async def _slurmctld_start(this: Pass, cluster: Cluster) -> Answer:
-    """Kubernetes shows it for the operator's own. An external one reports it, and counts a reconfigure as a start."""
+    """Read when slurmctld started. Kubernetes shows it for the operator's own. An external one
+    reports it, and counts a reconfigure as a start.
+    """
     manifest = this.runtime.caches.controllers.store.get(*this.controller)
     spec = manifest.get("spec") or {} if manifest is not None else {}
     if spec.get("external"):
         return await _reported_start(cluster)
-    seen = this.runtime.caches.slurmctld_pods.store.by("controller", this.controller)
+    running = this.runtime.caches.slurmctld_pods.store.by("controller", this.controller)
     # Live: a cached pod may be older than the list of nodes.
-    pods = [await this.runtime.client.get(PODS, pod.metadata.namespace, pod.metadata.name, records.Pod) for pod in seen]
+    pods = [
+        await this.runtime.client.get(PODS, pod.metadata.namespace, pod.metadata.name, objects.Pod)
+        for pod in running
+    ]
     found = slurmctld_start(pods, standbys=bool((spec.get("ha") or {}).get("enabled")))
-    return needs.Failed("which slurmctld leads, and since when, is unknown") if found is None else needs.Known(found)
+    return (
+        needs.Failed("which slurmctld leads, and since when, is unknown")
+        if found is None
+        else needs.Known(found)
+    )
 
 
 async def _reported_start(cluster: Cluster) -> Answer:

@@ -7,8 +7,17 @@ from functools import partial
 
 import msgspec
 
+from sidecars import objects
 from sidecars.contract.annotations import TOPOLOGY
-from sidecars.kube import PERSISTENT_VOLUME_CLAIMS, PODS, AlreadyExists, Forbidden, Invalid, Manifest, NotFound, records
+from sidecars.kube import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    AlreadyExists,
+    Forbidden,
+    Invalid,
+    Manifest,
+    NotFound,
+)
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.errors import NotUsableError
@@ -36,15 +45,15 @@ class Order:
 
 
 def orders(desired: Desired, source: PodSource, action: CreatePods) -> list[Order]:
-    """The pods to create, each rendered when its turn comes."""
+    """Return the pods to create, each rendered when its turn comes."""
     nodeset, template, revision = desired.nodeset, source.template, source.revision
     if template is None:
         return []
     host_network = bool(template["spec"].get("hostNetwork"))
-    found = []
+    result = []
     for ordinal in action.ordinals:
         pin = desired.pods.pins.get(str(ordinal))
-        found.append(
+        result.append(
             Order(
                 name=render.pod_name(nodeset, ordinal),
                 slurm_node="" if host_network else render.hostname(nodeset, ordinal),
@@ -54,7 +63,7 @@ def orders(desired: Desired, source: PodSource, action: CreatePods) -> list[Orde
         )
     for name in action.kube_nodes:
         place = (desired.pods.places or {})[name]
-        found.append(
+        result.append(
             Order(
                 name=render.daemon_pod_name(nodeset, name),
                 slurm_node=place.slurm_node,
@@ -62,20 +71,23 @@ def orders(desired: Desired, source: PodSource, action: CreatePods) -> list[Orde
                 pod=partial(render.daemon_pod, nodeset, template, name, place.slurm_node, revision),
             )
         )
-    return found
+    return result
 
 
-async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) -> None:
-    """Create the pods, for a slice of time. The pass that their arrival starts continues with the others.
+async def create(this: Pass, event_target: Manifest, missing: Iterable[Order]) -> None:
+    """Create the pods, for a slice of time. The pass that their arrival starts continues with the
+    others.
 
-    Raises KubeError or NotUsableError for the first that can't be created; a taken name stops no other pod. The first
-    one is created alone: when it is refused, the others need not be tried.
+    Raises KubeError or NotUsableError for the first that can't be created; a taken name stops no
+    other pod. The first one is created alone: when it is refused, the others need not be tried.
     """
     runtime, memory, key = this.runtime, this.memory, this.key
     deferral = memory.deferral
-    rest, taken = _unused(this, wanted)
+    rest, taken = _unused(this, missing)
     if rest and not deferral.creating:
-        runtime.events.emit(event_target, "Normal", EventReason.SCALING_UP, "Create", f"Creating {len(rest)} pod(s)")
+        runtime.events.emit(
+            event_target, "Normal", EventReason.SCALING_UP, "Create", f"Creating {len(rest)} pod(s)"
+        )
     created, worse, unfinished = 0, [], False
 
     async def create_one(order: Order) -> None:
@@ -105,7 +117,9 @@ async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) ->
         if worse:
             if isinstance(worse[0], Forbidden | Invalid):
                 message = f"The API server refuses the pod: {worse[0]}"
-                runtime.events.emit(event_target, "Warning", EventReason.FAILED_CREATE, "Create", message)
+                runtime.events.emit(
+                    event_target, "Warning", EventReason.FAILED_CREATE, "Create", message
+                )
             raise worse[0]
         if taken is not None and not (created and rest):
             raise taken
@@ -117,33 +131,49 @@ async def create(this: Pass, event_target: Manifest, wanted: Iterable[Order]) ->
             deferral.created(runtime.now())
 
 
-def _unused(this: Pass, wanted: Iterable[Order]) -> tuple[list[Order], Exception | None]:
-    """The orders whose name in Slurm no pod of another NodeSet of the cluster has; and why one has to wait."""
+def _unused(this: Pass, missing: Iterable[Order]) -> tuple[list[Order], Exception | None]:
+    """Return the orders whose name in Slurm no pod of another NodeSet of the cluster has, and why
+    one has to wait.
+    """
     free: list[Order] = []
     problem: Exception | None = None
     namespace, cluster = this.controller
-    for order in wanted:
-        holders = this.runtime.caches.pods.store.by("slurm_node", (namespace, cluster, order.slurm_node))
-        others = [pod for pod in holders if (owner := pod.metadata.controller) is None or owner.name != this.key[1]]
+    for order in missing:
+        holders = this.runtime.caches.pods.store.by(
+            "slurm_node", (namespace, cluster, order.slurm_node)
+        )
+        others = [
+            pod
+            for pod in holders
+            if (owner := pod.metadata.controller) is None or owner.name != this.key[1]
+        ]
         if order.slurm_node and others:
-            problem = problem or NotUsableError(Ready.NAME_CONFLICT, _holder(order.slurm_node, others[0].metadata))
+            problem = problem or NotUsableError(
+                Ready.NAME_CONFLICT, _holder(order.slurm_node, others[0].metadata)
+            )
         else:
             free.append(order)
     return free, problem
 
 
-def _holder(slurm_node: str, pod: records.ObjectMeta) -> str:
-    """Which pod has the name in Slurm, and what to do about it."""
+def _holder(slurm_node: str, pod: objects.ObjectMeta) -> str:
+    """Describe which pod has the name in Slurm, and what to do about it."""
     if pod.controller is not None:
         whose = f"NodeSet {pod.controller.name}"
         remedy = "give one of the two another spec.template.spec.hostname"
         return f"Slurm node {slurm_node} is pod {pod.name} of {whose} already; {remedy}"
-    remedy = "the next one is created when it is gone" if pod.deletion_timestamp else "delete that pod when it is idle"
+    remedy = (
+        "the next one is created when it is gone"
+        if pod.deletion_timestamp
+        else "delete that pod when it is idle"
+    )
     return f"Slurm node {slurm_node} is pod {pod.name}, which belongs to no NodeSet; {remedy}"
 
 
 def _stamped(runtime: Runtime, controller: Key, pod: Manifest) -> Manifest:
-    """The pod, with an empty topology where no Kubernetes node has one: that saves a write for each pod."""
+    """Return the pod, with an empty topology where no Kubernetes node has one: that saves a write
+    for each pod.
+    """
     if runtime.caches.kube_nodes.store.by("topology", True) or topologies_of(runtime, controller):
         return pod
     metadata = pod["metadata"]
@@ -163,7 +193,7 @@ async def _create(runtime: Runtime, key: Key, order: Order) -> None:
 
 
 async def _check_claim(runtime: Runtime, key: Key, name: str) -> None:
-    """A terminating claim is waited for: its data would be deleted while the pod uses it."""
+    """Wait for a terminating claim: its data would be deleted while the pod uses it."""
     try:
         claim = await runtime.client.get(PERSISTENT_VOLUME_CLAIMS, key[0], name)
     except NotFound:
@@ -171,7 +201,9 @@ async def _check_claim(runtime: Runtime, key: Key, name: str) -> None:
     else:
         metadata = claim["metadata"]
         owners = metadata.get("ownerReferences") or ()
-        terminating = bool(metadata.get("deletionTimestamp")) or any(owner["kind"] == "Pod" for owner in owners)
+        terminating = bool(metadata.get("deletionTimestamp")) or any(
+            owner["kind"] == "Pod" for owner in owners
+        )
     if terminating:
         message = (
             f"PersistentVolumeClaim {name} of a pod that was scaled in is being deleted; "
@@ -181,7 +213,9 @@ async def _check_claim(runtime: Runtime, key: Key, name: str) -> None:
 
 
 def conflict(nodeset: NodeSet, others: Iterable[NodeSet]) -> str | None:
-    """Why this NodeSet's names can't be used: an older NodeSet of the Controller has them. None if none has."""
+    """Return why this NodeSet's names can't be used, because an older NodeSet of the Controller has
+    them. Return None if none has.
+    """
 
     def age(item: NodeSet) -> tuple[str, str]:
         return str(item.metadata.creation_timestamp or ""), item.name
@@ -193,8 +227,8 @@ def conflict(nodeset: NodeSet, others: Iterable[NodeSet]) -> str | None:
         same_hosts = numbered and _prefix(nodeset) == _prefix(other)
         if nodeset.slurm_name == other.slurm_name or same_hosts:
             return (
-                f"spec.template.spec.hostname: NodeSet {other.name} is {nodeset.slurm_name!r} in Slurm already; "
-                "choose another hostname"
+                f"spec.template.spec.hostname: NodeSet {other.name} is {nodeset.slurm_name!r} in "
+                "Slurm already; choose another hostname"
             )
     return None
 

@@ -1,4 +1,6 @@
-"""When a NodeSet's pods show that they are idle: not while others are being created, which small writes would delay."""
+"""When a NodeSet's pods show that they are idle: not while others are being created, which small
+writes would delay.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ from sidecars.operator.runtime.waking import add_all
 from sidecars.policy.nodeset.records import DesiredPods, WorkerPod
 
 DEFER_SECONDS = 5.0
-"""For how long after the last pod was created or became ready the ready ones wait for the others."""
+"""For how long after the last pod was created the ready ones wait for the others."""
 
 
 @dataclass(slots=True)
@@ -20,47 +22,50 @@ class Deferral:
     """Some pods have just been created and others are still to be created."""
     _until: float = 0.0
     """Until when at the latest pods that were created are waited for; 0 while none is."""
-    _max_ready: int = 0
-    """How many of them were ready at the most meanwhile."""
     _pods: set[Key] = field(default_factory=set)
 
     def defer(self, pod: Key) -> bool:
-        """Whether the pod shows its state later: `end` returns it then."""
+        """Return whether the pod shows its state later. `end` returns it then."""
         if not (self.creating or self._until):
             return False
         self._pods.add(pod)
         return True
 
     def created(self, now: float) -> None:
-        """All pods have been created."""
-        self.creating, self._max_ready, self._until = False, 0, now + DEFER_SECONDS
+        """Record that all pods have been created."""
+        self.creating, self._until = False, now + DEFER_SECONDS
 
-    def goes_on(self, ready: int, now: float) -> bool:
-        """Whether the pods that are not ready are still waited for."""
-        if self._until and ready > self._max_ready:
-            self._max_ready, self._until = ready, now + DEFER_SECONDS
+    def goes_on(self, now: float) -> bool:
+        """Return whether the pods that are not ready are still waited for."""
         return self.creating or 0 < self._until - now <= DEFER_SECONDS
 
     def seconds_left(self, now: float) -> float | None:
-        """After how many seconds to ask `goes_on` again; None while pods are created, of which each change wakes."""
+        """Return after how many seconds to ask `goes_on` again, None while pods are created, of
+        which each change wakes.
+        """
         return None if self.creating else self._until - now
 
     def end(self) -> set[Key]:
-        """The pods that have deferred their state, which now show it."""
+        """Return the pods that have deferred their state, which now show it."""
         pods, self._pods = self._pods, set()
         self.creating, self._until = False, 0.0
         return pods
 
 
 def wake_if_due(
-    runtime: Runtime, deferral: Deferral, pods: Iterable[WorkerPod], desired: DesiredPods, failure: Exception | None
+    runtime: Runtime,
+    deferral: Deferral,
+    pods: Iterable[WorkerPod],
+    desired: DesiredPods,
+    failure: Exception | None,
 ) -> float | None:
-    """Wake the pods that defer showing their state, once as many are ready as are desired, or creation has failed.
+    """Wake the pods that defer showing their state, once as many are ready as are desired, their
+    time is over, or creation has failed.
 
-    Returns after how many seconds to ask again; None if none defers.
+    Return after how many seconds to ask again; None if none defers.
     """
     ready, now = sum(1 for pod in pods if pod.ready), runtime.now()
-    if failure is None and ready < desired.replicas and deferral.goes_on(ready, now):
+    if failure is None and ready < desired.replicas and deferral.goes_on(now):
         return deferral.seconds_left(now)
     wake_all(runtime, deferral)
     return None

@@ -1,10 +1,13 @@
-"""Applies the actions of a decision, in their order. Each is tried, whatever becomes of the others."""
+"""Applies the actions of a decision, in their order. Each is tried, whatever becomes of the
+others.
+"""
 
 import asyncio
 import itertools
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -15,24 +18,27 @@ from sidecars.kube import (
     CONTROLLER_REVISIONS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
+    AlreadyExists,
+    Forbidden,
+    Invalid,
     KubeError,
     Manifest,
     NotFound,
 )
-from sidecars.operator.nodeset import creation, power
+from sidecars.operator.nodeset import creation, power_saving
 from sidecars.operator.nodeset.answers import as_answer
 from sidecars.operator.nodeset.observe import slurm_nodes_in_use
-from sidecars.operator.nodeset.outcome import Outcome
 from sidecars.operator.nodeset.passes import Pass, PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizers
+from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset import actions, maintenance
-from sidecars.policy.nodeset.actions import Action
-from sidecars.policy.nodeset.claims import SetOwners
+from sidecars.policy.nodeset.actions import Action, SetOwners
 from sidecars.policy.nodeset.records import Deletion, Desired, WorkerPod
-from sidecars.policy.reasons import EventReason
+from sidecars.policy.nodeset.report import Progress
+from sidecars.policy.reasons import EventReason, Ready
 from sidecars.slurm import protocol, states
 from sidecars.slurm.errors import NotFound as UnknownToSlurm
 from sidecars.slurm.errors import SlurmError
@@ -44,7 +50,9 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 
 LIFTED = reasons.OURS | {Owner.SLURMCTLD}
-"""Owners of the drains and of the DOWN that the operator may end; `sidecars.policy.nodeset.drain` decides which."""
+"""Owners of the drains and of the DOWN that the operator may end; `sidecars.policy.nodeset.drain`
+decides which.
+"""
 
 DRAIN_AGAIN = 5.0
 """Seconds after which a drain that Slurm failed to set or to lift is tried again."""
@@ -53,24 +61,83 @@ RECORD_AGAIN = 1.0
 """The same for a node record that it failed to delete or to set DOWN."""
 
 FEW = 16
-"""Up to so many drained pods, the record of each is read right before its pod is deleted. Of more pods, which take
-longer to delete, the list that is polled all the while counts: so many requests would delay Slurm."""
+"""Up to so many drained pods, the record of each is read right before its pod is deleted. Of more
+pods, which take longer to delete, the list that is polled all the while counts: so many requests
+would delay Slurm.
+"""
 
 NAMED_PODS = 10
 """Pods that one event names."""
 
 
-async def apply(this: Pass, desired: Desired, source: PodSource, wanted: Sequence[Action]) -> Outcome:
+@dataclass(slots=True)
+class Outcome:
+    """What has become of the actions."""
+
+    applied: bool = False
+    """At least one was tried."""
+    failure: Exception | None = None
+    """The first failure of Kubernetes or of the NodeSet itself, for the queue's back-off."""
+    slurm_failed: bool = False
+    """Slurm failed to do something that the next pass decides on again."""
+    look_again: float | None = None
+    """Seconds until what was not done, or not yet, is due."""
+    reservation: Condition | None = None
+    """What became of the reservation, if not what was decided."""
+    creating: bool = False
+    """Creations of pods were tried."""
+    removed_finalizers: set[str] = field(default_factory=set)
+    """Those of the NodeSet that are to be removed, by one write after all actions."""
+    released: bool = False
+    """The finalizer was removed: the NodeSet is gone."""
+
+    def hint(self, seconds: float | None) -> None:
+        """Look again after so many seconds at the latest."""
+        if seconds is not None:
+            self.look_again = seconds if self.look_again is None else min(self.look_again, seconds)
+
+    def failed(self, error: Exception) -> None:
+        """Keep the first failure. Raises what no action is expected to fail with."""
+        if not isinstance(error, KubeError | SlurmError | NotUsableError):
+            raise error
+        log.debug("an action failed: %s", error)
+        self.failure = self.failure or error
+
+    def progress(self, decided: Progress) -> Progress:
+        """Return what the decision reports, with the results of its actions."""
+        return (
+            decided if self.reservation is None else replace(decided, reservation=self.reservation)
+        )
+
+    @property
+    def condition(self) -> Condition | None:
+        """The failure as condition `Ready`."""
+        error = self.failure
+        if error is None:
+            return None
+        reason = Ready.REFUSED if isinstance(error, Forbidden | Invalid) else Ready.FAILED
+        if isinstance(error, NotUsableError):
+            reason = error.reason
+        elif isinstance(error, AlreadyExists):
+            reason = Ready.NAME_TAKEN
+        return Condition("Ready", "False", reason, str(error))
+
+
+async def apply(
+    this: Pass, desired: Desired, source: PodSource, asked: Sequence[Action]
+) -> Outcome:
     """Apply the actions. Failures are in the outcome; none of them stops another action."""
-    outcome = Outcome(applied=bool(wanted))
+    outcome = Outcome(applied=bool(asked))
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(_cordons(this, outcome, wanted))
-        await _drains(this, outcome, wanted)
-        await _deletions(this, outcome, _of(actions.DeletePod, wanted))
-        for order in _of(actions.CreatePods, wanted):
+        tasks.create_task(_cordons(this, outcome, asked))
+        await _drains(this, outcome, asked)
+        await _deletions(this, outcome, _of(actions.DeletePod, asked))
+        for order in _of(actions.CreatePods, asked):
             await _creation(this, outcome, desired, source, order)
-        await _writes(this, outcome, [partial(_set_owners, this, it) for it in _of(SetOwners, wanted)])
-        for step in wanted:
+        await _writes(
+            this, outcome, [partial(_set_owners, this, it) for it in _of(SetOwners, asked)]
+        )
+        for step in asked:
             await _one(this, outcome, step)
     await _remove_finalizers(this, outcome)
     outcome.hint(this.runtime.expectations.remaining(this.key) or None)
@@ -91,8 +158,12 @@ async def _writes(
     steps: Sequence[Callable[[], Awaitable[object]]],
     going_on: Callable[[], bool] | None = None,
 ) -> list[object]:
-    """Many requests, for a slice of time; the rest is left to another pass, at once. What each returned or raised."""
-    results = await bulk.each(steps, going_on or bulk.a_slice(this.runtime.now, lambda: this.memory.urgent))
+    """Many requests, for a slice of time; the rest is left to another pass, at once. What each
+    returned or raised.
+    """
+    results = await bulk.each(
+        steps, going_on or bulk.a_slice(this.runtime.now, lambda: this.memory.urgent)
+    )
     for result in results:
         if isinstance(result, Exception):
             outcome.failed(result)
@@ -113,17 +184,24 @@ async def _drains(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> Non
         drained.extend(action.slurm_nodes)
 
     steps: list[Callable[[], Awaitable[None]]] = [partial(drain, action) for action in drains]
-    steps += [partial(poller.undrain, it.slurm_nodes, owners=LIFTED) for it in _of(actions.Undrain, wanted)]
-    steps += [partial(poller.resume, it.slurm_nodes, owners=LIFTED) for it in _of(actions.Resume, wanted)]
+    steps += [
+        partial(poller.undrain, it.slurm_nodes, owners=LIFTED)
+        for it in _of(actions.Undrain, wanted)
+    ]
+    steps += [
+        partial(poller.resume, it.slurm_nodes, owners=LIFTED) for it in _of(actions.Resume, wanted)
+    ]
     if await _slurm_writes(outcome, steps):
         outcome.hint(DRAIN_AGAIN)
     if drained:
         message = f"Draining Slurm nodes {compress(drained)}"
-        this.runtime.events.emit(_event_target(this), "Normal", EventReason.DRAINING, "Drain", message)
+        this.runtime.events.emit(
+            _event_target(this), "Normal", EventReason.DRAINING, "Drain", message
+        )
 
 
 async def _slurm_writes(outcome: Outcome, steps: Sequence[Callable[[], Awaitable[None]]]) -> bool:
-    """Whether one failed. That is no failure of the pass: the next one decides again."""
+    """Return whether one failed. That is no failure of the pass: the next one decides again."""
     failed = False
     for result in await bulk.each(steps):
         if isinstance(result, SlurmError):
@@ -139,7 +217,9 @@ async def _deletions(this: Pass, outcome: Outcome, wanted: Sequence[actions.Dele
     """Delete pods, and report them by one event for each kind of cause."""
     deleted: dict[tuple[object, ...], list[Deletion]] = defaultdict(list)
     live = sum(1 for action in wanted if action.deletion.drained) <= FEW
-    results = await _writes(this, outcome, [partial(_delete, this, action, live=live) for action in wanted])
+    results = await _writes(
+        this, outcome, [partial(_delete, this, action, live=live) for action in wanted]
+    )
     for action, result in zip(wanted, results, strict=False):
         deletion = action.deletion
         if result is True:
@@ -151,28 +231,34 @@ async def _deletions(this: Pass, outcome: Outcome, wanted: Sequence[actions.Dele
         message = deletion_message(group)
         log.info("NodeSet %s/%s: %s", *this.key, message)
         first = group[0]
-        this.runtime.events.emit(_event_target(this), first.severity, first.event, "Delete", message)
+        this.runtime.events.emit(
+            _event_target(this), first.severity, first.event, "Delete", message
+        )
 
 
 def deletion_message(deletions: Sequence[Deletion]) -> str:
-    """What an event reports about pods that were deleted."""
+    """Describe in an Event the pods that were deleted."""
     if len(deletions) == 1:
         return f"Deleted pod {deletions[0].pod.name}: {deletions[0].because}"
     some = ", ".join(it.pod.name for it in deletions[:NAMED_PODS])
     more = ", …" if len(deletions) > NAMED_PODS else ""
-    return f"Deleted {len(deletions)} pods ({some}{more}): {deletions[0].because}, and likewise the others"
+    return (
+        f"Deleted {len(deletions)} pods ({some}{more}): {deletions[0].because}, and likewise the "
+        "others"
+    )
 
 
 async def _delete(this: Pass, action: actions.DeletePod, *, live: bool) -> bool | None:
-    """Whether the pod was deleted: False if its cause may have ended meanwhile, None if it was gone already.
-
-    `live`: the Slurm node of a drained pod is read at this moment.
+    """Delete the pod, and return whether it was deleted: False if its cause may have ended
+    meanwhile, None if it was gone already. `live`: the Slurm node of a drained pod is read at this
+    moment.
     """
     deletion, pod, runtime = action.deletion, action.deletion.pod, this.runtime
     if deletion.valid_until is not None and runtime.now() > deletion.valid_until:
         return False
     if not await _is_still_free(this.cluster, deletion, live=live):
-        # Before the last of many pods is deleted, someone may have lifted its drain, or its slurmd has registered.
+        # Before the last of many pods is deleted, someone may have lifted its drain, or its slurmd
+        # has registered.
         return None
     for change in action.claims:
         await _set_owners(this, change)
@@ -198,7 +284,8 @@ async def _delete(this: Pass, action: actions.DeletePod, *, live: bool) -> bool 
 
 
 async def _is_still_free(cluster: Cluster | None, deletion: Deletion, *, live: bool) -> bool:
-    """Whether Slurm's newest answer still allows a deletion that was decided because of an earlier one.
+    """Return whether Slurm's newest answer still allows a deletion that was decided because of an
+    earlier one.
 
     Raises SlurmError if it can't be read.
     """
@@ -232,13 +319,15 @@ async def _creation(
 async def _set_owners(this: Pass, change: SetOwners) -> None:
     patch = {"metadata": {"uid": change.claim.uid, "ownerReferences": list(change.owners) or None}}
     try:
-        await this.runtime.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, this.key[0], change.claim.name, patch)
+        await this.runtime.client.merge_patch(
+            PERSISTENT_VOLUME_CLAIMS, this.key[0], change.claim.name, patch
+        )
     except NotFound:
         log.debug("claim %s/%s is gone already", this.key[0], change.claim.name)
 
 
 async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
-    """The actions that come one by one."""
+    """Apply the actions that come one by one."""
     try:
         match action:
             case actions.AdvanceReservation() | actions.RemoveReservation():
@@ -247,19 +336,33 @@ async def _one(this: Pass, outcome: Outcome, action: Action) -> None:
                 unused = _still_unused(this, outcome, slurm_nodes)
                 if await _slurm_writes(outcome, [partial(_set_down, this.cluster, unused, reason)]):
                     outcome.hint(RECORD_AGAIN)
-            case actions.CreateRecords() | actions.PowerUp() | actions.PowerDown() | actions.PowerDownWhenIdle() if (
-                this.cluster is not None
-            ):
-                if await _slurm_writes(outcome, [partial(power.apply, this, this.cluster.poller, action)]):
+            case (
+                actions.Close()
+                | actions.Reopen()
+                | actions.CreateRecords()
+                | actions.PowerUp()
+                | actions.PowerDown()
+                | actions.PowerDownWhenIdle()
+            ) if this.cluster is not None:
+                if await _slurm_writes(
+                    outcome, [partial(power_saving.apply, this, this.cluster.poller, action)]
+                ):
                     outcome.hint(RECORD_AGAIN)
             case actions.ReplaceRecords(_, former) if this.cluster is not None:
                 unused = _still_unused(this, outcome, tuple(former))
                 if await _slurm_writes(
-                    outcome, [partial(power.replace_records, this, this.cluster.poller, action, unused)]
+                    outcome,
+                    [
+                        partial(
+                            power_saving.replace_records, this, this.cluster.poller, action, unused
+                        )
+                    ],
                 ):
                     outcome.hint(RECORD_AGAIN)
             case actions.DeleteRecords(slurm_nodes) if this.cluster is not None:
-                await _delete_records(this, this.cluster, outcome, _still_unused(this, outcome, slurm_nodes))
+                await _delete_records(
+                    this, this.cluster, outcome, _still_unused(this, outcome, slurm_nodes)
+                )
             case actions.PruneRevision(name):
                 await _prune(this, name)
             case actions.ReleaseNodeSet():
@@ -301,9 +404,14 @@ async def _reservation(
         outcome.hint(found.look_again)
 
 
-async def _save_reservation(this: Pass, name: str, step: maintenance.Step) -> None:
+async def _save_reservation(this: Pass, name: str, step: actions.Step) -> None:
     request = protocol.save_reservation(
-        name, start_time=step.start, minutes=step.minutes, nodes=step.nodes, users=step.users, flags=step.flags
+        name,
+        start_time=step.start,
+        minutes=step.minutes,
+        nodes=step.nodes,
+        users=step.users,
+        flags=step.flags,
     )
     assert this.cluster is not None  # noqa: S101 - decided from what it answered
     await this.cluster.poller.reserve(name, request)
@@ -319,7 +427,9 @@ async def _delete_reservation(this: Pass, name: str) -> None:
 
 
 def _still_unused(this: Pass, outcome: Outcome, slurm_nodes: Sequence[str]) -> list[str]:
-    """Those of which no pod is known now: since the decision pods may have been created, and their slurmd may run."""
+    """Return the Slurm nodes of which no pod is known now: since the decision pods may have been
+    created, and their slurmd may run.
+    """
     in_use = slurm_nodes_in_use(this)
     unused = [name for name in slurm_nodes if name not in in_use]
     if outcome.creating and not this.runtime.expectations.satisfied(this.key):
@@ -336,7 +446,9 @@ async def _set_down(cluster: Cluster, slurm_nodes: Sequence[str], reason: str | 
     await cluster.poller.down(slurm_nodes, reason, owners=reasons.REPLACEABLE)
 
 
-async def _delete_records(this: Pass, cluster: Cluster, outcome: Outcome, slurm_nodes: Sequence[str]) -> None:
+async def _delete_records(
+    this: Pass, cluster: Cluster, outcome: Outcome, slurm_nodes: Sequence[str]
+) -> None:
     deleted: list[str] = []
 
     async def delete(name: str) -> None:
@@ -346,7 +458,11 @@ async def _delete_records(this: Pass, cluster: Cluster, outcome: Outcome, slurm_
     if await _slurm_writes(outcome, [partial(delete, name) for name in slurm_nodes]):
         outcome.hint(RECORD_AGAIN)
     if deleted:
-        log.info("NodeSet %s/%s: deleted the records of Slurm nodes without a pod: %s", *this.key, compress(deleted))
+        log.info(
+            "NodeSet %s/%s: deleted the records of Slurm nodes without a pod: %s",
+            *this.key,
+            compress(deleted),
+        )
 
 
 async def _prune(this: Pass, name: str) -> None:
@@ -358,8 +474,12 @@ async def _prune(this: Pass, name: str) -> None:
 
 
 async def _cordons(this: Pass, outcome: Outcome, wanted: Iterable[Action]) -> None:
-    """Beside everything else, which does not wait for it. Given up as soon as something new is to be decided."""
-    steps = [partial(_cordon, this, action.pod, "operator") for action in _of(actions.Cordon, wanted)]
+    """Cordon and uncordon beside everything else, which does not wait for it. Given up as soon as
+    something new is to be decided.
+    """
+    steps = [
+        partial(_cordon, this, action.pod, "operator") for action in _of(actions.Cordon, wanted)
+    ]
     steps += [partial(_cordon, this, action.pod, None) for action in _of(actions.Uncordon, wanted)]
     begun, in_time = itertools.count(), bulk.a_slice(this.runtime.now, lambda: False)
 

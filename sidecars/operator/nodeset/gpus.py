@@ -6,12 +6,11 @@ from sidecars.workloads.resources import Manifest, NodeSet
 
 
 def refusal(runtime: Runtime, nodeset: NodeSet, template: Manifest) -> str:
-    """Why it may not have pods of this template, with the remedy; "" when it may."""
+    """Return why the NodeSet may not have pods of this template, with the remedy, "" when it
+    may.
+    """
     if not nodeset.spec.gpu.enabled:
         return ""
-    nodes = [
-        gpus.KubeNode(node.metadata.name, node.metadata.labels, node.status.allocatable)
-        for node in runtime.caches.kube_nodes.store.values()
-    ]
+    nodes = runtime.caches.kube_nodes.store.values()
     used = {pod.spec.node_name for pod in runtime.caches.pods.store.by("owner", nodeset.own_id)}
     return gpus.refusal(nodeset, template, nodes, used)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sidecars.kube import Manifest
-from sidecars.operator.nodeset.memory import Memories, Memory
+from sidecars.operator.nodeset.memories import Memories, Memory
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key

@@ -1,7 +1,9 @@
-"""What is rendered for a NodeSet, kept from pass to pass until something changes that it is rendered from.
+"""What is rendered for a NodeSet, kept from pass to pass until something changes that it is
+rendered from.
 
-A kept result is never stale: the renderers see nothing but the records whose digest it is kept by, and of Secrets and
-ConfigMaps, which they look up by name, each lookup is compared again, of missing objects too.
+A kept result is never stale: the renderers see nothing but the records whose digest it is kept by,
+and of Secrets and ConfigMaps, which they look up by name, each lookup is compared again, of missing
+objects too.
 """
 
 import hashlib
@@ -33,7 +35,8 @@ class Inputs:
 
 
 def inputs(nodeset: NodeSet, controller: Controller, facts: Facts) -> Inputs:
-    """The inputs of one pass. Their `status` is empty, and their metadata has only names, uid, labels and annotations.
+    """Return the inputs of one pass. Their `status` is empty, and their metadata has only names,
+    uid, labels and annotations.
 
     The digest distinguishes what Python takes for equal: true, 1 and 1.0.
     """
@@ -50,7 +53,11 @@ def inputs(nodeset: NodeSet, controller: Controller, facts: Facts) -> Inputs:
 def _rendered_part(resource: R) -> R:
     meta = resource.metadata
     metadata = type(meta)(
-        name=meta.name, namespace=meta.namespace, uid=meta.uid, labels=meta.labels, annotations=meta.annotations
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
     )
     status: Any = resource.status  # type: ignore[attr-defined]  # each kind has one, of a type of its own
     return msgspec.structs.replace(resource, metadata=metadata, status=type(status)())
@@ -89,7 +96,9 @@ class _Kept:
     config_maps: Mapping[str, Mapping[str, str | bytes] | None]
 
     def is_current(self, given: Inputs, revision: Json | None, collisions: int) -> bool:
-        """Whether a render would have the same result. Raises NotUsableError where an object can't be read."""
+        """Return whether a render would have the same result. Raises NotUsableError where an object
+        can't be read.
+        """
         facts = given.facts
         return (
             self.digest == given.digest
@@ -98,25 +107,34 @@ class _Kept:
             and self.revision is revision
             and self.collisions == collisions
             and all(facts.secrets.get(name) == found for name, found in self.secrets.items())
-            and all(facts.config_maps.get(name) == found for name, found in self.config_maps.items())
+            and all(
+                facts.config_maps.get(name) == found for name, found in self.config_maps.items()
+            )
         )
 
 
 class Rendered:
     """The last results for one NodeSet. Callers must not change them.
 
-    Each method raises ResourceError and MissingReferenceError as its renderer does. Such an outcome isn't kept.
+    Each method raises ResourceError and MissingReferenceError as its renderer does. Such an outcome
+    isn't kept.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
 
     def template(self, given: Inputs) -> Manifest:
-        """The pod template of the NodeSet's own choices and the current base."""
-        return self._last("template", given, lambda facts: render.pod_template(given.nodeset, given.controller, facts))
+        """Return the pod template of the NodeSet's own choices and the current base."""
+        return self._last(
+            "template",
+            given,
+            lambda facts: render.pod_template(given.nodeset, given.controller, facts),
+        )
 
     def template_of(self, given: Inputs, revision: Revision) -> Manifest:
-        """The pod template of a revision. Raises StructureError, too: its base may be of another release."""
+        """Return the pod template of a revision. Raises StructureError, too: its base may be of
+        another release.
+        """
         return self._last(
             "template of a revision",
             given,
@@ -125,11 +143,13 @@ class Rendered:
         )
 
     def objects(self, given: Inputs) -> list[Manifest]:
-        """What the NodeSet owns beside pods, claims and revisions."""
-        return self._last("objects", given, lambda facts: render.objects(given.nodeset, given.controller, facts))
+        """Return what the NodeSet owns beside pods, claims and revisions."""
+        return self._last(
+            "objects", given, lambda facts: render.objects(given.nodeset, given.controller, facts)
+        )
 
     def revision(self, given: Inputs, collisions: int) -> Revision:
-        """The revision that the spec describes, with the current base."""
+        """Return the revision that the spec describes, with the current base."""
         return self._last(
             "revision",
             given,
@@ -150,6 +170,14 @@ class Rendered:
         if kept is None or not kept.is_current(given, revision, collisions):
             secrets, config_maps = _Lookups(given.facts.secrets), _Lookups(given.facts.config_maps)
             result = renderer(replace(given.facts, secrets=secrets, config_maps=config_maps))
-            kept = _Kept(result, given.digest, given.facts.site, revision, collisions, secrets.found, config_maps.found)
+            kept = _Kept(
+                result,
+                given.digest,
+                given.facts.site,
+                revision,
+                collisions,
+                secrets.found,
+                config_maps.found,
+            )
             self._kept[what] = kept
         return cast("T", kept.result)

@@ -36,7 +36,9 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
     try:
         restapi = read(RestApi, manifest)
     except ResourceError as error:
-        await runtime.status.report(RESTAPIS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))])
+        await runtime.status.report(
+            RESTAPIS, manifest, [Condition("Ready", "False", Ready.INVALID, str(error))]
+        )
         return
     await add_finalizer(runtime, RESTAPIS, manifest, IN_USE)
     failure: NotUsableError | None = None
@@ -52,7 +54,9 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
             rendered = render.objects(restapi, controller, facts, files)
         blocked = await takeover.block(runtime, controller, DEPLOYMENTS, names.restapi(name))
         if blocked is None:
-            blocked = order.arrange(runtime, rendered, "slurmrestd", order.before_clients(runtime, controller))
+            blocked = order.arrange(
+                runtime, rendered, "slurmrestd", order.before_clients(runtime, controller)
+            )
             await workload.apply_all(runtime, manifest, "RestApi", lambda: rendered)
         ready = workload.readiness(runtime, DEPLOYMENTS, namespace, names.restapi(name))
         if blocked is not None:
@@ -67,9 +71,13 @@ async def reconcile(runtime: Runtime, key: Key) -> None:
 
 
 def _files(runtime: Runtime, controller: Controller) -> Mapping[str, str | bytes]:
-    """The configuration that slurmrestd reads. Raises NotUsableError while none was accepted."""
-    found = runtime.lookup.config_maps(controller.namespace, partial(render.config_map, controller))
-    files = config_maps.files(found.values())
+    """Return the configuration that slurmrestd reads. Raises NotUsableError while none was
+    accepted.
+    """
+    published = runtime.lookup.config_maps(
+        controller.namespace, partial(render.config_map, controller)
+    )
+    files = config_maps.files(published.values())
     if not files:
         message = (
             f"slurmctld of Controller {controller.name!r} has accepted no configuration yet: "

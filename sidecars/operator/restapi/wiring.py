@@ -29,11 +29,16 @@ def wire(runtime: Runtime) -> None:
             add_all(queue, (key_of(item) for item in store.values() if _is_deleting(item)))
 
     def published(event: Event[Manifest]) -> None:
-        # slurmrestd reads what slurmctld has accepted, and a RestApi may wait until that names slurmdbd.
+        # slurmrestd reads what slurmctld has accepted, and a RestApi may wait until that names
+        # slurmdbd.
         owners = event.object["metadata"].get("ownerReferences") or ()
         namespace = event.object["metadata"]["namespace"]
-        controllers = {(namespace, owner["name"]) for owner in owners if owner["kind"] == "Controller"}
-        add_all(queue, (key_of(item) for item in store.values() if controller_of(item) in controllers))
+        controllers = {
+            (namespace, owner["name"]) for owner in owners if owner["kind"] == "Controller"
+        }
+        add_all(
+            queue, (key_of(item) for item in store.values() if controller_of(item) in controllers)
+        )
 
     def children(kind: str, owner: Key) -> None:
         if kind == "RestApi":

@@ -1,4 +1,6 @@
-"""The Slurm clusters that the operator talks to: one client and one poller for each Controller with a RestApi."""
+"""The Slurm clusters that the operator talks to: one client and one poller for each Controller with
+a RestApi.
+"""
 
 import asyncio
 import contextlib
@@ -24,7 +26,9 @@ WRITE_SECONDS = 15.0
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds after which a poller that ended with an error is started again: doubled each time, up to this."""
+"""Seconds after which a poller that ended with an error is started again: doubled each time, up to
+this.
+"""
 
 Changed = Callable[[Key, frozenset[str], frozenset[str]], None]
 """Gets a Controller's key, the Slurm nodes whose records changed, and those that were removed.
@@ -45,7 +49,8 @@ Connect = Callable[[str, TokenSource], Connection]
 
 
 class Guarded:
-    """A connection for one who must lead to write: with 0 seconds left or less, a write is Unreachable and isn't sent.
+    """A connection for one who must lead to write: with 0 seconds left or less, a write is
+    Unreachable and isn't sent.
 
     It waits at most those seconds for its answer. Give it `Election.left`.
     """
@@ -55,7 +60,7 @@ class Guarded:
         self._seconds_left = seconds_left
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
-        """As that connection's."""
+        """Call the connection."""
         if request.method != "GET":
             left = self._seconds_left()
             if left <= 0:
@@ -69,7 +74,7 @@ class Guarded:
 
 
 def guarded(connect: Connect, seconds_left: Callable[[], float]) -> Connect:
-    """Opens such connections."""
+    """Return a function that opens such connections."""
     return lambda url, tokens: Guarded(connect(url, tokens), seconds_left)
 
 
@@ -77,8 +82,8 @@ def guarded(connect: Connect, seconds_left: Callable[[], float]) -> Connect:
 class Cluster:
     """One Slurm cluster under observation.
 
-    `deadlines`: when the running jobs of a node end at the latest, by node; read at `deadlines_at` (seconds since the
-    epoch), and only while something waits for jobs.
+    `deadlines`: when the running jobs of a node end at the latest, by node; read at `deadlines_at`
+    (seconds since the epoch), and only while something waits for jobs.
     """
 
     url: str
@@ -89,7 +94,7 @@ class Cluster:
     deadlines_at: float = float("-inf")
 
     def view(self) -> SlurmView:
-        """Slurm's nodes as the policy takes them."""
+        """Return Slurm's nodes as the policy takes them."""
         poller = self.poller
         return SlurmView(
             poller.nodes,
@@ -97,14 +102,17 @@ class Cluster:
             poller.unsettled,
             deadlines=self.deadlines,
             last_listed=poller.last_listed,
+            release=poller.release,
         )
 
 
 class Clusters:
-    """Keeps a poller running for each Controller that has a RestApi, and reports changes to the subscribers.
+    """Keeps a poller running for each Controller that has a RestApi, and reports changes to the
+    subscribers.
 
-    `key_of` gives the current JWT key of a Controller, None while its Secret is missing. The last key that was seen
-    stays in use: on removal of everything the Secret is often deleted first, and the workers still have to be drained.
+    `key_of` gives the current JWT key of a Controller, None while its Secret is missing. The last
+    key that was seen stays in use: on removal of everything the Secret is often deleted first, and
+    the workers still have to be drained.
     """
 
     def __init__(
@@ -129,11 +137,13 @@ class Clusters:
         self._subscribers.append(changed)
 
     def get(self, key: Key) -> Cluster | None:
-        """The cluster of this Controller; None while it has no RestApi or no key was ever seen."""
+        """Return the cluster of this Controller, or None while it has no RestApi or no key was ever
+        seen.
+        """
         return self._clusters.get(key)
 
     def poll_ages(self) -> dict[Key, float]:
-        """Seconds since the last good answer of each cluster that has given one."""
+        """Return the seconds since the last good answer of each cluster that has given one."""
         now = self._clock()
         answered = ((key, cluster.poller.last_good) for key, cluster in self._clusters.items())
         return {key: now - at for key, at in answered if at is not None}
@@ -150,7 +160,9 @@ class Clusters:
             return
         if key in self._clusters or self._jwt_key(key) is None:
             return
-        tokens = TokenSource(lambda: self._jwt_key(key) or b"", clock=self._wall_clock, rng=self._rng)
+        tokens = TokenSource(
+            lambda: self._jwt_key(key) or b"", clock=self._wall_clock, rng=self._rng
+        )
         client = self._connect(url, tokens)
         poller = Poller(client, self._clock, rng=self._rng)
         generation = poller.generation
@@ -170,7 +182,9 @@ class Clusters:
         self._changed(key, frozenset(), frozenset())
 
     async def _poll(self, key: Key, poller: Poller) -> None:
-        """Poll until cancelled. An error that ends the poller is reported, and polling starts again after a pause."""
+        """Poll until cancelled. An error that ends the poller is reported, and polling starts again
+        after a pause.
+        """
         pause = FIRST_PAUSE
         while True:
             started = self._clock()

@@ -1,4 +1,6 @@
-"""Objects to which SchedMD's operator writes after this one has taken them over: both run, and must not take turns."""
+"""Objects to which SchedMD's operator writes after this one has taken them over: both run, and must
+not take turns.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,14 +20,15 @@ class TwoOperatorsError(NotUsableError):
 
     retried = True
 
-    def __init__(self, wanted: Manifest, until: float) -> None:
-        metadata = wanted["metadata"]
+    def __init__(self, desired: Manifest, until: float) -> None:
+        metadata = desired["metadata"]
         super().__init__(
             Ready.TWO_OPERATORS,
-            f"{wanted['kind']} {metadata['namespace']}/{metadata['name']} was taken over, and a client with the field "
-            f"manager {managed_fields.FORMER_MANAGER!r}, which is that of SchedMD's operator, has written to it since. "
-            "It stays as it is, so that two operators don't replace Slurm's pods in turn. End SchedMD's operator. "
-            f"This object is taken over again at {timestamp(until)}, or when this operator is restarted",
+            f"{desired['kind']} {metadata['namespace']}/{metadata['name']} was taken over, and a "
+            f"client with the field manager {managed_fields.FORMER_MANAGER!r}, which is that of "
+            "SchedMD's operator, has written to it since. It stays as it is, so that two "
+            "operators don't replace Slurm's pods in turn. End SchedMD's operator. This object "
+            f"is taken over again at {timestamp(until)}, or when this operator is restarted",
         )
 
 
@@ -42,9 +45,9 @@ class Contests:
         self._now = now
         self._found: dict[tuple[str, str, str], _Contest] = {}
 
-    def check(self, key: tuple[str, str, str], wanted: Manifest) -> None:
-        """The other operator has just been found to have written to the object. Raises TwoOperatorsError while it
-        must stay as it is.
+    def check(self, key: tuple[str, str, str], desired: Manifest) -> None:
+        """Take in that the other operator has just been found to have written to the object. Raises
+        TwoOperatorsError while it must stay as it is.
         """
         now, known = self._now(), self._found.get(key)
         if known is not None and now >= known.until:
@@ -53,8 +56,8 @@ class Contests:
             return
         if known is None:
             known = self._found[key] = _Contest(now + FIRST_SECONDS, FIRST_SECONDS)
-        raise TwoOperatorsError(wanted, known.until)
+        raise TwoOperatorsError(desired, known.until)
 
     def forget(self, key: tuple[str, str, str]) -> None:
-        """The object is gone."""
+        """Forget an object that is gone."""
         self._found.pop(key, None)

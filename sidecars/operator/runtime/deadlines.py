@@ -13,14 +13,18 @@ from sidecars.slurm.errors import NotYet, SlurmError
 log = logging.getLogger(__name__)
 
 DEADLINES_FOR = 30.0
-"""Seconds for which the jobs' ends are not read again: on a large cluster the list of jobs is dear."""
+"""Seconds for which the jobs' ends are not read again: on a large cluster the list of jobs is dear.
+"""
 
 
-async def refresh_deadlines(runtime: Runtime, controller: Key, cluster: Cluster, busy: Iterable[str] = ()) -> bool:
+async def refresh_deadlines(
+    runtime: Runtime, controller: Key, cluster: Cluster, busy: Iterable[str] = ()
+) -> bool:
     """Read when the jobs end, unless that was done a short while ago, and have the pods show it.
 
-    `busy`: nodes whose deadline is needed, so that a job that has begun since is not overlooked. Returns False while
-    the jobs are still being read; all NodeSets and pods are queued again when they have been read.
+    `busy`: nodes whose deadline is needed, so that a job that has begun since is not overlooked.
+    Returns False while the jobs are still being read; all NodeSets and pods are queued again when
+    they have been read.
     """
     now = runtime.now()
     if 0 <= now - cluster.deadlines_at < DEADLINES_FOR and cluster.deadlines.keys() >= set(busy):
@@ -35,7 +39,9 @@ async def refresh_deadlines(runtime: Runtime, controller: Key, cluster: Cluster,
     before, cluster.deadlines = cluster.deadlines, deadlines
     cluster.deadlines_at = runtime.now()
     changed = {
-        name for name in before.keys() | cluster.deadlines.keys() if before.get(name) != cluster.deadlines.get(name)
+        name
+        for name in before.keys() | cluster.deadlines.keys()
+        if before.get(name) != cluster.deadlines.get(name)
     }
     wake_pods(runtime, controller, changed)
     return True

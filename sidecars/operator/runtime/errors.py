@@ -4,9 +4,11 @@ from sidecars.policy.reasons import Ready
 
 
 class NotUsableError(Exception):
-    """A custom resource can't be acted upon yet. `reason` and the text become its condition `Ready`.
+    """A custom resource can't be acted upon yet. `reason` and the text become its condition
+    `Ready`.
 
-    `retried`: no event wakes the custom resource when the obstacle disappears, so the queue must retry it.
+    `retried`: no event wakes the custom resource when the obstacle disappears, so the queue must
+    retry it.
     """
 
     retried = False
@@ -17,7 +19,9 @@ class NotUsableError(Exception):
 
 
 class RefusedError(NotUsableError):
-    """The API server refuses an object: its contents, or by a quota, right or policy, which may change."""
+    """The API server refuses an object: its contents, or by a quota, right or policy, which may
+    change.
+    """
 
     retried = True
 

@@ -9,8 +9,11 @@ from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
 
 
-async def add_finalizer(runtime: Runtime, resource: Resource, manifest: Manifest, finalizer: str) -> Manifest:
-    """Add the finalizer unless the object has it. Returns the object with it, to be used for further writes.
+async def add_finalizer(
+    runtime: Runtime, resource: Resource, manifest: Manifest, finalizer: str
+) -> Manifest:
+    """Add the finalizer unless the object has it. Returns the object with it, to be used for
+    further writes.
 
     Raises ApiError, Conflict when the list changed meanwhile.
     """
@@ -24,7 +27,9 @@ async def add_finalizer(runtime: Runtime, resource: Resource, manifest: Manifest
 async def remove_finalizers(
     runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: Collection[str]
 ) -> None:
-    """Remove those that the object has, by one write. Raises ApiError, Conflict when the list changed meanwhile."""
+    """Remove those that the object has, by one write. Raises ApiError, Conflict when the list
+    changed meanwhile.
+    """
     newest = runtime.own_writes.newest(manifest)
     present = newest["metadata"].get("finalizers") or []
     retained = [finalizer for finalizer in present if finalizer not in finalizers]
@@ -35,15 +40,21 @@ async def remove_finalizers(
 async def remove_finalizer_unless_used(
     runtime: Runtime, resource: Resource, manifest: Manifest, users: list[str]
 ) -> None:
-    """Remove `IN_USE` from a Controller or RestApi that is being deleted, or report which NodeSets still need it."""
+    """Remove `IN_USE` from a Controller or RestApi that is being deleted, or report which NodeSets
+    still need it.
+    """
     if not users:
         await remove_finalizers(runtime, resource, manifest, {IN_USE})
         return
     message = f"NodeSets still refer to it: delete {', '.join(users)} first"
-    await runtime.status.report(resource, manifest, [Condition("Ready", "False", Ready.IN_USE, message)])
+    await runtime.status.report(
+        resource, manifest, [Condition("Ready", "False", Ready.IN_USE, message)]
+    )
 
 
-async def _set_finalizers(runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str]) -> Manifest:
+async def _set_finalizers(
+    runtime: Runtime, resource: Resource, manifest: Manifest, finalizers: list[str]
+) -> Manifest:
     metadata = manifest["metadata"]
     # With the resourceVersion it is a Conflict if the list was changed meanwhile.
     patch = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}

@@ -21,9 +21,13 @@ V = TypeVar("V")
 
 
 class Lookup:
-    """`slurmrestd_url`: one address for all Controllers instead of their Services, None normally."""
+    """`slurmrestd_url`: one address for all Controllers instead of their Services, None
+    normally.
+    """
 
-    def __init__(self, caches: Caches, contents: Contents, site: Site, slurmrestd_url: str | None = None) -> None:
+    def __init__(
+        self, caches: Caches, contents: Contents, site: Site, slurmrestd_url: str | None = None
+    ) -> None:
         self._caches = caches
         self._contents = contents
         self._site = site
@@ -31,7 +35,9 @@ class Lookup:
         self._controllers: dict[Key, tuple[Manifest, resources.Controller]] = {}
 
     def controller(self, namespace: str, name: str) -> resources.Controller | None:
-        """The Controller of that name; None if none exists. Raises ResourceError for one that can't be read."""
+        """Return the Controller of that name, or None if none exists. Raises ResourceError for one
+        that can't be read.
+        """
         manifest = self._caches.controllers.store.get(namespace, name)
         if manifest is None:
             self._controllers.pop((namespace, name), None)
@@ -39,96 +45,146 @@ class Lookup:
         known = self._controllers.get((namespace, name))
         # Each poll of its Slurm asks for its key, mostly without a change of the Controller.
         if known is None or known[0] is not manifest:
-            known = self._controllers[namespace, name] = manifest, resources.read(resources.Controller, manifest)
+            known = self._controllers[namespace, name] = (
+                manifest,
+                resources.read(resources.Controller, manifest),
+            )
         return known[1]
 
     def needed_controller(self, namespace: str, name: str) -> resources.Controller:
-        """The Controller that a controllerRef names. Raises NotUsableError if none exists, ResourceError."""
+        """Return the Controller that a controllerRef names. Raises NotUsableError if none exists,
+        ResourceError.
+        """
         controller = self.controller(namespace, name)
         if controller is None:
             message = (
-                f"spec.controllerRef: no Controller {name!r} exists in {namespace!r}: create it, or correct the name"
+                f"spec.controllerRef: no Controller {name!r} exists in {namespace!r}: create it, "
+                "or correct the name"
             )
             raise NotUsableError(Ready.CONTROLLER_MISSING, message)
         return controller
 
     def controller_of_nodeset(self, nodeset: Key) -> Key:
-        """Namespace and name of the Controller of a NodeSet; without a name for a NodeSet that does not exist."""
+        """Return namespace and name of the Controller of a NodeSet, without a name for a NodeSet
+        that does not exist.
+        """
         manifest = self._caches.nodesets.store.get(*nodeset)
         return controller_of(manifest) if manifest is not None else (nodeset[0], "")
 
     def controller_of_pod(self, pod: Key) -> Key:
-        """Namespace and name of the Controller of a worker pod; without a name for a pod that does not exist."""
-        found = self._caches.pods.store.get(*pod)
-        return pod[0], found.metadata.labels.get(names.CLUSTER, "") if found is not None else ""
+        """Return namespace and name of the Controller of a worker pod, without a name for a pod
+        that does not exist.
+        """
+        record = self._caches.pods.store.get(*pod)
+        return pod[0], record.metadata.labels.get(names.CLUSTER, "") if record is not None else ""
 
     def nodesets_of(self, namespace: str, controller: str) -> list[resources.NodeSet]:
-        """The NodeSets that refer to the Controller, by name; unreadable ones are left out and logged."""
+        """Return the NodeSets that refer to the Controller, by name. Unreadable ones are left out
+        and logged.
+        """
         return sorted(
-            _readable(self._caches.nodesets.store.values(), resources.NodeSet, namespace, controller),
+            _readable(
+                self._caches.nodesets.store.values(), resources.NodeSet, namespace, controller
+            ),
             key=lambda nodeset: nodeset.name,
         )
 
     def loginsets_of(self, namespace: str, controller: str) -> list[resources.LoginSet]:
-        """The LoginSets that refer to the Controller; unreadable ones are left out and logged."""
-        return _readable(self._caches.loginsets.store.values(), resources.LoginSet, namespace, controller)
+        """Return the LoginSets that refer to the Controller. Unreadable ones are left out and
+        logged.
+        """
+        return _readable(
+            self._caches.loginsets.store.values(), resources.LoginSet, namespace, controller
+        )
 
     def controllers_of(self, namespace: str, accounting: str) -> list[resources.Controller]:
-        """The Controllers that use the Accounting; unreadable ones are left out and logged."""
+        """Return the Controllers that use the Accounting. Unreadable ones are left out and
+        logged.
+        """
         found = []
         for manifest in self._caches.controllers.store.values():
             metadata, spec = manifest["metadata"], manifest.get("spec") or {}
-            if (metadata["namespace"], (spec.get("accountingRef") or {}).get("name")) == (namespace, accounting):
+            if (metadata["namespace"], (spec.get("accountingRef") or {}).get("name")) == (
+                namespace,
+                accounting,
+            ):
                 try:
                     found.append(resources.read(resources.Controller, manifest))
                 except resources.ResourceError as error:
-                    log.warning("Controller %s/%s can't be read: %s", namespace, metadata["name"], error)
+                    log.warning(
+                        "Controller %s/%s can't be read: %s", namespace, metadata["name"], error
+                    )
         return found
 
     def users_of(self, namespace: str, controller: str) -> list[str]:
-        """Names of the NodeSets that refer to the Controller, readable or not."""
+        """Return the names of the NodeSets that refer to the Controller, readable or not."""
         nodesets = self._caches.nodesets.store.values()
-        return sorted(item["metadata"]["name"] for item in nodesets if controller_of(item) == (namespace, controller))
+        return sorted(
+            item["metadata"]["name"]
+            for item in nodesets
+            if controller_of(item) == (namespace, controller)
+        )
 
     def restapi_of(self, namespace: str, controller: str) -> resources.RestApi | None:
-        """The RestApi that serves the Controller: the oldest, then the first by name; None if none exists."""
-        found = _readable(self._caches.restapis.store.values(), resources.RestApi, namespace, controller)
-        return min(found, key=lambda restapi: (str(restapi.metadata.creation_timestamp), restapi.name), default=None)
+        """Return the RestApi that serves the Controller: the oldest, then the first by name. Return
+        None if none exists.
+        """
+        found = _readable(
+            self._caches.restapis.store.values(), resources.RestApi, namespace, controller
+        )
+        return min(
+            found,
+            key=lambda restapi: (str(restapi.metadata.creation_timestamp), restapi.name),
+            default=None,
+        )
 
     def url(self, served_by: resources.RestApi | None) -> str | None:
-        """Where slurmrestd answers; None without a RestApi."""
+        """Return the address at which slurmrestd answers, None without a RestApi."""
         return None if served_by is None else self._slurmrestd_url or restapi.url(served_by)
 
     async def facts(self, controller: resources.Controller, user: Manifest | None = None) -> Facts:
-        """What surrounds the Controller, with what it refers to, and what `user` refers to, another custom resource.
+        """Return what surrounds the Controller, with what it refers to, and what `user` refers to,
+        another custom resource.
 
-        Raises KubeError and NotUsableError where that can't be read, ResourceError for its Accounting.
+        Raises KubeError and NotUsableError where that can't be read, ResourceError for its
+        Accounting.
         """
         namespace, accounting = controller.namespace, None
         if controller.spec.accounting_ref is not None:
-            manifest = self._caches.accountings.store.get(namespace, controller.spec.accounting_ref.name)
-            accounting = resources.read(resources.Accounting, manifest) if manifest is not None else None
+            manifest = self._caches.accountings.store.get(
+                namespace, controller.spec.accounting_ref.name
+            )
+            accounting = (
+                resources.read(resources.Accounting, manifest) if manifest is not None else None
+            )
         own = self._caches.controllers.store.get(namespace, controller.name)
         return replace(
             await self.namespace_facts(namespace, *(it for it in (own, user) if it is not None)),
-            published=frozenset(self.config_maps(namespace, partial(names.config, controller.name))),
+            published=frozenset(
+                self.config_maps(namespace, partial(names.config, controller.name))
+            ),
             accounting=accounting,
             restapi=self.restapi_of(namespace, controller.name),
         )
 
     def config_maps(self, namespace: str, name: Callable[[int], str]) -> dict[str, Manifest]:
-        """Those ConfigMaps with a Controller's files that exist, by name. `name`: their names by index."""
+        """Return the ConfigMaps with a Controller's files that exist, by name. `name` gives their
+        names by index.
+        """
         found = {
-            name(index): self._caches.own_config_maps.store.get(namespace, name(index)) for index in range(CONFIG_MAPS)
+            name(index): self._caches.own_config_maps.store.get(namespace, name(index))
+            for index in range(CONFIG_MAPS)
         }
         return {name: manifest for name, manifest in found.items() if manifest is not None}
 
     async def namespace_facts(self, namespace: str, *users: Manifest) -> Facts:
-        """The Secrets and ConfigMaps of a namespace that these custom resources refer to.
+        """Return the Secrets and ConfigMaps of a namespace that these custom resources refer to.
 
         Raises KubeError and NotUsableError where one can't be read.
         """
-        await self._contents.read({reference for user in users for reference in references.of(user)})
+        await self._contents.read(
+            {reference for user in users for reference in references.of(user)}
+        )
         return Facts(
             site=self._site,
             secrets=_Referenced(partial(self._digests, namespace)),
@@ -137,19 +193,28 @@ class Lookup:
 
     def _digests(self, namespace: str, name: str) -> Mapping[str, str] | None:
         secret = self._contents.secret(namespace, name)
-        return {key: digest(value) for key, value in secret.data.items()} if secret is not None else None
+        return (
+            {key: digest(value) for key, value in secret.data.items()}
+            if secret is not None
+            else None
+        )
 
-    def secret_value(self, namespace: str, facts: Facts, selector: resources.KeySelector, place: str) -> bytes:
-        """The value of a key of a Secret. Raises MissingReferenceError, which names the `place` that refers to it."""
+    def secret_value(
+        self, namespace: str, facts: Facts, selector: resources.KeySelector, place: str
+    ) -> bytes:
+        """Return the value of a key of a Secret. Raises MissingReferenceError, which names the
+        `place` that refers to it.
+        """
         facts.secret(selector, place)
         secret = self._contents.secret(namespace, selector.name)
         return secret.data[selector.key] if secret is not None else b""
 
     def jwt_key(self, key: Key) -> bytes | None:
-        """The key that signs tokens for a Controller's Slurm; None while its Secret or the Controller is missing.
+        """Return the key that signs tokens for a Controller's Slurm, or None while its Secret or
+        the Controller is missing.
 
-        None too for a Controller that can't be read.
-        A Secret that has not been read yet is read by the Controller's next pass.
+        None too for a Controller that can't be read. A Secret that has not been read yet is read by
+        the Controller's next pass.
         """
         try:
             controller = self.controller(*key)
@@ -168,7 +233,8 @@ class Lookup:
 class _Referenced(Mapping[str, V]):
     """Objects by name, each looked up when it is first asked for, and the same from then on.
 
-    A custom resource refers to a handful of the thousands that a namespace may have, so they can't be listed.
+    A custom resource refers to a handful of the thousands that a namespace may have, so they can't
+    be listed.
     """
 
     def __init__(self, find: Callable[[str], V | None]) -> None:
@@ -190,7 +256,9 @@ class _Referenced(Mapping[str, V]):
         return len(self._found)
 
 
-def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str) -> list[Any]:
+def _readable(
+    manifests: Iterable[Manifest], kind: type[Any], namespace: str, controller: str
+) -> list[Any]:
     found = []
     for manifest in manifests:
         if controller_of(manifest) != (namespace, controller):
@@ -198,11 +266,19 @@ def _readable(manifests: Iterable[Manifest], kind: type[Any], namespace: str, co
         try:
             found.append(resources.read(kind, manifest))
         except resources.ResourceError as error:
-            log.warning("%s %s/%s is left out: %s", kind.__name__, namespace, manifest["metadata"]["name"], error)
+            log.warning(
+                "%s %s/%s is left out: %s",
+                kind.__name__,
+                namespace,
+                manifest["metadata"]["name"],
+                error,
+            )
     return found
 
 
 def controller_of(manifest: Manifest) -> Key:
-    """Namespace and name of the Controller that a controllerRef names; the name is empty without one."""
+    """Return namespace and name of the Controller that a controllerRef names. The name is empty
+    without one.
+    """
     reference = (manifest.get("spec") or {}).get("controllerRef") or {}
     return manifest["metadata"]["namespace"], reference.get("name", "")

@@ -1,4 +1,5 @@
-"""The newest answers to this operator's own writes of custom resources: the watch may not have shown them yet.
+"""The newest answers to this operator's own writes of custom resources: the watch may not have
+shown them yet.
 
 resourceVersions can be compared:
 https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
@@ -38,12 +39,19 @@ class OwnWrites:
         self._written: dict[_Place, _Written] = {}
 
     async def write(
-        self, manifest: Manifest, request: Awaitable[Manifest], status: Mapping[str, Any] | None = None
+        self,
+        manifest: Manifest,
+        request: Awaitable[Manifest],
+        status: Mapping[str, Any] | None = None,
     ) -> Manifest:
-        """Send a write; the object as stored. `status`: the status that it writes. Raises what the request raises."""
+        """Send a write; the object as stored. `status`: the status that it writes. Raises what the
+        request raises.
+        """
         written = self._of(manifest)
         # The watch may show it before the answer arrives.
-        self._written[_place(manifest)] = replace(written, pending=status) if status is not None else written
+        self._written[_place(manifest)] = (
+            replace(written, pending=status) if status is not None else written
+        )
         try:
             stored = await request
         except NotFound:
@@ -53,7 +61,9 @@ class OwnWrites:
         return stored
 
     def newest(self, manifest: Manifest) -> Manifest:
-        """The object with its newest known finalizers, status and resourceVersion; its spec and the rest as given."""
+        """Return the object with its newest known finalizers, status and resourceVersion, and its
+        spec and the rest as given.
+        """
         written, metadata = self._of(manifest), manifest["metadata"]
         version = int(metadata["resourceVersion"])
         if written.version <= version:
@@ -63,7 +73,9 @@ class OwnWrites:
         return {**manifest, "metadata": {**metadata, **newest}, **status}
 
     def is_reported(self, manifest: Manifest) -> bool:
-        """Whether its status is what this operator wrote, or older than that: no reason for another pass."""
+        """Return whether the object's status is what this operator wrote, or older than that: no
+        reason for another pass.
+        """
         written, status = self._of(manifest), manifest.get("status")
         old = int(manifest["metadata"]["resourceVersion"]) <= written.reported
         return old or (status is not None and status in (written.status, written.pending))
@@ -84,9 +96,9 @@ class OwnWrites:
         self._written[place] = written
 
     def _of(self, manifest: Manifest) -> _Written:
-        """Our writes of this object, not of a former one with the same name."""
-        uid, found = manifest["metadata"]["uid"], self._written.get(_place(manifest))
-        return found if found is not None and found.uid == uid else _Written(uid)
+        """Return our writes of this object, not of a former one with the same name."""
+        uid, written = manifest["metadata"]["uid"], self._written.get(_place(manifest))
+        return written if written is not None and written.uid == uid else _Written(uid)
 
 
 def _place(manifest: Manifest) -> _Place:

@@ -1,6 +1,8 @@
-"""Watched namespaces whose objects the operator may not read. Nothing is decided there, and no other namespace waits.
+"""Watched namespaces whose objects the operator may not read. Nothing is decided there, and no
+other namespace waits.
 
-The chart grants a Role in each watched namespace. It is missing in a namespace that was deleted and created again.
+The chart grants a Role in each watched namespace. It is missing in a namespace that was deleted and
+created again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +19,8 @@ RETRY_SECONDS = 10.0
 
 
 def unreadable(caches: Caches) -> dict[str, str]:
-    """The namespaces in which the operator lacks rights, and for each what it lacks and the remedy.
+    """Return the namespaces in which the operator lacks rights, and for each what it lacks and the
+    remedy.
 
     A namespace that is being deleted or does not exist needs none.
     """
@@ -31,18 +34,20 @@ def unreadable(caches: Caches) -> dict[str, str]:
 
 def _message(namespace: str, plurals: set[str]) -> str:
     return (
-        f"the operator may not list {', '.join(sorted(plurals))} in namespace {namespace} and changes nothing there: "
-        f"run helm upgrade for the operator's release with {namespace} in operator.namespaces, which grants a Role"
+        f"the operator may not list {', '.join(sorted(plurals))} in namespace {namespace} and "
+        f"changes nothing there: run helm upgrade for the operator's release with {namespace} in "
+        "operator.namespaces, which grants a Role"
     )
 
 
 def when_readable(
     runtime: Runtime, cache: Reflector[Any], reconcile: Callable[[Key], Awaitable[float | None]]
 ) -> Callable[[Key], Awaitable[float | None]]:
-    """`reconcile` for objects of `cache` whose namespace can be read. The condition `Ready` of others names why not.
+    """`reconcile` for objects of `cache` whose namespace can be read. The condition `Ready` of
+    others names why not.
 
-    In a namespace that is being deleted, objects that are being deleted are reconciled too: their finalizers are
-    removed without the Role, which is gone.
+    In a namespace that is being deleted, objects that are being deleted are reconciled too: their
+    finalizers are removed without the Role, which is gone.
     """
     reflectors = tuple(runtime.caches)
 
@@ -53,10 +58,14 @@ def when_readable(
         if found is None:
             return await reconcile(key)
         if isinstance(found, dict):
-            if found["metadata"].get("deletionTimestamp") and all(it.refused[namespace] for it in refused):
+            if found["metadata"].get("deletionTimestamp") and all(
+                it.refused[namespace] for it in refused
+            ):
                 return await reconcile(key)
             message = _message(namespace, {it.resource.plural for it in refused})
-            await runtime.status.report(cache.resource, found, [Condition("Ready", "False", Ready.FORBIDDEN, message)])
+            await runtime.status.report(
+                cache.resource, found, [Condition("Ready", "False", Ready.FORBIDDEN, message)]
+            )
         return RETRY_SECONDS
 
     return one_pass

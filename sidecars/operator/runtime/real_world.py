@@ -19,7 +19,9 @@ STATUS_SECONDS = 2.0
 STATUS_BYTES = 2**20
 
 FetchStatus = Callable[[str, str], Awaitable[Mapping[str, Any]]]
-"""The JSON of GET /status at an address, with this header Authorization. Raises OSError, TimeoutError or ValueError."""
+"""The JSON of GET /status at an address, with this header Authorization. Raises OSError,
+TimeoutError or ValueError.
+"""
 
 AskReady = Callable[[str], Awaitable[bool | None]]
 """Whether slurmctld at an address reports that it is the primary; None without an answer."""
@@ -49,7 +51,9 @@ class RealWorld:
     """Clocks, randomness, and the connections to slurmrestd and to slurmctld's pods."""
 
     clock: Callable[[], float] = boottime
-    """Monotonic seconds that count suspend, so that what was known before a suspend is old afterwards."""
+    """Monotonic seconds that count suspend, so that what was known before a suspend is old
+    afterwards.
+    """
     wall_clock: Callable[[], float] = time.time
     """Seconds since the epoch."""
     connect: Connect = SlurmClient

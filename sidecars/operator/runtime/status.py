@@ -25,19 +25,31 @@ class StatusWriter:
         more: Mapping[str, Any] | None = None,
         unknown: Collection[str] = (),
     ) -> None:
-        """Write the status if it differs: these conditions, and the fields of `more`. Raises ApiError.
+        """Write the status if it differs: these conditions, and the fields of `more`. Raises
+        ApiError.
 
         `unknown`: types of conditions that stay as they are if `wanted` lacks them.
         """
-        metadata, present = manifest["metadata"], self._own_writes.newest(manifest).get("status") or {}
+        metadata, present = (
+            manifest["metadata"],
+            self._own_writes.newest(manifest).get("status") or {},
+        )
         status = {
             **(more or {}),
             "conditions": conditions.merge(
-                present.get("conditions") or [], wanted, metadata.get("generation", 0), self._now(), unknown
+                present.get("conditions") or [],
+                wanted,
+                metadata.get("generation", 0),
+                self._now(),
+                unknown,
             ),
         }
         if any(present.get(name) != value for name, value in status.items()):
             request = self._client.merge_patch(
-                resource, metadata["namespace"], metadata["name"], {"status": status}, subresource="status"
+                resource,
+                metadata["namespace"],
+                metadata["name"],
+                {"status": status},
+                subresource="status",
             )
             await self._own_writes.write(manifest, request, {**present, **status})

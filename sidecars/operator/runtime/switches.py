@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sidecars.kube import Event, records
+from sidecars import objects
+from sidecars.kube import Event
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.queues import Key
 from sidecars.policy import topology as policy
@@ -21,18 +22,22 @@ class Switches:
         caches.kube_nodes.store.subscribe(self._kube_nodes)
 
     def of(self, caches: Caches, key: Key, topologies: Sequence[Topology]) -> policy.Positions:
-        """Those of the Controller with this key and these topologies."""
+        """Return the positions of the Controller with this key and these topologies."""
         known = self._known.get(key)
         if known is None or known[0] != topologies:
             labels = (node.metadata.labels for node in caches.kube_nodes.store.values())
             known = self._known[key] = topologies, policy.positions(topologies, labels)
         return known[1]
 
-    def _kube_nodes(self, event: Event[records.Node]) -> None:
+    def _kube_nodes(self, event: Event[objects.Node]) -> None:
         if labels_changed(event):
             self._known.clear()
 
 
-def labels_changed(event: Event[records.Node]) -> bool:
-    """Whether a Kubernetes node came, went, or has other labels."""
-    return event.old is None or event.new is None or event.old.metadata.labels != event.new.metadata.labels
+def labels_changed(event: Event[objects.Node]) -> bool:
+    """Return whether a Kubernetes node came, went, or has other labels."""
+    return (
+        event.old is None
+        or event.new is None
+        or event.old.metadata.labels != event.new.metadata.labels
+    )

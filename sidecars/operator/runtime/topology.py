@@ -1,18 +1,22 @@
-"""The topologies of a Controller with the labels of all Kubernetes nodes, which Controllers and worker pods share."""
+"""The topologies of a Controller with the labels of all Kubernetes nodes, which Controllers and
+worker pods share.
+"""
 
 from collections.abc import Callable, Sequence
 
-from sidecars.kube import Manifest, records
+from sidecars import objects
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy import topology as policy
 from sidecars.workloads import config_maps, names
 from sidecars.workloads import topology as files
-from sidecars.workloads.resources import Controller, ResourceError, Topology
+from sidecars.workloads.resources import Controller, Manifest, ResourceError, Topology
 
 
 def topologies_of(runtime: Runtime, controller: Key) -> Sequence[Topology]:
-    """Those of a Controller; none while it doesn't exist or can't be read, and for an external one."""
+    """Return the topologies of a Controller, none while it doesn't exist or can't be read, and for
+    an external one.
+    """
     try:
         found = runtime.lookup.controller(*controller)
     except ResourceError:
@@ -20,8 +24,10 @@ def topologies_of(runtime: Runtime, controller: Key) -> Sequence[Topology]:
     return found.spec.topologies if found is not None and not found.spec.external else ()
 
 
-def line(runtime: Runtime, controller: Key, node: records.Node) -> policy.Line | None:
-    """Where the workers of a Kubernetes node are; None if the Controller has no topologies."""
+def line(runtime: Runtime, controller: Key, node: objects.Node) -> policy.Line | None:
+    """Return the place of the workers of a Kubernetes node, None if the Controller has no
+    topologies.
+    """
     topologies = topologies_of(runtime, controller)
     if not topologies:
         return None
@@ -31,14 +37,17 @@ def line(runtime: Runtime, controller: Key, node: records.Node) -> policy.Line |
 
 
 def wanted_blocks(runtime: Runtime, controller: Controller) -> files.Blocks:
-    """The blocks that topology.yaml is to have: those of labels, and those that it has.
+    """Return the blocks that topology.yaml is to have: those of labels, and those that it has.
 
-    It keeps those whose Kubernetes nodes are gone: slurmctld ends if a Slurm node is in a block that it doesn't have.
+    It keeps those whose Kubernetes nodes are gone: slurmctld ends if a Slurm node is in a block
+    that it doesn't have.
     """
     topologies = controller.spec.topologies
     if all(it.block is None for it in topologies):
         return {}
-    found = policy.blocks(topologies, (node.metadata.labels for node in runtime.caches.kube_nodes.store.values()))
+    found = policy.blocks(
+        topologies, (node.metadata.labels for node in runtime.caches.kube_nodes.store.values())
+    )
     published = _blocks_of_file(runtime, (controller.namespace, controller.name), names.config)
     for name, blocks in found.items():
         blocks.update(set(published.get(name) or ()) - {files.nowhere(name)})
@@ -50,8 +59,14 @@ def _blocks_of_file(
 ) -> dict[str, frozenset[str]]:
     namespace, name = controller
     for index in range(config_maps.CONFIG_MAPS):
-        manifest: Manifest = runtime.caches.own_config_maps.store.get(namespace, config_map(name, index)) or {}
+        manifest: Manifest = (
+            runtime.caches.own_config_maps.store.get(namespace, config_map(name, index)) or {}
+        )
         text = (manifest.get("data") or {}).get(files.FILE)
         if text is not None:
-            return {topology: places for topology, places in (files.places(text) or {}).items() if places is not None}
+            return {
+                topology: places
+                for topology, places in (files.places(text) or {}).items()
+                if places is not None
+            }
     return {}

@@ -1,9 +1,12 @@
-"""What kinds with one StatefulSet or Deployment share: objects applied in order, restarts reported, readiness."""
+"""What kinds with one StatefulSet or Deployment share: objects applied in order, restarts reported,
+readiness.
+"""
 
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from sidecars import objects
 from sidecars.kube import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -15,7 +18,6 @@ from sidecars.kube import (
     Manifest,
     NotFound,
     Resource,
-    records,
 )
 from sidecars.operator.runtime.apply import APPLIED, is_ours, is_settled, with_former_image
 from sidecars.operator.runtime.errors import NotUsableError, RefusedError
@@ -32,6 +34,7 @@ from sidecars.workloads.resources import GROUP, ResourceError
 log = logging.getLogger(__name__)
 
 _WORKLOADS = {STATEFUL_SETS.kind, DEPLOYMENTS.kind}
+_ALLOWED = "operator.allowedServiceAccounts in the values of the chart slurm-operator"
 
 _WITH_EVERY_START = {
     Ready.WAITING_FOR_ACCOUNTING,
@@ -44,23 +47,31 @@ _WITH_EVERY_START = {
 
 @contextlib.contextmanager
 def usable() -> Iterator[None]:
-    """Turns what a render raises into NotUsableError."""
+    """Turn what a render raises into NotUsableError."""
     try:
         yield
     except MissingReferenceError as error:
-        raise NotUsableError(Ready.REFERENCE_MISSING, f"{error}; create it, and the operator continues") from error
+        raise NotUsableError(
+            Ready.REFERENCE_MISSING, f"{error}; create it, and the operator continues"
+        ) from error
     except ResourceError as error:
         raise NotUsableError(Ready.INVALID, str(error)) from error
 
 
 async def apply_all(
-    runtime: Runtime, owner: Manifest, kind: str, render: Callable[[], Sequence[Manifest]], *, recreates: bool = True
+    runtime: Runtime,
+    owner: Manifest,
+    kind: str,
+    render: Callable[[], Sequence[Manifest]],
+    *,
+    recreates: bool = True,
 ) -> None:
-    """Render and apply. `recreates`: whether a StatefulSet may be created again, without its pods, for a field that
-    can't be changed.
+    """Render and apply. `recreates`: whether a StatefulSet may be created again, without its pods,
+    for a field that can't be changed.
 
-    Raises NotUsableError, with what to do, when the resource can't be rendered or is refused. The first refusal is
-    raised when everything else was applied, except for pods of which a Secret or ConfigMap was refused.
+    Raises NotUsableError, with what to do, when the resource can't be rendered or is refused. The
+    first refusal is raised when everything else was applied, except for pods of which a Secret or
+    ConfigMap was refused.
     """
     with usable():
         manifests = render()
@@ -74,7 +85,13 @@ async def apply_all(
             continue
         try:
             if await _apply(runtime, owner, each, recreates=recreates):
-                log.info("%s %s: applied %s %s", kind, _name(owner), each["kind"], each["metadata"]["name"])
+                log.info(
+                    "%s %s: applied %s %s",
+                    kind,
+                    _name(owner),
+                    each["kind"],
+                    each["metadata"]["name"],
+                )
         except NotUsableError as error:
             failures.append(error)
             read.add(each["kind"])
@@ -83,13 +100,15 @@ async def apply_all(
 
 
 def check_identity(runtime: Runtime, namespace: str, template: Manifest) -> None:
-    """Raises ResourceError for a pod template with a token that the operator's settings don't allow."""
-    identity.check(template["spec"], namespace, runtime.settings.allowed_service_accounts)
+    """Raise ResourceError for a pod template with a token that the operator's settings don't
+    allow.
+    """
+    identity.check(template["spec"], namespace, runtime.settings.allowed_service_accounts, _ALLOWED)
 
 
-async def _apply(runtime: Runtime, owner: Manifest, wanted: Manifest, *, recreates: bool) -> bool:
-    """Whether a request was needed. Raises NotUsableError and ApiError."""
-    manifest = _with_former_sidecars(runtime, wanted)
+async def _apply(runtime: Runtime, owner: Manifest, desired: Manifest, *, recreates: bool) -> bool:
+    """Return whether a request was needed. Raises NotUsableError and ApiError."""
+    manifest = _with_former_sidecars(runtime, desired)
     restart = _restart(runtime, manifest)
     name = manifest["metadata"]["name"]
     try:
@@ -97,7 +116,13 @@ async def _apply(runtime: Runtime, owner: Manifest, wanted: Manifest, *, recreat
         changed = await runtime.applier.apply(manifest if plan is None else plan.manifest)
         if changed and restart:
             runtime.events.emit(owner, "Normal", EventReason.RESTARTING, "Sync", restart)
-        if plan is not None and plan.recreate and recreates and not changed and _rolled_out(runtime, manifest):
+        if (
+            plan is not None
+            and plan.recreate
+            and recreates
+            and not changed
+            and _rolled_out(runtime, manifest)
+        ):
             await runtime.applier.recreate(manifest)
     except ApiError as error:
         if error.status not in {400, 403, 422}:
@@ -107,19 +132,25 @@ async def _apply(runtime: Runtime, owner: Manifest, wanted: Manifest, *, recreat
 
 
 async def _plan(runtime: Runtime, owner: Manifest, manifest: Manifest) -> Plan | None:
-    """What can be applied of a changed workload, after its claims were resized. None for one that doesn't exist, isn't
-    ours alone, or is no workload.
+    """Plan what can be applied of a changed workload, after its claims were resized. Return None
+    for one that doesn't exist, isn't ours alone, or is no workload.
     """
     kind, live = manifest["kind"], _live(runtime, manifest)
     if live is None or not is_ours(live, manifest) or not is_settled(live):
         return None
     namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-    claims = {it: claim for it in immutable.claim_names(manifest) if (claim := _claim(runtime, namespace, it))}
+    claims = {
+        it: claim
+        for it in immutable.claim_names(manifest)
+        if (claim := _claim(runtime, namespace, it))
+    }
     plan = immutable.plan(live, manifest, claims, {})
     if plan.resize:
         refusals = runtime.kept.refusals(namespace, plan.resize, runtime.now())
         for resize in plan.resize:
-            if resize.claim not in refusals and (answer := await _resize(runtime, owner, namespace, resize)):
+            if resize.claim not in refusals and (
+                answer := await _resize(runtime, owner, namespace, resize)
+            ):
                 runtime.kept.refuse(namespace, resize, answer, runtime.now())
                 refusals[resize.claim] = answer
         plan = immutable.plan(live, manifest, claims, refusals)
@@ -133,7 +164,9 @@ async def _plan(runtime: Runtime, owner: Manifest, manifest: Manifest) -> Plan |
 
 
 async def _resize(runtime: Runtime, owner: Manifest, namespace: str, resize: Resize) -> str:
-    """Why the API server refuses it; empty if it doesn't. Raises ApiError for a fault."""
+    """Resize a claim. Return why the API server refuses it, "" if it doesn't. Raises ApiError for a
+    fault.
+    """
     patch = {"spec": {"resources": {"requests": {"storage": resize.after}}}}
     try:
         await runtime.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, namespace, resize.claim, patch)
@@ -162,18 +195,24 @@ def _claim(runtime: Runtime, namespace: str, name: str) -> Claim | None:
 
 def _rolled_out(runtime: Runtime, manifest: Manifest) -> bool:
     live = _live(runtime, manifest) or manifest
-    generation, wanted = live["metadata"].get("generation", 0), live["spec"].get("replicas", 1)
-    return upgrades.rolled_out(live.get("status") or {}, generation, wanted)
+    generation, replicas = live["metadata"].get("generation", 0), live["spec"].get("replicas", 1)
+    return upgrades.rolled_out(live.get("status") or {}, generation, replicas)
 
 
-def refused(runtime: Runtime, manifest: Manifest, error: NotUsableError | ResourceError) -> Condition:
-    """The condition `Ready` of a resource that can't be acted upon, and an Event if the condition is new."""
+def refused(
+    runtime: Runtime, manifest: Manifest, error: NotUsableError | ResourceError
+) -> Condition:
+    """Return the condition `Ready` of a resource that can't be acted upon, and an Event if the
+    condition is new.
+    """
     reason = error.reason if isinstance(error, NotUsableError) else Ready.INVALID
     condition = Condition("Ready", "False", reason, str(error))
     present = condition_of(manifest, "Ready")
     reported = (present.get("reason"), present.get("message")) == (reason, condition.message)
     if reason not in _WITH_EVERY_START and not reported:
-        runtime.events.emit(manifest, "Warning", EventReason.SYNC_FAILED, "Sync", f"{reason}: {error}")
+        runtime.events.emit(
+            manifest, "Warning", EventReason.SYNC_FAILED, "Sync", f"{reason}: {error}"
+        )
     return condition
 
 
@@ -184,7 +223,9 @@ def raise_retried(error: Exception | None) -> None:
 
 
 async def find(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Manifest | None:
-    """An object, also one of SchedMD's operator, which the caches don't show; None if it doesn't exist."""
+    """Return an object, also one of SchedMD's operator, which the caches don't show, or None if it
+    doesn't exist.
+    """
     live = runtime.caches.live(resource, namespace, name)
     if live is None:
         with contextlib.suppress(NotFound):
@@ -193,13 +234,19 @@ async def find(runtime: Runtime, resource: Resource, namespace: str, name: str) 
 
 
 def readiness(runtime: Runtime, resource: Resource, namespace: str, name: str) -> Condition:
-    """The condition `Ready` of a StatefulSet or Deployment that has been applied."""
-    found = rollout.readiness(resource.kind, namespace, name, runtime.caches.live(resource, namespace, name))
+    """Return the condition `Ready` of a StatefulSet or Deployment that has been applied."""
+    found = rollout.readiness(
+        resource.kind, namespace, name, runtime.caches.live(resource, namespace, name)
+    )
     return rollout.with_kept(found, runtime.kept.of(resource.kind, namespace, name))
 
 
-async def counts(runtime: Runtime, resource: Resource, owner: Manifest, name: str) -> dict[str, int]:
-    """The numbers of pods of a custom resource's StatefulSet or Deployment, as they stand in its status."""
+async def counts(
+    runtime: Runtime, resource: Resource, owner: Manifest, name: str
+) -> dict[str, int]:
+    """Return the numbers of pods of a custom resource's StatefulSet or Deployment, as they stand in
+    its status.
+    """
     metadata = owner["metadata"]
     live = runtime.caches.live(resource, metadata["namespace"], name)
     if live is None:
@@ -211,7 +258,9 @@ async def counts(runtime: Runtime, resource: Resource, owner: Manifest, name: st
     return {"replicas": status.get("replicas", 0), "readyReplicas": status.get("readyReplicas", 0)}
 
 
-async def annotate(runtime: Runtime, pods: Iterable[records.Pod], annotation: str, value: str) -> None:
+async def annotate(
+    runtime: Runtime, pods: Iterable[objects.Pod], annotation: str, value: str
+) -> None:
     """Give the pods this annotation; one that is gone needs none."""
     patch = {"metadata": {"annotations": {annotation: value}}}
     for pod in pods:
@@ -226,7 +275,7 @@ def _with_former_sidecars(runtime: Runtime, manifest: Manifest) -> Manifest:
 
 
 def _live(runtime: Runtime, manifest: Manifest) -> Manifest | None:
-    """A workload as last seen; None if it doesn't exist, or is none."""
+    """Return a workload as last seen, or None if it doesn't exist, or is none."""
     if manifest["kind"] not in _WORKLOADS:
         return None
     metadata = manifest["metadata"]
@@ -234,7 +283,9 @@ def _live(runtime: Runtime, manifest: Manifest) -> Manifest | None:
 
 
 def _restart(runtime: Runtime, manifest: Manifest) -> str:
-    """Why applying this StatefulSet or Deployment replaces its pods, as far as what they read changed; else empty."""
+    """Return why applying this StatefulSet or Deployment replaces its pods, as far as what they
+    read changed, else "".
+    """
     live = _live(runtime, manifest)
     if live is None:
         return ""
@@ -247,7 +298,8 @@ def _restart(runtime: Runtime, manifest: Manifest) -> str:
         if key.startswith(GROUP) and key.endswith(suffix) and before.get(key, value) != value
     )
     return (
-        f"{manifest['kind']} {live['metadata']['name']} restarts: its {' and '.join(changed)} changed"
+        f"{manifest['kind']} {live['metadata']['name']} restarts: its {' and '.join(changed)} "
+        "changed"
         if changed
         else ""
     )

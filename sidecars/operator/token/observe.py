@@ -9,18 +9,23 @@ from sidecars.workloads.resources import Token
 
 
 def signing_key(runtime: Runtime, token: Token) -> bytes:
-    """The key that signs the token. Raises NotUsableError and ResourceError."""
+    """Return the key that signs the token. Raises NotUsableError and ResourceError."""
     selector = render.jwt_key(token)
     secret = runtime.contents.secret(token.namespace, selector.name)
     if secret is None or not secret.data.get(selector.key):
-        what = "doesn't exist" if secret is None else f"has no key {selector.key!r}, or an empty one"
-        message = f"spec.jwtKeyRef: Secret {selector.name!r} {what}; create it, and the operator continues"
+        what = (
+            "doesn't exist" if secret is None else f"has no key {selector.key!r}, or an empty one"
+        )
+        message = (
+            f"spec.jwtKeyRef: Secret {selector.name!r} {what}; create it, and the operator "
+            "continues"
+        )
         raise NotUsableError(Ready.REFERENCE_MISSING, message)
     return secret.data[selector.key]
 
 
 def present_secret(runtime: Runtime, token: Token) -> policy.PresentSecret | None:
-    """The present Secret; None if it doesn't exist. Raises NotUsableError."""
+    """Return the present Secret, or None if it doesn't exist. Raises NotUsableError."""
     secret = runtime.contents.secret(token.namespace, render.secret_name(token))
     if secret is None:
         return None

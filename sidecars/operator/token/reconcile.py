@@ -19,7 +19,9 @@ from sidecars.workloads.resources import ResourceError, Token, read
 
 
 async def reconcile(runtime: Runtime, key: Key) -> float | None:
-    """Have a valid token in the Secret; report. Returns the seconds until the token is to be renewed."""
+    """Have a valid token in the Secret; report. Returns the seconds until the token is to be
+    renewed.
+    """
     namespace, _ = key
     manifest = runtime.caches.tokens.store.get(*key)
     if manifest is None or manifest["metadata"].get("deletionTimestamp"):
@@ -42,9 +44,19 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
         if text is not None:
             await _write(runtime, manifest, token, text)
         if decision.why:
-            runtime.events.emit(manifest, "Normal", EventReason.SIGNED, "Sync", f"Signed another token: {decision.why}")
+            runtime.events.emit(
+                manifest,
+                "Normal",
+                EventReason.SIGNED,
+                "Sync",
+                f"Signed another token: {decision.why}",
+            )
         written = policy.PresentSecret(
-            text, frozenset([render.secret_key(token)]), "Token", token.metadata.uid, not token.spec.refresh
+            text,
+            frozenset([render.secret_key(token)]),
+            "Token",
+            token.metadata.uid,
+            not token.spec.refresh,
         )
         if text is not None:
             decision = policy.plan(token, written, signing, runtime.now())
@@ -52,7 +64,9 @@ async def reconcile(runtime: Runtime, key: Key) -> float | None:
         if found is not None:
             times = {"issuedAt": timestamp(found.issued), "expiresAt": timestamp(found.expires)}
         if ready.status == "False":
-            ready = workload.refused(runtime, manifest, NotUsableError(Ready[ready.reason.name], ready.message))
+            ready = workload.refused(
+                runtime, manifest, NotUsableError(Ready[ready.reason.name], ready.message)
+            )
     except (NotUsableError, ResourceError) as error:
         again, failure = None, error if isinstance(error, NotUsableError) else None
         ready = workload.refused(runtime, manifest, error)

@@ -1,7 +1,8 @@
-"""One pass over the users that a Controller declares: read, check, apply, have the pods refresh, report.
+"""One pass over the users that a Controller declares: read, check, apply, have the pods refresh,
+report.
 
-`sidecars.policy.users` decides. A declaration that is missing or wrong changes nothing: pods keep the users that they
-have. Without a reference, they have none.
+`sidecars.policy.users` decides. A declaration that is missing or wrong changes nothing: pods keep
+the users that they have. Without a reference, they have none.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from sidecars.workloads.references import Reference
 from sidecars.workloads.resources import Controller, ResourceError
 
 NUDGE_SECONDS = (0.0, 3.0)
-"""Seconds after a change when pods are annotated. The second time is for a kubelet whose own watch was late."""
+"""Seconds after a change when pods are annotated. The second time is for a kubelet whose own watch
+was late.
+"""
 SETTLE_SECONDS = 6.0
 """Seconds after a change until which running pods have it."""
 
@@ -38,7 +41,9 @@ Memories = dict[Key, Change]
 
 
 async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | None:
-    """One pass. Returns after how many seconds to look again; None if nothing is under way. Raises KubeError."""
+    """Run one pass. Return after how many seconds to look again, None if nothing is under way.
+    Raises KubeError.
+    """
     manifest = runtime.caches.controllers.store.get(*key)
     controller = _controller(runtime, key)
     if manifest is None or controller is None or controller.metadata.deletion_timestamp:
@@ -59,7 +64,11 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
             raise
         if secret is None or reference.key not in secret.data:
             runtime.users_settle.pop(key, None)
-            _report(runtime, key, report.missing(reference.name, reference.key, exists=secret is not None))
+            _report(
+                runtime,
+                key,
+                report.missing(reference.name, reference.key, exists=secret is not None),
+            )
             return None
         text, without = secret.data[reference.key], secret.data.get(report.LEFT_OUT)
         try:
@@ -71,12 +80,17 @@ async def reconcile(runtime: Runtime, memories: Memories, key: Key) -> float | N
             runtime.users_settle[key] = digest(text), 0.0
             _report(runtime, key, report.invalid(reference.name, reference.key, wrong))
             return None
-    again = await _distribute(runtime, memories, key, manifest, controller, files(declared) if reference else {})
+    again = await _distribute(
+        runtime, memories, key, manifest, controller, files(declared) if reference else {}
+    )
     if reference is None:
         runtime.users_settle.pop(key, None)
         _report(runtime, key, None)
     else:
-        runtime.users_settle[key] = digest(text), memories[key].since + SETTLE_SECONDS if key in memories else 0.0
+        runtime.users_settle[key] = (
+            digest(text),
+            memories[key].since + SETTLE_SECONDS if key in memories else 0.0,
+        )
         _report(runtime, key, report.applied(declared, without, settled=again is None))
     return again
 
@@ -87,15 +101,20 @@ async def _distribute(
     key: Key,
     manifest: Manifest,
     controller: Controller,
-    wanted: dict[str, str],
+    desired: dict[str, str],
 ) -> float | None:
-    """Bring the files into the ConfigMap and the pods. After how many seconds to continue; None when they have them."""
-    mark = combined({"": config_map_digests(wanted)})[:12]
+    """Bring the files into the ConfigMap and the pods. After how many seconds to continue; None
+    when they have them.
+    """
+    mark = combined({"": config_map_digests(desired)})[:12]
     change = memories.get(key)
-    # The cache may lag behind the last write. A ConfigMap that differs later was changed or deleted by someone else.
-    awaited = change is not None and change.mark == mark and runtime.now() - change.since < SETTLE_SECONDS
-    if not awaited and effects.present(runtime, controller) != wanted:
-        await effects.store(runtime, manifest, controller, wanted)
+    # The cache may lag behind the last write. A ConfigMap that differs later was changed or deleted
+    # by someone else.
+    awaited = (
+        change is not None and change.mark == mark and runtime.now() - change.since < SETTLE_SECONDS
+    )
+    if not awaited and effects.present(runtime, controller) != desired:
+        await effects.store(runtime, manifest, controller, desired)
         change = memories[key] = Change(mark, runtime.now())
     if change is None:
         return None
@@ -111,7 +130,7 @@ async def _distribute(
 
 
 def _controller(runtime: Runtime, key: Key) -> Controller | None:
-    """What can't be read is reported in the Controller's own pass."""
+    """Read the Controller. What can't be read is reported in the Controller's own pass."""
     try:
         return runtime.lookup.controller(*key)
     except ResourceError:

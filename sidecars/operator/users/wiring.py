@@ -21,7 +21,9 @@ def wire(runtime: Runtime) -> None:
             queue.add(key_of(event.object))
 
     def secrets(event: Event[Any]) -> None:
-        for controller in controllers.by(REFERENCES, Reference("Secret", *identity(event.object).key)):
+        for controller in controllers.by(
+            REFERENCES, Reference("Secret", *identity(event.object).key)
+        ):
             if _declares(controller):
                 queue.add(key_of(controller))
 

@@ -1,7 +1,8 @@
-"""The expression of a job's `--constraint`: whether a node has the features (https://slurm.schedmd.com/sbatch.html).
+"""The expression of a job's `--constraint`: whether a node has the features
+(https://slurm.schedmd.com/sbatch.html).
 
-`&` is "and", `|` is "or", parentheses group. `[a|b]`: all nodes have a, or all have b. Counts (`a*2`) are not
-supported.
+`&` is "and", `|` is "or", parentheses group. `[a|b]`: all nodes have a, or all have b. Counts
+(`a*2`) are not supported.
 """
 
 import re
@@ -22,7 +23,9 @@ class UnsupportedFeatures(ValueError):
 
 @lru_cache(maxsize=1024)
 def alternatives(expression: str) -> tuple[Test, ...]:
-    """The tests of which all nodes of a job must pass the same one. Raises UnsupportedFeatures."""
+    """Return the tests of which all nodes of a job must pass the same one. Raises
+    UnsupportedFeatures.
+    """
     if len(expression) > _LONGEST:
         raise UnsupportedFeatures(expression[:_LONGEST])
     tokens = _TOKEN.findall(expression)
@@ -36,13 +39,14 @@ def alternatives(expression: str) -> tuple[Test, ...]:
         except ValueError:
             raise UnsupportedFeatures(expression) from None
         choices = [
-            [*tokens[:begin], "(", *choice, ")", *tokens[end + 1 :]] for choice in _split(tokens[begin + 1 : end])
+            [*tokens[:begin], "(", *choice, ")", *tokens[end + 1 :]]
+            for choice in _split(tokens[begin + 1 : end])
         ]
     return tuple(_Parser(choice, expression).whole() for choice in choices)
 
 
 def _split(tokens: list[str]) -> list[list[str]]:
-    """The parts between the `|` outside of parentheses."""
+    """Return the parts between the `|` outside of parentheses."""
     parts: list[list[str]] = [[]]
     depth = 0
     for token in tokens:
@@ -73,7 +77,9 @@ class _Parser:
         while self._next() in ("&", "|"):
             operator = self._next()
             self._at += 1
-            left = _both(left, self._operand()) if operator == "&" else _either(left, self._operand())
+            left = (
+                _both(left, self._operand()) if operator == "&" else _either(left, self._operand())
+            )
         return left
 
     def _operand(self) -> Test:

@@ -43,7 +43,9 @@ class Filling:
     """With the number of runs that were placed before."""
 
     def fill(self, key: object, room: Room, runs: Sequence[Run], existing: int) -> Outcome:
-        """Place all runs in the room. With the same `key` the room was the same before the first run; None: never."""
+        """Place all runs in the room. With the same `key` the room was the same before the first
+        run; None: never.
+        """
         begin = 0
         if key is not None and key == self._key:
             begin = self._resume(room, runs)
@@ -65,7 +67,9 @@ class Filling:
         return Outcome(tuple(self._placed), tuple(self._used), room)
 
     def _resume(self, room: Room, runs: Sequence[Run]) -> int:
-        """Have the room as it was before the first run that differs, or not far before; how many runs are placed."""
+        """Have the room as it was before the first run that differs, or not far before; how many
+        runs are placed.
+        """
         same = 0
         for old, new in zip(self._runs, runs, strict=False):
             if old is not new and (old.bundle != new.bundle or old.count != new.count):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sidecars.policy.autoscaling import fit, spread
-from sidecars.policy.autoscaling.filling import Filling
 from sidecars.policy.autoscaling.fit import Free
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sidecars.policy.autoscaling.fit import Kind, Use
     from sidecars.policy.autoscaling.needs import Needs
     from sidecars.policy.autoscaling.records import PresentNode, Settings, Shape
 
+InUse: TypeAlias = "Mapping[str, Mapping[str, int]]"
 MOST_FILLS = 256
 """How many jobs are placed on one node at once. A node may be declared with any number of CPUs."""
 MOST_STATES = 50_000
@@ -42,7 +42,9 @@ class May(dict["State | None", bool]):
         self.needs, self.kinds = needs, kinds
 
     def __missing__(self, state: State | None) -> bool:
-        fills = state.fills.get(self.needs) if state is not None and state.kind in self.kinds else []
+        fills = (
+            state.fills.get(self.needs) if state is not None and state.kind in self.kinds else []
+        )
         if fills is None:
             return True
         self[state] = bool(fills)
@@ -54,55 +56,98 @@ class Fits:
     """What was computed about needs and nodes, for all rooms with the same settings."""
 
     settings: Settings
+    special: frozenset[str] = field(init=False)
+    """The partitions in which a job needs something else than in others."""
     states: dict[tuple[Kind, Free], State] = field(default_factory=dict)
-    kinds: dict[tuple[str, int, frozenset[str], int, int | None], Kind] = field(default_factory=dict)
+    kinds: dict[tuple[str, int, frozenset[str], int, int | None, bool], Kind] = field(
+        default_factory=dict
+    )
     shares: dict[tuple[Needs, int], Needs] = field(default_factory=dict)
+    limited: dict[tuple[Needs, str], Needs] = field(default_factory=dict)
     mays: dict[tuple[Needs, frozenset[Kind]], May] = field(default_factory=dict)
-    present: tuple[Sequence[PresentNode], int, Sequence[State | None]] = ((), 0, ())
-    """The nodes of the last plan, its minute if a node has a reservation, and their states."""
-    filling: Filling = field(default_factory=Filling)
-    """The last one of a long queue."""
+    present: tuple[Sequence[PresentNode], int, InUse, Sequence[State | None]] = ((), 0, {}, ())
+    """The nodes of the last plan, its minute if a node has a reservation, what its capped
+    partitions had in use, and the nodes' states.
+    """
+
+    def __post_init__(self) -> None:
+        own = self.settings
+        self.special = frozenset().union(
+            own.max_cpus_per_node, own.min_nodes, own.max_nodes, own.exclusive, own.oversubscribe
+        )
 
     def kind(
-        self, nodeset: str, shape: Shape, partitions: frozenset[str], weight: int, minutes: int | None = None
+        self,
+        nodeset: str,
+        shape: Shape,
+        partitions: frozenset[str],
+        weight: int,
+        minutes: int | None = None,
+        *,
+        new: bool = False,
     ) -> Kind:
-        """One object for all nodes of a kind."""
-        # By identity, because the nodes share their shapes and a shape's hash is slow. The kind keeps the shape alive.
-        key = nodeset, id(shape), partitions, weight, minutes
+        """Return one object for all nodes of a kind."""
+        # By identity, because the nodes share their shapes and a shape's hash is slow. The kind
+        # keeps the shape alive.
+        key = nodeset, id(shape), partitions, weight, minutes, new
         found = self.kinds.get(key)
         if found is None:
-            found = self.kinds[key] = fit.kind_of(nodeset, shape, partitions, weight, minutes)
+            found = self.kinds[key] = fit.kind_of(
+                nodeset, shape, partitions, weight, minutes, self.settings, new=new
+            )
         return found
 
     def state(self, kind: Kind, free: Free) -> State:
-        """One object for all nodes in the same state."""
+        """Return one object for all nodes in the same state."""
         found = self.states.get((kind, free))
         if found is None:
             found = self.states[kind, free] = State(kind, free)
         return found
 
-    def states_of(self, nodes: Sequence[PresentNode], now: float) -> Sequence[State | None]:
-        """The state of each node; None for one that no job can use."""
+    def states_of(
+        self, nodes: Sequence[PresentNode], now: float, in_use: InUse
+    ) -> Sequence[State | None]:
+        """Return the state of each node, or None for one that no job can use. `in_use`: see
+        `Queue.cpus_in_use`.
+        """
         nodes, minute = list(nodes), int(now // 60) if has_reservations(nodes) else 0
-        if (nodes, minute) != self.present[:2]:
-            self.present = nodes, minute, [self._state_of(node, minute) if node.usable else None for node in nodes]
-        return self.present[2]
+        if (nodes, minute, in_use) != self.present[:3]:
+            self.present = (
+                nodes,
+                minute,
+                in_use,
+                [
+                    self._state_of(node, minute, in_use.get(node.name, {})) if node.usable else None
+                    for node in nodes
+                ],
+            )
+        return self.present[3]
 
-    def _state_of(self, node: PresentNode, minute: int) -> State:
+    def _state_of(self, node: PresentNode, minute: int, in_use: Mapping[str, int]) -> State:
         # Whole minutes, and not too many: the plan is one of this minute.
-        minutes = None if node.reserved_at is None else max(-1, int(node.reserved_at // 60) - minute - 1)
+        minutes = (
+            None if node.reserved_at is None else max(-1, int(node.reserved_at // 60) - minute - 1)
+        )
         kind = self.kind(node.nodeset, node.shape, node.partitions, node.weight, minutes)
-        return self.state(kind, Free(node.free_cores, node.free_memory, tuple([it.count for it in node.free_gres])))
+        caps = tuple(
+            max(0, most - in_use.get(name, 0))
+            for name, most in zip(kind.capped, kind.full.caps, strict=True)
+        )
+        counts = tuple([it.count for it in node.free_gres])
+        free = Free(node.free_cores, node.free_memory, counts, caps, node.owner, bool(node.owner))
+        return self.state(kind, free)
 
-    def forget(self) -> None:
-        """Between two plans: forget what has become too much."""
-        if len(self.states) > MOST_STATES:
-            self.states.clear()
-            self.kinds.clear()
-            self.shares.clear()
-            self.mays.clear()
-            self.present = (), 0, ()
-            self.filling = Filling()
+    def forget(self) -> bool:
+        """Forget everything between two plans if it has become too much. Return whether it has."""
+        if len(self.states) <= MOST_STATES:
+            return False
+        self.states.clear()
+        self.kinds.clear()
+        self.shares.clear()
+        self.limited.clear()
+        self.mays.clear()
+        self.present = (), 0, {}, ()
+        return True
 
     def use(self, needs: Needs, state: State) -> Use:
         """`fit.usable`."""
@@ -112,7 +157,9 @@ class Fits:
         return found
 
     def fill(self, needs: Needs, state: State) -> list[State]:
-        """The states after one, two, … jobs that run on this node as a whole, at most `MOST_FILLS`."""
+        """Return the states after one, two, … jobs that run on this node as a whole, at most
+        `MOST_FILLS`.
+        """
         found = state.fills.get(needs)
         if found is None:
             found = state.fills[needs] = []
@@ -125,14 +172,30 @@ class Fits:
         return found
 
     def may(self, needs: Needs, kinds: frozenset[Kind]) -> May:
-        """Which nodes of these kinds may have room for the job."""
+        """Return which nodes of these kinds may have room for the job."""
         found = self.mays.get((needs, kinds))
         if found is None:
             found = self.mays[needs, kinds] = May(needs, kinds)
         return found
 
+    def within(self, needs: Needs, partition: str) -> Needs:
+        """Return the needs with the limits of the partition, if it has some."""
+        settings = self.settings
+        if partition not in self.special:
+            return needs
+        found = self.limited.get((needs, partition))
+        if found is None:
+            found = self.limited[needs, partition] = needs.within(partition, settings)
+        return found
+
+    def most_nodes(self, needs: Needs) -> int:
+        """Return `Needs.most_nodes` in the partition in which that is most."""
+        if self.special.isdisjoint(needs.partitions):
+            return needs.most_nodes
+        return max(self.within(needs, it).most_nodes for it in needs.partitions)
+
     def share(self, needs: Needs, nodes: int) -> Needs:
-        """What the job needs of each of so many nodes, if it needs the same of each."""
+        """Return what the job needs of each of so many nodes, if it needs the same of each."""
         found = self.shares.get((needs, nodes))
         if found is None:
             found = self.shares[needs, nodes] = needs.share(nodes)
@@ -140,5 +203,5 @@ class Fits:
 
 
 def has_reservations(nodes: Sequence[PresentNode]) -> bool:
-    """Whether the time limits of jobs matter."""
+    """Return whether the time limits of jobs matter."""
     return any(node.reserved_at is not None for node in nodes)

@@ -1,6 +1,7 @@
 """The jobs that count, in Slurm's order, in slices: a change of one job affects only its own slice.
 
-A slice ends at a job whose id hashes to zero. So the same jobs are always in the same slices, whatever changed before.
+A slice ends at a job whose id hashes to zero. So the same jobs are always in the same slices,
+whatever changed before.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from sidecars.policy.autoscaling.needs import Needs
 
 EXACT = 512
-"""So many jobs are taken one by one. More are taken in slices, and the jobs of a slice by what they request."""
+"""So many jobs are taken one by one. More are taken in slices, and the jobs of a slice by what they
+request.
+"""
 SLICES = 64
 """At least so many slices on average; less than twice as many."""
 
@@ -63,15 +66,19 @@ class Run:
         object.__setattr__(self, "unsure", any(it.alone is not None for it in self.bundle))
 
     def first(self, placed: int) -> tuple[int, ...]:
-        """The jobs of which the first so many are."""
+        """Return the jobs of which the first so many are."""
         if placed == self.count:
             return self.jobs
         found = bisect_left(list(accumulate(self.counts)), placed)
         return self.jobs[: found + 1] if placed else ()
 
     def rest(self, placed: int) -> tuple[int, ...]:
-        """The jobs that aren't, or not with all tasks, among the first so many."""
-        return self.jobs[bisect_right(list(accumulate(self.counts)), placed) :] if placed else self.jobs
+        """Return the jobs that aren't, or not with all tasks, among the first so many."""
+        return (
+            self.jobs[bisect_right(list(accumulate(self.counts)), placed) :]
+            if placed
+            else self.jobs
+        )
 
 
 @dataclass(slots=True)
@@ -114,7 +121,7 @@ class Order:
             slice_.entries += self._slices.pop(at + 1).entries
 
     def runs(self) -> tuple[Run, ...]:
-        """The runs: the same objects as before where nothing changed."""
+        """Return the runs: the same objects as before where nothing changed."""
         if self._bits != self._wanted_bits():
             self._begin([entry for slice_ in self._slices for entry in slice_.entries])
         found: list[Run] = []
@@ -128,18 +135,26 @@ class Order:
         self._count = len(entries)
         self._bits = self._wanted_bits()
         ends = [at for at, entry in enumerate(entries, 1) if self._ends(entry)]
-        self._slices = [_Slice(entries[begin:end]) for begin, end in zip([0, *ends], [*ends, None], strict=True)]
+        self._slices = [
+            _Slice(entries[begin:end]) for begin, end in zip([0, *ends], [*ends, None], strict=True)
+        ]
 
     def _wanted_bits(self) -> int:
         return 0 if self._count <= EXACT else (self._count // SLICES).bit_length() - 1
 
     def _ends(self, entry: Entry) -> bool:
         # Fibonacci hashing: ids in a row are spread evenly.
-        return self._bits > 0 and (entry.key[-1] * 0x9E3779B1 & 0xFFFFFFFF) >> (32 - self._bits) == 0
+        return (
+            self._bits > 0 and (entry.key[-1] * 0x9E3779B1 & 0xFFFFFFFF) >> (32 - self._bits) == 0
+        )
 
     def _at(self, key: Key) -> int:
-        """The slice in which the key is or would be. Each but the last ends with an entry."""
-        return bisect_left(self._slices, key, hi=len(self._slices) - 1, key=lambda slice_: slice_.entries[-1].key)
+        """Return the slice in which the key is or would be. Each but the last ends with an
+        entry.
+        """
+        return bisect_left(
+            self._slices, key, hi=len(self._slices) - 1, key=lambda slice_: slice_.entries[-1].key
+        )
 
 
 def _in_a_row(entries: Sequence[Entry]) -> tuple[Run, ...]:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sidecars.contract.reasons import OURS
+from sidecars.contract.reservations import is_closing
 from sidecars.contract.text import printable
 from sidecars.policy.autoscaling.records import PresentNode, Shape
 from sidecars.slurm import gres, states
@@ -16,12 +17,30 @@ if TYPE_CHECKING:
 
     from sidecars.slurm.records import Node, Reservation
 
-_NOT_IDLE = frozenset({"PLANNED", "RESERVED", "MAINTENANCE", "NOT_RESPONDING", "REBOOT_REQUESTED", "REBOOT_ISSUED"})
-"""Flags of a node that must stay although no job is on it: backfill plans with it, or its state is in question."""
-_NOT_USABLE = frozenset(
-    {"MAINTENANCE", "RESERVED", "NOT_RESPONDING", "INVALID_REG", "INVALID", "POWERED_DOWN", "POWERING_DOWN", "EXTERNAL"}
+_NOT_IDLE = frozenset(
+    {"PLANNED", "RESERVED", "MAINTENANCE", "NOT_RESPONDING", "REBOOT_REQUESTED", "REBOOT_ISSUED"}
+    | {"POWERED_DOWN", "POWERING_UP"}
 )
-_ELSEWHERE = frozenset({"MAINTENANCE", "EXTERNAL", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "REBOOT_ISSUED"})
+"""Flags of a node that must stay although no job is on it: backfill plans with it, or its state is
+in question.
+"""
+_NOT_USABLE = frozenset(
+    {
+        "MAINTENANCE",
+        "RESERVED",
+        "NOT_RESPONDING",
+        "INVALID_REG",
+        "INVALID",
+        "POWERING_DOWN",
+        "EXTERNAL",
+    }
+)
+_SAVING = frozenset({"POWERED_DOWN", "POWERING_UP"})
+UP_FIRST = 1 << 33
+"""Is added to the weight of a node that is not up: Slurm uses it after all nodes that are."""
+_ELSEWHERE = frozenset(
+    {"MAINTENANCE", "EXTERNAL", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "REBOOT_ISSUED"}
+)
 """Flags of a node from which nobody expects that it runs jobs now."""
 _RUNNING = ("IDLE", "MIXED", "ALLOCATED")
 _INVALID = frozenset({"INVALID_REG", "INVALID"})
@@ -30,20 +49,32 @@ _REASON_LIMIT = 128
 
 
 def reserved(reservations: Iterable[Reservation], now: float) -> dict[str, float]:
-    """The `reserved_at` of each node with a reservation that hasn't ended. Raises Malformed.
+    """Return the `reserved_at` of each node with a reservation that hasn't ended. Raises Malformed.
 
-    A node of which only some cores are reserved counts as a whole.
+    A node of which only some cores are reserved counts as a whole. A node that the operator has
+    closed is not reserved for anyone: its record shows that no job gets it now.
     """
     found: dict[str, float] = {}
     for reservation in reservations:
+        if is_closing(reservation.name):
+            continue
         if not reservation.end_time or reservation.end_time > now:
             begin = float(reservation.start_time)
             found |= {name: min(begin, found.get(name, begin)) for name in reservation.node_names()}
     return found
 
 
-def present(node: Node, nodeset: str, reserved_at: float | None = None) -> PresentNode:
-    """The node. One whose GRES can't be read is not usable. `reserved_at`: see `reserved`."""
+def present(
+    node: Node, nodeset: str, reserved_at: float | None = None, *, powers_up: bool | None = None
+) -> PresentNode:
+    """Return the node. One whose GRES can't be read is not usable. `reserved_at`: see `reserved`.
+
+    `powers_up`: whether Slurm itself powers it up for a job; None: if it is of no NodeSet that the
+    planner scales.
+    """
+    saving = not node.states.isdisjoint(_SAVING)
+    powers_up = not nodeset if powers_up is None else powers_up
+    prevents = _NOT_USABLE - {"NOT_RESPONDING"} if saving else _NOT_USABLE
     try:
         resources, used = gres.total(gres.parse(node.gres)), gres.total(gres.parse(node.gres_used))
     except gres.GresError:
@@ -56,25 +87,36 @@ def present(node: Node, nodeset: str, reserved_at: float | None = None) -> Prese
         and base in _RUNNING
         and not states.is_drain(node.states)
         and not node.reservation
-        and node.states.isdisjoint(_NOT_USABLE)
+        and node.states.isdisjoint(prevents)
+        and (powers_up or not saving)
     )
-    idle = base == "IDLE" and usable and not states.is_busy(node.states) and node.states.isdisjoint(_NOT_IDLE)
+    idle = (
+        base == "IDLE"
+        and usable
+        and not states.is_busy(node.states)
+        and node.states.isdisjoint(_NOT_IDLE)
+    )
     return PresentNode(
         name=node.name,
         nodeset=nodeset,
         shape=shape,
         partitions=frozenset(node.partitions),
-        weight=node.weight,
+        weight=node.weight + UP_FIRST * saving,
         usable=usable,
-        idle_since=float(max(node.last_busy, node.slurmd_start_time)) if idle and reserved_at is None else None,
-        free_cores=max(0, node.cpus - node.alloc_cpus) // max(1, shape.threads),
+        idle_since=float(max(node.last_busy, node.slurmd_start_time))
+        if idle and reserved_at is None
+        else None,
+        free_cores=max(0, node.effective_cpus - node.alloc_cpus) // shape.threads,
         free_memory=max(0, shape.memory - node.alloc_memory),
         free_gres=tuple(
-            gres.Gres(it.name, it.type, max(0, it.count - in_use.get((it.name, it.type), 0))) for it in shape.gres
+            gres.Gres(it.name, it.type, max(0, it.count - in_use.get((it.name, it.type), 0)))
+            for it in shape.gres
         ),
         reserved_at=reserved_at,
         fault=_fault(node, base, is_readable=resources is not None),
         started_at=float(node.slurmd_start_time),
+        owner=node.owner,
+        unsettled=saving or "COMPLETING" in node.states,
     )
 
 
@@ -98,10 +140,11 @@ def _shape(node: Node, resources: tuple[gres.Gres, ...]) -> Shape:
         max(1, node.sockets),
         max(1, node.cores),
         max(1, node.threads),
-        node.real_memory - node.specialized_memory,
+        node.effective_memory,
         resources,
         frozenset(node.active_features or node.features),
         node.temporary_disk,
+        node.specialized_cores,
     )
 
 
@@ -114,6 +157,7 @@ def _one(
     resources: tuple[gres.Gres, ...],
     features: frozenset[str],
     tmp_disk: int,
+    specialized_cores: int,
 ) -> Shape:
-    """One object for all nodes of one shape."""
-    return Shape(sockets, cores, threads, memory, resources, features, tmp_disk)
+    """Return one object for all nodes of one shape."""
+    return Shape(sockets, cores, threads, memory, resources, features, tmp_disk, specialized_cores)

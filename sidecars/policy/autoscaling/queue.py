@@ -1,14 +1,15 @@
 """The pending jobs in the order in which Slurm takes them, bundled by what they request.
 
-`Queue` looks only at the jobs that changed, so that one job among 50,000 costs little. It has no clock: `look` is given
-the time, at which jobs with a later begin time begin to count.
+`Queue` looks only at the jobs that changed, so that one job among 50,000 costs little. It has no
+clock: `look` is given the time, at which jobs with a later begin time begin to count.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import partial
 from heapq import nsmallest
 from itertools import compress
 from operator import is_not
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from sidecars.policy.autoscaling.needs import Needs, Unreadable, read, rounded
 from sidecars.policy.autoscaling.order import Entry, Order
-from sidecars.policy.autoscaling.records import Excluded
+from sidecars.policy.autoscaling.records import Excluded, Settings
 from sidecars.policy.reasons.autoscaling import NotCounted
+from sidecars.slurm.errors import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,12 +33,25 @@ MOST_REQUESTS = 10_000
 """So many requests of jobs that are gone are remembered."""
 SHOWN = 10
 """Ids of jobs in a message."""
+NO_SETTINGS = Settings()
+"""Those of a cluster whose partitions are all alike."""
 
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?::([0-9]{1,9}))?")
 _STARTS = frozenset(
-    {"None", "", "Priority", "Resources", "NodeDown", "ReqNodeNotAvail", "SchedDefer", "PartitionConfig"}
+    {
+        "None",
+        "",
+        "Priority",
+        "Resources",
+        "NodeDown",
+        "ReqNodeNotAvail",
+        "SchedDefer",
+        "PartitionConfig",
+    }
 )
-"""Slurm's reasons of jobs that more nodes may start. PartitionConfig is that of a partition with too few nodes."""
+"""Slurm's reasons of jobs that more nodes may start. PartitionConfig is that of a partition with
+too few nodes.
+"""
 _REASONS = {
     "JobHeldAdmin": NotCounted.NOT_RELEASED,
     "JobHeldUser": NotCounted.NOT_RELEASED,
@@ -59,7 +74,11 @@ _REASONS = {
     "AssociationResourceLimit": NotCounted.LIMIT,
     "AssociationTimeLimit": NotCounted.LIMIT,
 }
+_HAS_CPUS = frozenset({"RUNNING", "COMPLETING"})
 _LIMITS = ("QOS", "Assoc", "Max", "InvalidAccount", "InvalidQOS")
+
+
+_Group = tuple["JobRequest", str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +90,7 @@ class Look:
 
 
 class Queue:
-    """The pending jobs of a Slurm cluster. `tiers`, `max_nodes`: PriorityTier and MaxNodes of its partitions.
+    """The pending jobs of a Slurm cluster with these settings.
 
     `exclusive_known`: whether the jobs' records show which are exclusive.
     """
@@ -79,13 +98,11 @@ class Queue:
     def __init__(
         self,
         jobs: Iterable[QueuedJob] = (),
-        tiers: Mapping[str, int] | None = None,
+        settings: Settings = NO_SETTINGS,
         *,
-        max_nodes: Mapping[str, int] | None = None,
         exclusive_known: bool = True,
     ) -> None:
-        self._tiers = tiers or {}
-        self._max_nodes = max_nodes or {}
+        self._settings = settings
         self._exclusive_known = exclusive_known
         self._last: tuple[QueuedJob, ...] = ()
         """All jobs as they were replaced last; () after an update."""
@@ -93,7 +110,9 @@ class Queue:
         """All jobs."""
         self._jobs: dict[int, QueuedJob] = {}
         """The pending ones, and tasks of arrays with resources."""
-        self._needs: dict[tuple[JobRequest, int], Needs | Unreadable] = {}
+        self._needs: dict[tuple[JobRequest, int, str], Needs | Unreadable] = {}
+        self._by_user = "USER" in settings.exclusive.values()
+        """Whether a job may exclude other users from its nodes."""
         self._running: Counter[int] = Counter()
         """Tasks with resources, by array."""
         self._arrays: dict[int, set[int]] = {}
@@ -101,6 +120,14 @@ class Queue:
         self._components: dict[int, set[int]] = {}
         """Pending components, by leader."""
         self._order = Order()
+        self._limited: dict[_Group, dict[int, str]] = {}
+        """Jobs for which Slurm names a limit, and its words."""
+        self._avoided: Mapping[JobRequest, frozenset[str]] = {}
+        """See `avoid`."""
+        self._refused: Mapping[JobRequest, str] = {}
+        """See `refuse`."""
+        self._in_use: dict[int, tuple[str, tuple[str, ...], int]] = {}
+        """Running jobs of partitions with MaxCPUsPerNode: partition, nodes, CPUs of each."""
         self._keys: dict[int, Key] = {}
         """Of the jobs that count."""
         self._excluded: dict[tuple[NotCounted, str], dict[int, int]] = {}
@@ -116,17 +143,25 @@ class Queue:
 
     @property
     def worn(self) -> bool:
-        """Whether so many requests of former jobs are remembered that a new queue, and a new planner, are due."""
+        """Whether so many requests of former jobs are remembered that a new queue, and a new
+        planner, are due.
+        """
         return len(self._needs) > MOST_REQUESTS + 2 * len(self._jobs)
 
     def replace(self, listed: QueuedJobs) -> None:
-        """Have all jobs as in an answer of Slurm's. Cheap if the unchanged ones are the same objects (`get_queue`)."""
+        """Have all jobs as in an answer of Slurm's. Cheap if the unchanged ones are the same
+        objects (`get_queue`).
+        """
         former, now = self._last, listed.jobs
         # Without a step of the interpreter for each of the many that are the same objects.
         differ = list(compress(range(len(now)), map(is_not, now, former)))
         new = [*(now[at] for at in differ), *now[len(former) :]]
         known = self._listed
-        gone = {it.job_id for it in (*(former[at] for at in differ), *former[len(now) :])} if former else set(known)
+        gone = (
+            {it.job_id for it in (*(former[at] for at in differ), *former[len(now) :])}
+            if former
+            else set(known)
+        )
         changed = [it for it in new if (old := known.get(it.job_id)) is not it and old != it]
         if listed.exclusive_known != self._exclusive_known:
             self._exclusive_known = listed.exclusive_known
@@ -138,15 +173,24 @@ class Queue:
     def update(self, changed: Iterable[QueuedJob], removed: Iterable[int] = ()) -> None:
         """Take over jobs that are new or changed, and forget others."""
         affected: set[int] = set()
-        self._last = ()
+        self._last, limited = (), set(self._limited)
+        changed = tuple(changed)
         for job_id in removed:
             self._listed.pop(job_id, None)
+            self._in_use.pop(job_id, None)
             affected |= self._take(job_id)
         for job in changed:
             self._listed[job.job_id] = job
+            self._count(job)
             affected |= self._take(job.job_id)
             affected |= self._put(job)
-        if len(affected) > len(self._keys) // MANY:
+        by_user = self._by_user
+        self._by_user = by_user or any(map(_excludes_users, changed))
+        if (
+            self._by_user is not by_user
+            or len(affected) > len(self._keys) // MANY
+            or limited != self._limited.keys()
+        ):
             self._sort_all()
             return
         for job_id in affected:
@@ -155,7 +199,9 @@ class Queue:
                 self._sort_in(job_id)
 
     def look(self, now: float, *, timed: bool = False) -> Look:
-        """The runs in Slurm's order, and the jobs that don't count. `timed`: the time limits of jobs matter."""
+        """Return the runs in Slurm's order, and the jobs that don't count. `timed`: the time limits
+        of jobs matter.
+        """
         self._now = max(self._now, now)
         if timed != self._timed:
             self._timed = timed
@@ -165,10 +211,59 @@ class Queue:
             self._sort_in(job_id)
         for why, jobs in self._excluded.items():
             if why not in self._reports:
-                self._reports[why] = Excluded(*why, sum(jobs.values()), tuple(nsmallest(SHOWN, jobs)))
+                self._reports[why] = Excluded(
+                    *why, sum(jobs.values()), tuple(nsmallest(SHOWN, jobs))
+                )
         return Look(self._order.runs(), tuple(self._reports.values()))
 
+    @property
+    def licensed(self) -> bool:
+        """Whether a job may request licenses."""
+        return any(isinstance(it, Needs) and it.licenses for it in self._needs.values())
+
+    def pending(self, job_id: int) -> Pending | None:
+        """Return why the job waits, None for one that doesn't."""
+        job = self._jobs.get(job_id)
+        return None if job is None else job.pending
+
+    def requests(self) -> frozenset[JobRequest]:
+        """Return what the pending jobs request."""
+        return frozenset(it.pending.request for it in self._jobs.values() if it.pending is not None)
+
+    def refuse(self, requests: Mapping[JobRequest, str]) -> None:
+        """Don't count jobs with these requests, for Slurm's reason, and those with others again."""
+        if requests != self._refused:
+            self._refused = dict(requests)
+            self._sort_all()
+
+    def avoid(self, nodesets: Mapping[JobRequest, frozenset[str]]) -> None:
+        """Let these NodeSets get no node for jobs with these requests."""
+        if nodesets != self._avoided:
+            self._avoided = dict(nodesets)
+            self._needs.clear()
+            self._sort_all()
+
+    def cpus_in_use(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the CPUs that running jobs of partitions with MaxCPUsPerNode have, by node and
+        partition.
+        """
+        found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for partition, nodes, cpus in self._in_use.values():
+            for node in nodes:
+                found[node][partition] += cpus
+        return found
+
     # --- one job
+
+    def _count(self, job: QueuedJob) -> None:
+        self._in_use.pop(job.job_id, None)
+        if job.partition in self._settings.max_cpus_per_node and job.states & _HAS_CPUS:
+            try:
+                nodes = tuple(job.node_names())
+            except Malformed:
+                nodes = ()
+            if nodes:
+                self._in_use[job.job_id] = job.partition, nodes, -(-job.cpus // len(nodes))
 
     def _put(self, job: QueuedJob) -> set[int]:
         """Add a record; the ids of those whose place depends on it."""
@@ -180,6 +275,8 @@ class Queue:
                 return set(self._arrays.get(job.array_job_id, ()))
             return set()
         self._jobs[job.job_id] = job
+        if _is_limit(pending.reason):
+            self._limited.setdefault(_group(job, pending), {})[job.job_id] = pending.reason
         if pending.array_max_running:
             self._arrays.setdefault(job.array_job_id, set()).add(job.job_id)
         if pending.het_job_id:
@@ -198,6 +295,11 @@ class Queue:
             if not self._running[job.array_job_id]:
                 del self._running[job.array_job_id]
             return affected | self._arrays.get(job.array_job_id, set())
+        if _is_limit(job.pending.reason):
+            group = _group(job, job.pending)
+            self._limited[group].pop(job_id)
+            if not self._limited[group]:
+                del self._limited[group]
         _leave(self._arrays, job.array_job_id, job_id)
         return affected | _leave(self._components, job.pending.het_job_id, job_id)
 
@@ -228,7 +330,7 @@ class Queue:
             self._order.add(entry)
 
     def _entry(self, job_id: int) -> Entry | None:
-        """The job's place in the order; None for one that doesn't count."""
+        """Return the job's place in the order, or None for one that doesn't count."""
         job = self._jobs[job_id]
         pending = job.pending
         if pending is None:
@@ -241,11 +343,16 @@ class Queue:
         if pending.array_max_running:
             free = max(0, pending.array_max_running - self._running[job.array_job_id])
             if free < count:
-                self._exclude(job_id, NotCounted.ARRAY_LIMIT, f"%{pending.array_max_running}", count - free)
+                self._exclude(
+                    job_id, NotCounted.ARRAY_LIMIT, f"%{pending.array_max_running}", count - free
+                )
                 count = free
         if not count or not found:
             return None
-        tier = max((self._tiers.get(name, 1) for needs in found for name in needs.partitions), default=1)
+        tier = max(
+            (self._settings.tiers.get(name, 1) for needs in found for name in needs.partitions),
+            default=1,
+        )
         key = (-tier, -pending.priority, job.submit_time, job_id)
         self._keys[job_id] = key
         return Entry(key, found, count)
@@ -256,7 +363,7 @@ class Queue:
         self._reports.pop((reason, detail), None)
 
     def _bundle(self, job: QueuedJob) -> Bundle | Unreadable:
-        """What the job needs; () for a component that its leader counts."""
+        """Return what the job needs, () for a component that its leader counts."""
         own = self._needs_of(job)
         if isinstance(own, Unreadable):
             return own
@@ -279,16 +386,36 @@ class Queue:
         why = self._waits_for(job.job_id, pending)
         if why is not None:
             return why
+        # Slurm tests limits only of jobs before which none waits.
+        if pending.reason == "Priority" and self._limited:
+            limits = self._limited.get(_group(job, pending))
+            if limits is not None:
+                return Unreadable(NotCounted.LIMIT, next(iter(limits.values())))
+        if self._refused and (refused := self._refused.get(pending.request)) is not None:
+            return Unreadable(NotCounted.NOT_STARTED, refused)
         minutes = rounded(job.time_limit) if self._timed else 0
-        found = self._needs.get((pending.request, minutes))
+        key = pending.request, minutes, job.user_name if self._by_user else ""
+        found = self._needs.get(key)
         if found is None:
-            found = self._needs[pending.request, minutes] = read(
-                pending.request, self._tiers, minutes=minutes, exclusive_known=self._exclusive_known
+            found = read(
+                pending.request,
+                self._settings,
+                minutes=minutes,
+                exclusive_known=self._exclusive_known,
+                avoid=self._avoided.get(pending.request, frozenset()),
+                user=key[-1],
             )
+            self._needs[key] = found
         return found
 
+    def _may_use(self, request: JobRequest, partition: str) -> bool:
+        """Return whether the partition allows the number of nodes."""
+        least = self._settings.min_nodes.get(partition, 0)
+        most = self._settings.max_nodes.get(partition, request.min_nodes)
+        return request.min_nodes <= most and least <= (request.max_nodes or least)
+
     def _waits_for(self, job_id: int, pending: Pending) -> Unreadable | None:
-        """Why no node starts the job, whatever it requests."""
+        """Return why no node starts the job, whatever it requests."""
         reason, request = pending.reason, pending.request
         if request.external:
             return Unreadable(NotCounted.EXTERNAL, "")
@@ -299,21 +426,44 @@ class Queue:
             return Unreadable(NotCounted.BEGIN_TIME, "")
         if pending.dependency:
             never = reason == "DependencyNeverSatisfied"
-            return Unreadable(NotCounted.DEPENDENCY_NEVER_SATISFIED if never else NotCounted.DEPENDENCY, "")
+            return Unreadable(
+                NotCounted.DEPENDENCY_NEVER_SATISFIED if never else NotCounted.DEPENDENCY, ""
+            )
         if request.reservation:
             return Unreadable(NotCounted.RESERVATION, request.reservation)
         if request.required_nodes:
             return Unreadable(NotCounted.NAMED_NODES, request.required_nodes)
-        # A begin time that has come, and a limit of the array, are counted here: Slurm's word may be old.
+        # A begin time that has come, and a limit of the array, are counted here: Slurm's word may
+        # be old.
         if reason in _STARTS or reason in ("BeginTime", "JobArrayTaskLimit"):
             return None
-        # Slurm's reason for more nodes than MaxNodes, and also for more than the partition has at present.
+        # Slurm's reason for more nodes than MaxNodes, and also for more than the partition has at
+        # present.
         if reason == "PartitionNodeLimit" and any(
-            request.min_nodes <= self._max_nodes.get(name, request.min_nodes) for name in request.partitions
+            map(partial(self._may_use, request), request.partitions)
         ):
             return None
-        found = _REASONS.get(reason) or (NotCounted.LIMIT if reason.startswith(_LIMITS) else NotCounted.OTHER)
+        found = NotCounted.LIMIT if _is_limit(reason) else _REASONS.get(reason, NotCounted.OTHER)
         return Unreadable(found, reason)
+
+
+def waits_for_nodes(reason: str) -> bool:
+    """Return whether nodes that are free, or more of them, may start a job with Slurm's reason."""
+    return reason in _STARTS
+
+
+def _excludes_users(job: QueuedJob) -> bool:
+    return job.pending is not None and "user" in job.pending.request.shared
+
+
+def _is_limit(reason: str) -> bool:
+    known = _REASONS.get(reason)
+    return known is NotCounted.LIMIT if known is not None else reason.startswith(_LIMITS)
+
+
+def _group(job: QueuedJob, pending: Pending) -> _Group:
+    """Return the group of jobs to which the same limits apply, and in the same way."""
+    return pending.request, job.user_name, pending.account, pending.qos
 
 
 def _leave(groups: dict[int, set[int]], name: int, member: int) -> set[int]:
@@ -326,9 +476,10 @@ def _leave(groups: dict[int, set[int]], name: int, member: int) -> set[int]:
 
 
 def index_count(text: str) -> int:
-    """How many numbers a list such as `1-9:2,20` stands for; 0 for "". What can't be read counts as one number.
+    """Count the numbers that a list such as `1-9:2,20` stands for, 0 for "".
 
-    Slurm may cut a list off with `...`; the numbers before it count.
+    What can't be read counts as one number. Slurm may cut a list off with `...`: the numbers before
+    it count.
     """
     count = 0
     for part in filter(None, text.split(",")):

@@ -1,4 +1,6 @@
-"""What the planner is given and what it returns. Times are seconds since the epoch, memory is MiB."""
+"""What the planner is given and what it returns. Times are seconds since the epoch, memory is
+MiB.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,11 @@ if TYPE_CHECKING:
 
     from sidecars.policy.reasons.autoscaling import Autoscaled, NotCounted
     from sidecars.slurm.gres import Gres
+    from sidecars.slurm.records import Partition
+
+
+DEFAULT_INTERVAL = 60
+"""Seconds between two runs of Slurm's main scheduler by default; never take it for shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +33,13 @@ class Shape:
     gres: tuple[Gres, ...] = ()
     features: frozenset[str] = frozenset()
     tmp_disk: int = 0
+    specialized_cores: int = 0
+    """Cores for the system (CoreSpecCount)."""
 
     @property
     def all_cores(self) -> int:
-        """The cores of the node."""
-        return self.sockets * self.cores
+        """The cores of the node that jobs can use."""
+        return max(0, self.sockets * self.cores - self.specialized_cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +91,13 @@ class ScaledNodeSet:
     """Slurm's Weight of its nodes: Slurm uses nodes with a lower one first."""
     behavior: Behavior = Behavior()
     windows: tuple[Window, ...] = ()
+    most: int = 0
+    """The highest maximum at any time, whoever sets its replicas now."""
     unschedulable: int = 0
     """Its pods that Kubernetes can't schedule."""
     unschedulable_since: float | None = None
+    closed_until: float = 0.0
+    """Until then no node is added, because the last ones have not registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +113,36 @@ class PresentNode:
     usable: bool = True
     """Whether jobs can start on it: it is not drained, DOWN or reserved."""
     idle_since: float | None = None
-    """None for a node with a job, and for one that must stay: drained, DOWN, not responding, or with a reservation."""
+    """None for a node with a job, and for one that must stay: drained, DOWN, not responding, or
+    with a reservation.
+    """
     free_cores: int = 0
     free_memory: int = 0
     free_gres: tuple[Gres, ...] = ()
     """In the order of `shape.gres`."""
     reserved_at: float | None = None
-    """When its next reservation begins, or its current one has begun. Only jobs that end before can use it."""
+    """When its next reservation begins, or its current one has begun. Only jobs that end before can
+    use it.
+    """
     fault: str = ""
-    """Why no job can start on it although nobody intends that, such as `IDLE+INVALID_REG: …`; "" for other nodes."""
+    """Why no job can start on it although nobody intends that, such as `IDLE+INVALID_REG: …`; ""
+    for other nodes.
+    """
     started_at: float = 0.0
     """When its slurmd started."""
+    owner: str = ""
+    """The user who alone may use it, because a job of that user excludes others; "" for none."""
+    unsettled: bool = False
+    """Whether no job can start on it at once: it is not up, or a job ends on it, of which Slurm may
+    already report nothing allocated.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes as they were at a time. Nodes with a pod that hasn't registered yet aren't among them."""
+    """The nodes as they were at a time. Nodes with a pod that hasn't registered yet aren't among
+    them.
+    """
 
     nodes: Sequence[PresentNode]
     at: float
@@ -133,14 +160,62 @@ class Settings:
     """PriorityTier of the partitions; 1 for others."""
     max_nodes: Mapping[str, int] = field(default_factory=dict)
     """MaxNodes of the partitions that have it."""
+    min_nodes: Mapping[str, int] = field(default_factory=dict)
+    """MinNodes of the partitions that have more than 1."""
+    exclusive: Mapping[str, str] = field(default_factory=dict)
+    """`NODE` or `USER` of the partitions that have it, see `Partition.exclusive`."""
+    oversubscribe: Mapping[str, str] = field(default_factory=dict)
+    """`FORCE` or `YES` of the partitions that have it, see `Partition.oversubscribe`."""
     memory: bool = True
     """Whether Slurm allocates memory (CR_…_Memory)."""
+    patience: float = 120.0
+    """Seconds in which Slurm's schedulers look at each job twice."""
+    down: frozenset[str] = frozenset()
+    """The partitions in which Slurm starts no job: DOWN or INACTIVE."""
+    max_cpus_per_node: Mapping[str, int] = field(default_factory=dict)
+    """MaxCPUsPerNode of the partitions that have it."""
+
+    @classmethod
+    def of(
+        cls,
+        partitions: Iterable[Partition],
+        *,
+        budget: float | None = None,
+        memory: bool = True,
+        patience: float = 120.0,
+    ) -> Settings:
+        """Return the settings, with what applies to the partitions of Slurm."""
+        known = tuple(partitions)
+        return cls(
+            budget=budget,
+            tiers={it.name: it.tier for it in known if it.tier != 1},
+            max_nodes={it.name: it.max_nodes for it in known if it.max_nodes is not None},
+            min_nodes={it.name: it.min_nodes for it in known if it.min_nodes > 1},
+            exclusive={it.name: it.exclusive for it in known if it.exclusive},
+            oversubscribe={it.name: it.oversubscribe for it in known if it.oversubscribe},
+            memory=memory,
+            patience=patience,
+            down=frozenset(it.name for it in known if not it.starts_jobs),
+            max_cpus_per_node={
+                it.name: it.max_cpus_per_node for it in known if it.max_cpus_per_node is not None
+            },
+        )
 
 
 def allocates_memory(words: Iterable[str]) -> bool:
     """`Settings.memory` by the words of SelectTypeParameters, of which none is Slurm's default."""
     found = {word.upper() for word in words} or {"CR_CORE_MEMORY"}
     return any(word.endswith("MEMORY") for word in found)
+
+
+def patience(words: Iterable[str]) -> float:
+    """`Settings.patience` by the words of SchedulerParameters."""
+    found = {"sched_interval": 60, "bf_interval": 30}
+    for word in words:
+        key, _, value = word.strip().lower().partition("=")
+        if key in found and value.isascii() and value.isdigit() and len(value) < 7:
+            found[key] = int(value)
+    return 2.0 * max(DEFAULT_INTERVAL, *found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +239,8 @@ class Excluded:
     """The first ones, by id."""
 
     def concerns(self, nodeset: str) -> bool:
-        """Whether the detail names the NodeSet."""
-        return f"NodeSet {nodeset}" in self.detail.split(", ")
+        """Return whether the detail names the NodeSet."""
+        return f"NodeSet {nodeset}" in self.detail.rpartition(": ")[2].split(", ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +274,9 @@ class Plan:
     promises: tuple[Promise, ...]
     excluded: tuple[Excluded, ...]
     memory: Mapping[str, Past]
+    needed: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes of each NodeSet pending jobs would use that Slurm doesn't have yet."""
+    unused: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    """Idle nodes of each NodeSet that no pending job would use: names and starts of slurmd."""
+    startable: tuple[int, ...] = ()
+    """The jobs that fit on free nodes that Slurm has, with all before them."""

@@ -1,7 +1,7 @@
 """The nodes with what is free on them, and where Slurm would start jobs.
 
-Slurm's choice is reproduced: nodes with a lower weight first, then their order in slurmctld. A job that may use several
-nodes gets consecutive ones, see `spread`.
+Slurm's choice is reproduced: nodes with a lower weight first, then their order in slurmctld. A job
+that may use several nodes gets consecutive ones, see `spread`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,26 @@ _Key = tuple["Needs", str, "Test | None"]
 CHUNK = 128
 """So many nodes are looked at together."""
 _Scan = tuple[tuple[int, ...], tuple[int, ...], int, int, "May"]
-"""The nodes among the first so many of the order that may fit. Jobs only take, so no other ever will.
+"""The nodes among the first so many of the order that may fit. Jobs only take, so no other ever
+will.
 
-Those that had room when they were last looked at; others; from which of these on none was looked at; how many of the
-order were looked through; which may fit. Not a NamedTuple, which takes several times as long to create.
+Those that had room when they were last looked at; others; from which of these on none was looked
+at; how many of the order were looked through; which may fit. Not a NamedTuple, which takes several
+times as long to create.
 """
+
+
+NONE: Mapping[str, int] = {}
+
+
+def _licenses_of(bundle: Bundle) -> Mapping[str, int]:
+    """Return the licenses of a job with all its components."""
+    if not any(it.licenses for it in bundle):
+        return NONE
+    found: Counter[str] = Counter()
+    for it in bundle:
+        found.update(dict(it.licenses))
+    return found
 
 
 @dataclass(slots=True)
@@ -57,12 +72,14 @@ class Snapshot(NamedTuple):
     opened: Mapping[str, int]
     left: tuple[int, ...]
     budget: float | None
+    licenses: Mapping[str, int]
 
 
 class Room:
     """Nodes, which jobs fill up. They are numbered in the order of slurmctld.
 
-    `rough`: jobs on several nodes get the same of each node, which is quicker than to follow Slurm exactly.
+    `rough`: jobs on several nodes get the same of each node, which is quicker than to follow Slurm
+    exactly.
     """
 
     def __init__(
@@ -74,12 +91,17 @@ class Room:
         names: Mapping[int, str],
         budget: float | None,
         rough: bool,
+        licenses: Mapping[str, int] = NONE,
     ) -> None:
-        """`nodes`: None for one that no job can use. `names`: of the nodes that exist, for jobs that exclude some."""
+        """`nodes`: None for one that no job can use. `names`: of the nodes that exist, for jobs
+        that exclude some. `licenses`: the free ones; others are not counted.
+        """
         self._fits = fits
         self._states = list(nodes)
         weights = [
-            (state.kind.weight, number) for number, state in enumerate(nodes) if state is not None and state.free.cores
+            (state.kind.weight, number)
+            for number, state in enumerate(nodes)
+            if state is not None and state.free.cores
         ]
         self._order = [number for _, number in sorted(weights)]
         """The nodes in the order in which Slurm uses them; those that are added come last."""
@@ -87,12 +109,15 @@ class Room:
         self._names = names
         self._budget = budget
         self._rough = rough
+        self._licenses = dict(licenses)
         self._kinds = {it.kind for it in (*nodes, *fresh) if it is not None}
         self._scans: dict[_Key, _Scan] = {}
         self._full: set[Bundle] = set()
         """Jobs for which nothing is left."""
         self.used: dict[int, str] = {}
-        """The NodeSets of the nodes on which a job was placed, by number, in the order of first use."""
+        """The NodeSets of the nodes on which a job was placed, by number, in the order of first
+        use.
+        """
         self.opened: Counter[str] = Counter()
         """The nodes that were added, by NodeSet."""
 
@@ -101,16 +126,32 @@ class Room:
         if bundle in self._full:
             return 0
         placed = 0
+        licenses = self._licenses and _licenses_of(bundle)
+        if licenses:
+            known = [name for name in licenses if name in self._licenses]
+            count = min([count, *(self._licenses[name] // licenses[name] for name in known)])
         while placed < count:
-            at_once = self._place(bundle[0], count - placed) if len(bundle) == 1 else self._place_all(bundle)
+            at_once = (
+                self._place(bundle[0], count - placed)
+                if len(bundle) == 1
+                else self._place_all(bundle)
+            )
             if not at_once:
                 self._full.add(bundle)
                 break
             placed += at_once
+        for name, it in (licenses or NONE).items():
+            if name in self._licenses:
+                self._licenses[name] -= placed * it
         return placed
 
+    def lacks(self, bundle: Bundle) -> str:
+        """Return the licenses of which too few are left for the job, "" for none."""
+        wanted = _licenses_of(bundle)
+        return ", ".join(it for it in wanted if self._licenses.get(it, wanted[it]) < wanted[it])
+
     def _place_all(self, bundle: Bundle) -> int:
-        """The components of a heterogeneous job, all or none."""
+        """Return the components of a heterogeneous job, all or none."""
         before = self.snapshot()
         if all(self._place(needs, 1) for needs in bundle):
             return 1
@@ -118,7 +159,7 @@ class Room:
         return 0
 
     def snapshot(self) -> Snapshot:
-        """The room as it is."""
+        """Return the room as it is."""
         return Snapshot(
             tuple(self._states),
             tuple(self._order),
@@ -128,46 +169,61 @@ class Room:
             dict(self.opened),
             tuple(it.left for it in self._fresh),
             self._budget,
+            dict(self._licenses),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Have it as it was in a snapshot of this room, or of another that began with the same nodes."""
+        """Have it as it was in a snapshot of this room, or of another that began with the same
+        nodes.
+        """
         self._states, self._order = list(snapshot.states), list(snapshot.order)
         self._scans, self._full = dict(snapshot.scans), set(snapshot.full)
         self.used, self.opened = dict(snapshot.used), Counter(snapshot.opened)
         for fresh, left in zip(self._fresh, snapshot.left, strict=True):
             fresh.left = left
-        self._budget = snapshot.budget
+        self._budget, self._licenses = snapshot.budget, dict(snapshot.licenses)
 
     def _place(self, needs: Needs, most: int) -> int:
-        """A job, and more of the same on the same node; how many. Nodes are added only if no partition has room."""
+        """Place a job, and more of the same on the same node. Return how many. Nodes are added only
+        if no partition has room.
+        """
         if len(needs.partitions) == 1 and len(needs.features) <= 1:
             # Often nothing else is to be tried before nodes are added.
             partition, test = needs.partitions[0], needs.features[0] if needs.features else None
+            needs = self._fits.within(needs, partition)
+            if needs.contradictory:
+                return 0
             nodes = needs.min_nodes
             if needs.max_nodes == 1:
                 return self._in_groups(needs, needs, 1, partition, test, most)
-            if self._rough and nodes <= min(needs.max_nodes or needs.cpus, needs.cpus) < 2 * nodes:
-                return self._in_groups(needs, self._fits.share(needs, nodes), nodes, partition, test, most)
+            if self._rough and nodes <= needs.most_nodes < 2 * nodes:
+                return self._in_groups(
+                    needs, self._fits.share(needs, nodes), nodes, partition, test, most
+                )
         for new in (False, True):
             if new and not any(it.left for it in self._fresh):
                 return 0
             for partition in needs.partitions:
+                own = self._fits.within(needs, partition)
+                if own.contradictory:
+                    continue
                 for test in needs.features or (None,):
-                    if needs.one_node:
-                        placed = self._evenly(needs, needs, 1, partition, test, most, new=new)
+                    if own.one_node:
+                        placed = self._evenly(own, own, 1, partition, test, most, new=new)
                     elif self._rough:
-                        placed = self._shared(needs, partition, test, most, new=new)
+                        placed = self._shared(own, partition, test, most, new=new)
                     else:
-                        placed = self._several(needs, partition, test, new=new)
+                        placed = self._several(own, partition, test, new=new)
                     if placed:
                         return placed
         return 0
 
-    def _shared(self, needs: Needs, partition: str, test: Test | None, most: int, *, new: bool) -> int:
-        """Jobs on as few nodes as they may have; how many."""
+    def _shared(
+        self, needs: Needs, partition: str, test: Test | None, most: int, *, new: bool
+    ) -> int:
+        """Place jobs on as few nodes as they may have. Return how many."""
         nodes = needs.min_nodes
-        while nodes <= min(needs.max_nodes or needs.cpus, needs.cpus):
+        while nodes <= needs.most_nodes:
             share = self._fits.share(needs, nodes)
             placed = self._evenly(needs, share, nodes, partition, test, most, new=new)
             if placed:
@@ -176,9 +232,19 @@ class Room:
         return 0
 
     def _evenly(
-        self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int, *, new: bool
+        self,
+        needs: Needs,
+        share: Needs,
+        count: int,
+        partition: str,
+        test: Test | None,
+        most: int,
+        *,
+        new: bool,
     ) -> int:
-        """Jobs with the same share of so many nodes each, on the same nodes as long as they have room; how many."""
+        """Place jobs with the same share of so many nodes each, on the same nodes as long as they
+        have room. Return how many.
+        """
         chosen, fills = self._fitting(share, partition, test, count)
         if len(chosen) < count:
             if not new:
@@ -186,7 +252,10 @@ class Room:
             opened = self._to_open(needs, share, partition, test, count - len(chosen))
             if len(chosen) + len(opened) < count:
                 return 0
-            fills += [self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full)) for fresh in opened]
+            fills += [
+                self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full))
+                for fresh in opened
+            ]
             chosen += [self._open(fresh) for fresh in opened]
         placed = min(most, *map(len, fills))
         states, used = self._states, self.used
@@ -196,10 +265,11 @@ class Room:
                 used[number] = state.kind.nodeset
         return placed
 
-    def _in_groups(self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int) -> int:
-        """The same as `_evenly` again and again, for jobs that have no other place; how many.
-
-        Not always all that could be placed: the caller asks again until none is.
+    def _in_groups(
+        self, needs: Needs, share: Needs, count: int, partition: str, test: Test | None, most: int
+    ) -> int:
+        """Place jobs as `_evenly` does again and again, for jobs that have no other place. Return
+        how many. Not always all that could be placed: the caller asks again until none is.
         """
         key = share, partition, test
         scan = self._scans.get(key)
@@ -229,7 +299,9 @@ class Room:
         return most - missing + self._take(share, group, fills, missing)
 
     def _take(self, share: Needs, group: list[int], fills: list[list[State]], most: int) -> int:
-        """Jobs on these nodes; how many. `group` and `fills` keep the nodes that have room for more."""
+        """Place jobs on these nodes. Return how many. `group` and `fills` keep the nodes that have
+        room for more.
+        """
         placed = min(most, *map(len, fills))
         states, used = self._states, self.used
         at = 0
@@ -245,7 +317,9 @@ class Room:
         return placed
 
     def _opened(self, fresh: Fresh, share: Needs, count: int, most: int) -> int:
-        """Jobs with the same share of so many added nodes each, on as many nodes as may be added; how many."""
+        """Place jobs with the same share of so many added nodes each, on as many nodes as may be
+        added. Return how many.
+        """
         fill = self._fits.fill(share, self._fits.state(fresh.kind, fresh.kind.full))
         placed = 0
         while True:
@@ -256,14 +330,22 @@ class Room:
                 self._states[number] = state
                 self.used[number] = fresh.kind.nodeset
             placed += now
-            # A node that is capped by MOST_FILLS may have room left; and the budget counts for each job.
-            if placed == most or fresh.left < count or self._budget is not None or len(fill) == MOST_FILLS:
+            # A node that is capped by MOST_FILLS may have room left; and the budget counts for each
+            # job.
+            if (
+                placed == most
+                or fresh.left < count
+                or self._budget is not None
+                or len(fill) == MOST_FILLS
+            ):
                 return placed
 
     def _fitting(
         self, share: Needs, partition: str, test: Test | None, count: int
     ) -> tuple[list[int], list[list[State]]]:
-        """The first nodes that have room for one more, at most so many, and their states after one, two, … more."""
+        """Return the first nodes that have room for one more, at most so many, and their states
+        after one, two, … more.
+        """
         key = share, partition, test
         scan = self._scans.get(key)
         if scan is None:
@@ -288,7 +370,8 @@ class Room:
         seen: int,
         may: May,
     ) -> tuple[tuple[int, ...], int, int]:
-        """Append nodes that have room for one more until the group has so many, or no other node is left.
+        """Append nodes that have room for one more until the group has so many, or no other node is
+        left.
 
         Where the search continues: see `_Scan`.
         """
@@ -312,21 +395,31 @@ class Room:
             rest, begin = self._maybe(chunk, share, may), 0
 
     def _maybe(self, chunk: Sequence[int], needs: Needs, may: May) -> tuple[int, ...]:
-        """Those of the nodes that may have room: most are left out at little cost. One not looked at yet may have."""
-        maybe: Iterable[int] = compress(chunk, map(may.__getitem__, map(self._states.__getitem__, chunk)))
+        """Return those of the nodes that may have room: most are left out at little cost. One not
+        looked at yet may have.
+        """
+        maybe: Iterable[int] = compress(
+            chunk, map(may.__getitem__, map(self._states.__getitem__, chunk))
+        )
         if needs.excluded_nodes:
-            maybe = (number for number in maybe if self._names.get(number) not in needs.excluded_nodes)
+            maybe = (
+                number for number in maybe if self._names.get(number) not in needs.excluded_nodes
+            )
         return tuple(maybe)
 
     def _kinds_for(self, needs: Needs, partition: str, test: Test | None) -> frozenset[Kind]:
         return frozenset(
             kind
             for kind in self._kinds
-            if fit.allowed(needs, kind, partition) and (test is None or test(kind.shape.features))
+            if fit.allowed(needs, kind, partition)
+            and (test is None or test(kind.shape.features))
+            and not (kind.new and kind.nodeset in needs.avoid)
         )
 
-    def _to_open(self, needs: Needs, share: Needs, partition: str, test: Test | None, count: int) -> list[Fresh]:
-        """The cheapest nodes that could be added, at most so many."""
+    def _to_open(
+        self, needs: Needs, share: Needs, partition: str, test: Test | None, count: int
+    ) -> list[Fresh]:
+        """Return the cheapest nodes that could be added, at most so many."""
         found: list[Fresh] = []
         budget = self._budget
         kinds = self._kinds_for(needs, partition, test)
@@ -343,7 +436,7 @@ class Room:
         return found
 
     def _several(self, needs: Needs, partition: str, test: Test | None, *, new: bool) -> int:
-        """One job, on the nodes that Slurm would choose."""
+        """Place one job, on the nodes that Slurm would choose."""
         candidates: list[Candidate] = []
         kinds = self._kinds_for(needs, partition, test)
         for number in self._order:
@@ -351,14 +444,16 @@ class Room:
             use = self._fits.use(needs, state)
             excluded = needs.excluded_nodes and self._names.get(number) in needs.excluded_nodes
             if use.cpus and state.kind in kinds and not excluded:
-                candidates.append(Candidate((0, state.kind.weight, 0), number, state.kind, state.free, use))
+                candidates.append(
+                    Candidate((0, state.kind.weight, 0), number, state.kind, state.free, use)
+                )
         sources: dict[int, Fresh] = {}
         if new:
             begin = len(self._states)
             for fresh in self._fresh:
                 use = self._fits.use(needs, self._fits.state(fresh.kind, fresh.kind.full))
                 usable = use.cpus and fresh.kind in kinds
-                for _ in range(min(fresh.left, needs.max_nodes or needs.cpus) if usable else 0):
+                for _ in range(min(fresh.left, needs.most_nodes) if usable else 0):
                     rank = (1, fresh.price, fresh.order)
                     candidates.append(Candidate(rank, begin, fresh.kind, fresh.kind.full, use))
                     sources[begin] = fresh

@@ -1,4 +1,6 @@
-"""Which nodes Slurm gives to a job that may use several: consecutive ones of the lowest weight (eval_nodes.c)."""
+"""Which nodes Slurm gives to a job that may use several: consecutive ones of the lowest weight
+(eval_nodes.c).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from sidecars.policy.autoscaling import fit
+from sidecars.policy.autoscaling.needs import count_of_gpus
 from sidecars.slurm.gres import Gres
 
 if TYPE_CHECKING:
@@ -15,7 +18,9 @@ if TYPE_CHECKING:
     from sidecars.policy.autoscaling.needs import Needs
 
 Rank = tuple[int, float, int]
-"""Nodes with a lower one are used first: 0 and the weight of one that exists, 1 and the price of one to add."""
+"""Nodes with a lower one are used first: 0 and the weight of one that exists, 1 and the price of
+one to add.
+"""
 
 
 class Candidate(NamedTuple):
@@ -33,15 +38,18 @@ Chosen = list[tuple[Candidate, "Free"]]
 
 
 def alone(needs: Needs, kind: Kind, free: Free, use: Use) -> bool:
-    """Whether the whole job runs on the node."""
-    return use.cpus >= needs.cpus and all(fit.available(item, kind, free) >= item.count for item in needs.gres_per_job)
+    """Return whether the whole job runs on the node."""
+    return use.cpus >= needs.cpus and all(
+        fit.of_job(item, kind, free, use) >= item.count for item in needs.gres_per_job
+    )
 
 
 def choose(needs: Needs, candidates: Sequence[Candidate]) -> Chosen | None:
-    """The nodes of one job; None if it doesn't fit.
+    """Return the nodes of one job, or None if it doesn't fit.
 
-    As Slurm does, the ranks are tried one after the other, each with those before it; and where the nodes with few
-    CPUs use up the number of nodes that the job may have, it is tried again without them.
+    As Slurm does, the ranks are tried one after the other, each with those before it; and where the
+    nodes with few CPUs use up the number of nodes that the job may have, it is tried again without
+    them.
     """
     ranks = sorted({it.rank for it in candidates})
     for end in range(1, len(ranks) + 1):
@@ -78,18 +86,27 @@ class _Rest:
         return self.least_nodes <= 0 and self.cpus <= 0 and not self.gres
 
     def take(self, candidate: Candidate) -> None:
-        """Use the node: as much as the job needs, and not what it needs on the nodes that it must have as well."""
+        """Use the node: as much as the job needs, and not what it needs on the nodes that it must
+        have as well.
+        """
         needs, kind, free, use = self.needs, candidate.kind, candidate.free, candidate.use
         reserved = max(0, self.least_nodes - 1) * use.per_core
         cpus = min(
-            use.cpus, max(self.cpus - reserved, needs.cpus_per_node, needs.tasks_per_node * needs.cpus_per_task, 1)
+            use.cpus,
+            max(
+                self.cpus - reserved,
+                needs.cpus_per_node,
+                needs.tasks_per_node * needs.cpus_per_task,
+                1,
+            ),
         )
         gres = []
         for (name, type_), count in list(self.gres.items()):
-            found = min(count, fit.available(Gres(name, type_, 1), kind, free))
+            found = min(count, fit.of_job(Gres(name, type_, 1), kind, free, use))
             gres.append(Gres(name, type_, found))
             self.gres[name, type_] -= found
         self.gres = +self.gres
+        cpus = max(cpus, needs.cpus_per_gpu * count_of_gpus(gres))
         self.chosen.append((candidate, fit.after(needs, kind, free, use, cpus, gres)))
         self.cpus -= cpus
         self.nodes -= 1
@@ -117,7 +134,7 @@ def _accumulate(needs: Needs, usable: Iterable[Candidate]) -> Chosen | None:
 
 
 def _consecutive(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
-    """Sets of nodes of one rank with numbers in a row."""
+    """Return sets of nodes of one rank with numbers in a row."""
     sets: list[list[Candidate]] = []
     for candidate in candidates:
         last = sets[-1][-1] if sets else None
@@ -129,20 +146,21 @@ def _consecutive(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
 
 
 def _order(rest: _Rest, candidates: Sequence[Candidate]) -> tuple[Rank, bool, int]:
-    """The lowest rank; the smallest set that suffices, else the largest."""
+    """Order sets by the lowest rank, then by the smallest set that suffices, else the largest."""
     cpus = sum(it.use.cpus for it in candidates)
     sufficient = cpus >= rest.cpus and len(candidates) >= rest.least_nodes
     return candidates[0].rank, not sufficient, cpus if sufficient else -cpus
 
 
 def _best_single(rest: _Rest, candidates: Sequence[Candidate]) -> Candidate | None:
-    """The node with the fewest CPUs that suffices for what is left."""
+    """Return the node with the fewest CPUs that suffices for what is left."""
     fitting = [
         it
         for it in candidates
         if it.use.cpus >= rest.cpus
         and all(
-            fit.available(Gres(name, type_, 1), it.kind, it.free) >= count for (name, type_), count in rest.gres.items()
+            fit.of_job(Gres(name, type_, 1), it.kind, it.free, it.use) >= count
+            for (name, type_), count in rest.gres.items()
         )
     ]
     return min(fitting, key=lambda it: (it.use.cpus, it.number), default=None)

@@ -1,7 +1,8 @@
 """What the admission webhook answers: the scheduling gate for a new pod. Pure.
 
-It does what the MutatingAdmissionPolicy of the chart does, for API servers without that kind. Both have the conditions
-of one template of the chart, which the API server evaluates, so that it asks about the pods that need the gate alone.
+It does what the MutatingAdmissionPolicy of the chart does, for API servers without that kind. Both
+have the conditions of one template of the chart, which the API server evaluates, so that it asks
+about the pods that need the gate alone.
 """
 
 import base64
@@ -53,37 +54,52 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def answer(body: bytes) -> dict[str, Any]:
-    """The AdmissionReview that answers the one in `body`: the pod may be created, with the gate.
+    """Return the AdmissionReview that answers the one in `body`: the pod may be created, with the
+    gate.
 
-    Anything but the creation of a pod is refused: a webhook that the API server asks about it is set up wrongly. Raises
-    NotAReviewError for anything but an AdmissionReview.
+    Anything but the creation of a pod is refused: a webhook that the API server asks about it is
+    set up wrongly. Raises NotAReviewError for anything but an AdmissionReview.
     """
     try:
         review = msgspec.json.decode(body, type=_Review)
     except _UNREADABLE as error:
         raise NotAReviewError(f"not an AdmissionReview of {VERSION}: {error}") from error
     if (review.api_version, review.kind) != (VERSION, "AdmissionReview"):
-        raise NotAReviewError(f"not an AdmissionReview of {VERSION}, but {review.kind} of {review.api_version}")
+        raise NotAReviewError(
+            f"not an AdmissionReview of {VERSION}, but {review.kind} of {review.api_version}"
+        )
     request = review.request
     asked = (request.operation, request.resource, request.sub_resource)
     if asked != ("CREATE", _Resource("", "v1", "pods"), ""):
         what = "/".join(it for it in (request.resource.resource, request.sub_resource) if it)
-        text = f"the webhook of the Slurm Bridge is for new pods alone, and not for {request.operation} of {what}"
-        return _review({"uid": request.uid, "allowed": False, "status": {"code": 400, "message": text}})
+        text = (
+            "the webhook of the Slurm Bridge is for new pods alone, and not for "
+            f"{request.operation} of {what}"
+        )
+        return _review(
+            {"uid": request.uid, "allowed": False, "status": {"code": 400, "message": text}}
+        )
     try:
         pod = msgspec.json.decode(request.object, type=_Pod)
     except _UNREADABLE as error:
         text = f"the Slurm Bridge can't read the pod: {error}"
-        return _review({"uid": request.uid, "allowed": False, "status": {"code": 400, "message": text}})
+        return _review(
+            {"uid": request.uid, "allowed": False, "status": {"code": 400, "message": text}}
+        )
     response: dict[str, Any] = {"uid": request.uid, "allowed": True}
     patch = _gate(pod.spec)
     if patch:
-        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
+        response |= {
+            "patchType": "JSONPatch",
+            "patch": base64.b64encode(msgspec.json.encode(patch)).decode(),
+        }
     return _review(response)
 
 
 def _gate(spec: _Spec) -> Patch:
-    """Adds the gate; [] for a pod that has it, and for one with a node, which can't have one."""
+    """Add the gate. Return [] for a pod that has it, and for one with a node, which can't have
+    one.
+    """
     if spec.node_name or any(it.name == bridge.GATE for it in spec.scheduling_gates or ()):
         return []
     if not spec.scheduling_gates:

@@ -1,20 +1,33 @@
-"""What the bridge would submit for the pods of a group, and whether a held job with their comment is that. Pure.
+"""What the bridge would submit for the pods of a group, and whether a held job with their comment
+is that. Pure.
 
-The Slurm user of a namespace can submit a job with such a comment himself, and change one of the bridge while it waits.
-What Slurm gives to the job counts in the end (`alone`, and the places of the job): this only keeps pods from waiting
-for a job that could never run them.
+The Slurm user of a namespace can submit a job with such a comment too, and change one of the bridge
+while it waits. What Slurm gives to the job counts in the end (`alone`, and the places of the job):
+this only keeps pods from waiting for a job that could never run them.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from sidecars.policy.bridge.records import Allow, Cancel, GroupKey, Job, Part, Pod, Report, View, Why, avoid_key
+from sidecars.policy.bridge.records import (
+    Allow,
+    Cancel,
+    GroupKey,
+    Job,
+    Part,
+    Pod,
+    Report,
+    View,
+    Why,
+    avoid_key,
+)
 from sidecars.policy.bridge.shape import counts_of
 from sidecars.policy.bridge.tenants import root_problems
 
 
 def parts_of(pods: Iterable[Pod]) -> tuple[Part, ...]:
-    """The equal ones among the pods together, in an order that doesn't depend on their names: the smallest first.
+    """Group the equal ones among the pods, in an order that doesn't depend on their names: the
+    smallest first.
 
     Slurm places one component after the other, each on as many nodes as it may have.
     """
@@ -24,22 +37,27 @@ def parts_of(pods: Iterable[Pod]) -> tuple[Part, ...]:
 
 
 def is_for(job: Job, parts: Sequence[Part], *, guard: bool) -> bool:
-    """Whether the job has the components for these parts, by their comments: its user can write each of them."""
+    """Return whether the job has the components for these parts, by their comments: its user can
+    write each of them.
+    """
     components = [(it.digest, it.size) for it in job.components]
     wanted = [(it.shape.digest, it.pods) for it in parts]
     return (components, job.user, job.guard) == (wanted, parts[0].shape.user, guard)
 
 
 def is_theirs(job: Job, view: View) -> bool:
-    """Whether the job's user is the one of the namespace that it names: its comment is then no forgery of others."""
+    """Return whether the job's user is the one of the namespace that it names. Its comment is then
+    no forgery of others.
+    """
     return job.is_of(view.users.get(job.comment.namespace))
 
 
 def difference(job: Job, parts: Sequence[Part]) -> str:
-    """What the job lacks of that which the bridge would submit for these parts; "" for nothing.
+    """Return what the job lacks of that which the bridge would submit for these parts, "" for
+    nothing.
 
-    More than that is no difference: a plugin of slurmctld may add to each submission. Neither are the account and the
-    QOS, which Slurm itself restricts.
+    More than that is no difference: a plugin of slurmctld may add to each submission. Neither are
+    the account and the QOS, which Slurm itself restricts.
     """
     for its, part in zip(job.components, parts, strict=True):
         shape, asked = part.shape, its.asked
@@ -50,7 +68,10 @@ def difference(job: Job, parts: Sequence[Part]) -> str:
         numbers = [("tasks", asked.tasks, part.pods), ("CPUs for each pod", asked.cpus, shape.cpus)]
         numbers.append(("MiB for each pod", asked.memory, shape.memory))
         has = counts_of(asked.gres)
-        numbers += [(f"{name} for each pod", has.get(name, 0), count) for name, count in counts_of(shape.gres).items()]
+        numbers += [
+            (f"{name} for each pod", has.get(name, 0), count)
+            for name, count in counts_of(shape.gres).items()
+        ]
         for what, number, wanted in numbers:
             if number < wanted:
                 return f"job {its.job_id} requests {number} {what}, and its pods need {wanted}"
@@ -60,7 +81,9 @@ def difference(job: Job, parts: Sequence[Part]) -> str:
 def refuse(
     key: GroupKey, jobs: Iterable[Job], waiting: Iterable[Pod], parts: Sequence[Part]
 ) -> Iterator[Cancel | Report]:
-    """Cancel the jobs of the group, each of which lacks something, and submit another one after a while."""
+    """Cancel the jobs of the group, each of which lacks something, and submit another one after a
+    while.
+    """
     text = ""
     for job in jobs:
         text = difference(job, parts)
@@ -71,14 +94,18 @@ def refuse(
 
 
 def misnamed_words(job: Job, user: str) -> str:
-    """Why a job that the bridge has submitted for this user gets no pods: Slurm shows it as a job of another one.
+    """Return why a job that the bridge has submitted for this user gets no pods: Slurm shows it as
+    a job of another one.
 
-    slurmrestd looks up the name of a job's uid. It is no proof of a job's user that another name has the same uid.
+    slurmrestd looks up the name of a job's uid. It is no proof of a job's user that another name
+    has the same uid.
     """
     if job.root:
         return root_problems([user])[user]
     shown = f"user {job.user}" if job.user else "no user"
-    remedy = f"an administrator maps namespace {job.comment.namespace} to the user name that Slurm shows"
+    remedy = (
+        f"an administrator maps namespace {job.comment.namespace} to the user name that Slurm shows"
+    )
     if not job.user:
         remedy = "an administrator has slurmrestd find the user's name by the uid"
     return f"Slurm shows {shown} for a job of user {user}: {remedy}"

@@ -56,15 +56,21 @@ _BEGINNINGS = {
 
 
 def cause_of(reason: str) -> Cause:
-    """The class of Slurm's reason. A job that Slurm has not looked at yet waits like one with a low priority."""
+    """Return the class of Slurm's reason. A job that Slurm has not looked at yet waits like one
+    with a low priority.
+    """
     found = _REASONS.get(reason)
     if found is not None:
         return found
-    return next((cause for start, cause in _BEGINNINGS.items() if reason.startswith(start)), Cause.OTHER)
+    return next(
+        (cause for start, cause in _BEGINNINGS.items() if reason.startswith(start)), Cause.OTHER
+    )
 
 
 def waiting(concerned: Iterable[Pod], jobs: Iterable[Job]) -> Counter[tuple[str, str]]:
-    """The pods that wait, by the reason of their condition and the class of Slurm's reason."""
+    """Return the pods that wait, by the reason of their condition and the class of Slurm's
+    reason.
+    """
     found = Counter({(why.value, ""): 0 for why in Why if why not in (Why.RELEASED, Why.WAITING)})
     by_id = {job_id: job for job in jobs for job_id in job.ids}
     for pod in concerned:

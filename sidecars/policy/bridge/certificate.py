@@ -1,8 +1,10 @@
-"""When the certificate of the admission webhook is renewed, and which certificates the API server trusts. Pure.
+"""When the certificate of the admission webhook is renewed, and which certificates the API server
+trusts. Pure.
 
-The certificate has signed itself, and the API server trusts this one alone: no key of an authority exists that could
-sign another. At a renewal the API server trusts the new certificate before a pod of the webhook has it. The former
-one stays trusted until it ends, because pods get the content of a Secret with a delay.
+The certificate has signed itself, and the API server trusts this one alone: no key of an authority
+exists that could sign another. At a renewal the API server trusts the new certificate before a pod
+of the webhook has it. The former one stays trusted until it ends, because pods get the content of a
+Secret with a delay.
 """
 
 import base64
@@ -14,7 +16,9 @@ from typing import Any
 
 LIFETIME_DAYS = 365
 RENEWED_BEFORE = 120 * 86400.0
-"""Seconds before its end when a certificate is renewed: a third of its life, in which the bridge may not run."""
+"""Seconds before its end when a certificate is renewed: a third of its life, in which the bridge
+may not run.
+"""
 
 CERTIFICATE, KEY, FORMER = "tls.crt", "tls.key", "former.crt"
 """Keys of the Secret."""
@@ -37,7 +41,9 @@ def content(secret: Mapping[str, Any]) -> Content:
 
 
 def expiry(certificate: str, host: str) -> float | None:
-    """When it ends, in seconds since the epoch; None for what isn't one certificate for this DNS name."""
+    """Return when the certificate ends, in seconds since the epoch, None for what isn't one
+    certificate for this DNS name.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=certificate)
@@ -51,13 +57,17 @@ def expiry(certificate: str, host: str) -> float | None:
 
 
 def is_due(present: Content, host: str, now: float) -> bool:
-    """Whether a new certificate is needed: none can be read, it is for another name, or it ends soon."""
+    """Return whether a new certificate is needed, because none can be read, it is for another name,
+    or it ends soon.
+    """
     end = expiry(present.certificate, host)
     return end is None or end - now < RENEWED_BEFORE
 
 
 def bundle(certificates: Iterable[str], host: str, now: float) -> str:
-    """The certificates that the API server is to trust, in base64, as `caBundle` has them: those that haven't ended."""
+    """Return the certificates that the API server is to trust, in base64, as `caBundle` has them:
+    those that haven't ended.
+    """
     valid = dict.fromkeys(it.strip() for it in certificates if (expiry(it, host) or 0.0) > now)
     return base64.b64encode("".join(f"{it}\n" for it in valid).encode()).decode()
 

@@ -1,4 +1,6 @@
-"""The objects of resource.k8s.io as the bridge reads them: only the fields that its decisions need."""
+"""The objects of resource.k8s.io as the bridge reads them: only the fields that its decisions
+need.
+"""
 
 from __future__ import annotations
 
@@ -128,13 +130,15 @@ class DeviceOfSlice(msgspec.Struct, frozen=True, rename="camel"):
     binding_conditions: tuple[str, ...] = ()
 
     def attribute(self, key: str, driver: str) -> str | None:
-        """Its value as text; one without a domain is the driver's."""
+        """Return the attribute's value as text. One without a domain is the driver's."""
         found = self.attributes.get(key)
         if found is None:
             domain, slash, name = key.rpartition("/")
             found = self.attributes.get(name if slash and domain == driver else f"{driver}/{key}")
         value = next((it for it in (found or {}).values() if it is not None), None)
-        return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        return (
+            None if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        )
 
 
 class DevicePool(msgspec.Struct, frozen=True, rename="camel"):
@@ -161,9 +165,10 @@ class ResourceSlice(msgspec.Struct, frozen=True):
     spec: SliceSpec = SliceSpec()
 
 
-class ClassSpec(msgspec.Struct, frozen=True):
+class ClassSpec(msgspec.Struct, frozen=True, rename="camel"):
     """spec of a class."""
 
+    extended_resource_name: str | None = None
     config: tuple[Config, ...] = ()
 
 

@@ -1,8 +1,9 @@
-"""What the ResourceClaims of a pod request in words of Slurm, and the patches that write and remove allocations. Pure.
+"""What the ResourceClaims of a pod request in words of Slurm, and the patches that write and remove
+allocations. Pure.
 
-Kubernetes takes the allocation of a claim as given. Therefore the bridge writes the devices that Slurm has given to the
-job, and releases the pod afterwards. Nothing but the rule of a DeviceClass is evaluated: what would need more is
-refused.
+Kubernetes takes the allocation of a claim as given. Therefore the bridge writes the devices that
+Slurm has given to the job, and releases the pod afterwards. Nothing but the rule of a DeviceClass
+is evaluated: what would need more is refused.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +19,9 @@ from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.shape import ShapeError
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
-"""Keeps an allocated claim until kube-controller-manager has taken back its devices, after the end of its pod."""
+"""Keeps an allocated claim until kube-controller-manager has taken back its devices, after the end
+of its pod.
+"""
 
 MOST_RESULTS = 32
 """Devices of one claim."""
@@ -44,6 +47,28 @@ class PodClaims:
 NONE = PodClaims()
 
 
+def of_a_class(pod: Pod, resources: Mapping[str, str], rules: Rules) -> str:
+    """Describe why a pod can't have an extended resource by which kube-scheduler allocates devices
+    of a DeviceClass; "" if it can.
+
+    `resources`: those of the classes, with the name of the class.
+    """
+    if not resources:
+        return ""
+    levels = (
+        pod.spec.resources,
+        *(it.resources for it in (*pod.spec.containers, *pod.spec.init_containers)),
+    )
+    wanted = {name for it in levels for name in (*it.requests, *it.limits)}
+    name = min(wanted & resources.keys() - rules.extended.keys(), default="")
+    if not name:
+        return ""
+    return (
+        f"{name} is of DeviceClass {resources[name]}, whose devices Slurm doesn't count so: "
+        "request them by a ResourceClaimTemplate"
+    )
+
+
 def claims_of(
     pod: Pod,
     found: Mapping[str, ResourceClaim],
@@ -52,10 +77,11 @@ def claims_of(
     returned: Mapping[str, str],
     classes: Collection[str] | None = None,
 ) -> PodClaims:
-    """`found`: the claims of its namespace by name. `planned`: what was sent to claims that don't show it, by uid.
+    """`found`: the claims of its namespace by name. `planned`: what was sent to claims that don't
+    show it, by uid.
 
-    `returned`: the resourceVersions that claims had when their devices were taken back, by uid. `classes`: the names of
-    the DeviceClasses that exist. None: any does.
+    `returned`: the resourceVersions that claims had when their devices were taken back, by uid.
+    `classes`: the names of the DeviceClasses that exist. None: any does.
     """
     if not pod.spec.resource_claims:
         return NONE
@@ -64,45 +90,69 @@ def claims_of(
     total: dict[str, int] = {}
     for it in pod.spec.resource_claims:
         if not rules.claims:
-            text = "the administrator has mapped no DeviceClass to Slurm: request GPUs in the limits, as nvidia.com/gpu"
+            text = (
+                "the administrator has mapped no DeviceClass to Slurm: request GPUs in the "
+                "limits, as nvidia.com/gpu"
+            )
             return PodClaims(None, problem=f"resource claim {it.name}: {text}")
         if it.resource_claim_name:
-            text = f"{it.resource_claim_name} may be of several pods, and a job's devices are of one: {_TEMPLATE}"
+            text = (
+                f"{it.resource_claim_name} may be of several pods, and a job's devices are of "
+                f"one: {_TEMPLATE}"
+            )
             return PodClaims(None, problem=f"resource claim {it.name}: {text}")
         name = names.get(it.name)
         claim = found.get(name) if name else None
         if claim is None or claim.metadata.controller != pod.metadata.uid:
-            text = f"the ResourceClaim of {it.name}, template {it.resource_claim_template_name}, doesn't exist yet"
+            text = (
+                f"the ResourceClaim of {it.name}, template {it.resource_claim_template_name}, "
+                "doesn't exist yet"
+            )
             return PodClaims(None, missing=f"{text}: kube-controller-manager creates it")
         try:
             wishes = wishes_of(claim, rules)
         except ShapeError as error:
             return PodClaims(None, problem=str(error))
-        named = [it.exactly.device_class_name for it in claim.spec.devices.requests if it.exactly is not None]
+        named = [
+            it.exactly.device_class_name
+            for it in claim.spec.devices.requests
+            if it.exactly is not None
+        ]
         absent = next((name for name in named if classes is not None and name not in classes), None)
         if absent is not None:
             # Its settings for the driver are not known.
-            return PodClaims(None, missing=f"DeviceClass {absent} doesn't exist: an administrator creates it")
+            return PodClaims(
+                None, missing=f"DeviceClass {absent} doesn't exist: an administrator creates it"
+            )
         for wish in wishes:
             total[wish.gres] = total.get(wish.gres, 0) + wish.number
         uid, version = claim.metadata.uid, claim.metadata.resource_version
-        claims.append(_claim(claim, wishes, pod, planned.get(uid), returned=returned.get(uid) == version))
+        claims.append(
+            _claim(claim, wishes, pod, planned.get(uid), returned=returned.get(uid) == version)
+        )
     return PodClaims(tuple(claims), tuple(sorted(total.items())))
 
 
 def wishes_of(claim: ResourceClaim, rules: Rules) -> tuple[Wish, ...]:
-    """What each request of a claim wants. Raises ShapeError for what Slurm can't be asked for."""
+    """Return what each request of a claim wants. Raises ShapeError for what Slurm can't be asked
+    for.
+    """
     devices, place = claim.spec.devices, f"ResourceClaim {claim.metadata.name}"
     if devices.constraints:
-        raise ShapeError(f"{place} has constraints: Slurm can't evaluate them; name a DeviceClass of equal devices")
+        raise ShapeError(
+            f"{place} has constraints: Slurm can't evaluate them; name a DeviceClass of equal "
+            "devices"
+        )
     found = tuple(_wish(it, f"{place}, request {it.name}", rules) for it in devices.requests)
     if sum(it.number for it in found) > MOST_RESULTS:
         raise ShapeError(f"{place} requests more than {MOST_RESULTS} devices: use several claims")
     return found
 
 
-def holders(claims: Iterable[ResourceClaim], planned: Mapping[str, tuple[Granted, ...]]) -> dict[Device, set[str]]:
-    """The uids of the claims that have each device, or to which it was sent."""
+def holders(
+    claims: Iterable[ResourceClaim], planned: Mapping[str, tuple[Granted, ...]]
+) -> dict[Device, set[str]]:
+    """Return the uids of the claims that have each device, or to which it was sent."""
     found: dict[Device, set[str]] = {}
     for claim in claims:
         uid = claim.metadata.uid
@@ -112,7 +162,7 @@ def holders(claims: Iterable[ResourceClaim], planned: Mapping[str, tuple[Granted
 
 
 def finalizer_patch(claim: ResourceClaim) -> Patch:
-    """Keeps the claim while it is allocated; [] if that is so already."""
+    """Keep the claim while it is allocated. Return [] if that is so already."""
     present = claim.metadata.finalizers
     if FINALIZER in present:
         return []
@@ -122,11 +172,22 @@ def finalizer_patch(claim: ResourceClaim) -> Patch:
 
 
 def allocation_patch(
-    claim: ResourceClaim, granted: Iterable[Granted], pod: Pod, node: str, classes: Mapping[str, DeviceClass]
+    claim: ResourceClaim,
+    granted: Iterable[Granted],
+    pod: Pod,
+    node: str,
+    classes: Mapping[str, DeviceClass],
 ) -> Patch:
-    """Gives these devices of the node to a claim that has none, for the pod. For the claim's status."""
+    """Give these devices of the node to a claim that has none, for the pod. For the claim's
+    status.
+    """
     results = [
-        {"request": request, "driver": device.driver, "pool": device.device_pool, "device": device.name}
+        {
+            "request": request,
+            "driver": device.driver,
+            "pool": device.device_pool,
+            "device": device.name,
+        }
         for request, device in granted
     ]
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
@@ -134,14 +195,19 @@ def allocation_patch(
     config = list(_config(claim, classes))
     if config:
         devices["config"] = config
-    allocation = {"devices": devices, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+    allocation = {
+        "devices": devices,
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]},
+    }
     consumer = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
     status = {"allocation": allocation, "reservedFor": [consumer]}
     return [*_same(claim), {"op": "add", "path": "/status", "value": status}]
 
 
 def deallocation_patch(claim: ResourceClaim) -> Patch:
-    """Takes back the devices of a claim that nobody but its gated pod has. For the claim's status."""
+    """Take back the devices of a claim that nobody but its gated pod has. For the claim's
+    status.
+    """
     patch = [*_same(claim), {"op": "remove", "path": "/status/allocation"}]
     if claim.status is not None and claim.status.reserved_for:
         patch.append({"op": "remove", "path": "/status/reservedFor"})
@@ -149,7 +215,12 @@ def deallocation_patch(claim: ResourceClaim) -> Patch:
 
 
 def _claim(
-    claim: ResourceClaim, wishes: tuple[Wish, ...], pod: Pod, planned: tuple[Granted, ...] | None, *, returned: bool
+    claim: ResourceClaim,
+    wishes: tuple[Wish, ...],
+    pod: Pod,
+    planned: tuple[Granted, ...] | None,
+    *,
+    returned: bool,
 ) -> Claim:
     meta = claim.metadata
     granted = _granted(claim)
@@ -171,34 +242,50 @@ def _granted(claim: ResourceClaim) -> tuple[Granted, ...] | None:
         return None
     results = claim.status.allocation.devices.results
     return tuple(
-        Granted(it.request, Device(it.driver, it.device_pool, it.device)) for it in results if not it.admin_access
+        Granted(it.request, Device(it.driver, it.device_pool, it.device))
+        for it in results
+        if not it.admin_access
     )
 
 
 def _wish(request: Asked, place: str, rules: Rules) -> Wish:
     asked = request.exactly
     if asked is None or request.first_available:
-        raise ShapeError(f"{place} has alternatives (firstAvailable): a job has one request; use `exactly`")
+        raise ShapeError(
+            f"{place} has alternatives (firstAvailable): a job has one request; use `exactly`"
+        )
     gres = rules.classes.get(asked.device_class_name)
     if gres is None:
         choice = ", ".join(sorted(rules.classes)) or "none"
-        text = f"DeviceClass {asked.device_class_name} is no GRES of Slurm; those that are: {choice}"
+        text = (
+            f"DeviceClass {asked.device_class_name} is no GRES of Slurm; those that are: {choice}"
+        )
         raise ShapeError(f"{place}: {text}")
     if asked.selectors:
-        raise ShapeError(f"{place} has selectors: Slurm can't evaluate them; use a DeviceClass of such devices")
+        raise ShapeError(
+            f"{place} has selectors: Slurm can't evaluate them; use a DeviceClass of such devices"
+        )
     if asked.allocation_mode != "ExactCount":
-        raise ShapeError(f"{place} has the allocationMode {asked.allocation_mode}: write ExactCount and a count")
+        raise ShapeError(
+            f"{place} has the allocationMode {asked.allocation_mode}: write ExactCount and a count"
+        )
     if asked.admin_access:
-        raise ShapeError(f"{place} has adminAccess: such pods don't wait for Slurm; use another namespace")
+        raise ShapeError(
+            f"{place} has adminAccess: such pods don't wait for Slurm; use another namespace"
+        )
     if asked.capacity is not None:
-        raise ShapeError(f"{place} requests a part of a device's capacity: Slurm gives away whole devices")
+        raise ShapeError(
+            f"{place} requests a part of a device's capacity: Slurm gives away whole devices"
+        )
     return Wish(request.name, gres, asked.count)
 
 
 def _config(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterable[dict[str, Any]]:
-    """The settings for the drivers: of each request's class first, then the claim's own."""
+    """Yield the settings for the drivers: of each request's class first, then the claim's own."""
     for request in claim.spec.devices.requests:
-        its = classes.get(request.exactly.device_class_name) if request.exactly is not None else None
+        its = (
+            classes.get(request.exactly.device_class_name) if request.exactly is not None else None
+        )
         for it in its.spec.config if its is not None else ():
             yield _configured("FromClass", (request.name,), it)
     for it in claim.spec.devices.config:
@@ -206,7 +293,11 @@ def _config(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterabl
 
 
 def _configured(source: str, requests: tuple[str, ...], config: Config) -> dict[str, Any]:
-    found = {"source": source, "requests": list(requests), "opaque": msgspec.to_builtins(config.opaque)}
+    found = {
+        "source": source,
+        "requests": list(requests),
+        "opaque": msgspec.to_builtins(config.opaque),
+    }
     return {key: value for key, value in found.items() if value}
 
 

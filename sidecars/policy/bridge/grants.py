@@ -1,12 +1,14 @@
-"""Which devices of a running job each of its pods gets: the very ones that Slurm has given to the job. Pure.
+"""Which devices of a running job each of its pods gets: the very ones that Slurm has given to the
+job. Pure.
 
-A claim keeps its devices while the job or the pod runs. A pod is released when its claims show them, so that a restart
-between the two finds the same devices again.
+A claim keeps its devices while the job or the pod runs. A pod is released when its claims show
+them, so that a restart between the two finds the same devices again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sidecars.contract import queued
 from sidecars.policy.bridge.alone import fault_of
 from sidecars.policy.bridge.devices import Claim, Device, Granted
 from sidecars.policy.bridge.records import Action, Deallocate, Grant, Job, Phase, Pod, View
@@ -23,13 +25,17 @@ class Plan:
 
 
 def node_of(pod: Pod, job: Job) -> str:
-    """The node of the devices that its claims have already, if the job has them; "" otherwise."""
+    """Return the node of the devices that its claims have already, if the job has them, ""
+    otherwise.
+    """
     has = {device for claim in pod.claims or () for _, device in claim.granted or ()}
     return next((node for node, _, devices in job.devices if has & set(devices)), "")
 
 
 def unused(view: View) -> Iterator[Deallocate]:
-    """What the claims of pods behind the gate have while their job doesn't run: Slurm gives it to other jobs."""
+    """Take back what the claims of pods behind the gate have while their job doesn't run: Slurm
+    gives it to other jobs.
+    """
     for pod in view.pods:
         found = view.components.get(pod.job) if pod.job is not None else None
         runs = found is not None and found[0].phase is Phase.RUNNING
@@ -42,7 +48,7 @@ def unused(view: View) -> Iterator[Deallocate]:
 
 
 def plan(job: Job, pairs: Iterable[tuple[Pod, str]], view: View) -> Plan:
-    """For the pods of the pairs, each with the node where it is to run."""
+    """Plan the devices for the pods of the pairs, each with the node where it is to run."""
     pairs = tuple(pairs)
     found = Plan(fault=fault_of(job, pairs, view))
     if found.fault:
@@ -50,7 +56,9 @@ def plan(job: Job, pairs: Iterable[tuple[Pod, str]], view: View) -> Plan:
     wanting = [(pod, node) for pod, node in pairs if pod.claims is None or pod.claims]
     lost = next((pod for pod, _ in wanting if pod.claims is None), None)
     if lost is not None:
-        found.fault = f"the ResourceClaims of pod {lost.name} can't be read: {lost.problem or lost.unsized}"
+        found.fault = (
+            f"the ResourceClaims of pod {lost.name} can't be read: {lost.problem or lost.unsized}"
+        )
         return found
     nothing: Mapping[str, tuple[Device, ...]] = {}
     parts = {it.job_id: _by_node(it) for it in job.components}
@@ -79,8 +87,12 @@ def _by_node(component: Job) -> dict[str, dict[str, tuple[Device, ...]]]:
     return found
 
 
-def _fits(claim: Claim, given: Mapping[str, tuple[Device, ...]], taken: Mapping[Device, set[str]]) -> bool:
-    """Whether it has what it requests, all of it the job's, and nothing that another claim has, too."""
+def _fits(
+    claim: Claim, given: Mapping[str, tuple[Device, ...]], taken: Mapping[Device, set[str]]
+) -> bool:
+    """Return whether it has what it requests, all of it the job's, and nothing that another claim
+    has, too.
+    """
     granted = claim.granted or ()
     for wish in claim.wishes:
         its = [device for request, device in granted if request == wish.request]
@@ -94,7 +106,10 @@ def _fits(claim: Claim, given: Mapping[str, tuple[Device, ...]], taken: Mapping[
 def _taken_back(pod: Pod, claim: Claim, job: Job, found: Plan) -> Iterator[Action]:
     # A cache may still show a gate that was removed a moment ago: such a pod has a node.
     if claim.others or not pod.gated or pod.node:
-        found.fault = f"ResourceClaim {claim.name} has other devices than Slurm job {job.job_id}: delete the pod"
+        found.fault = (
+            f"ResourceClaim {claim.name} has other devices than Slurm job {job.job_id}: delete "
+            "the pod"
+        )
         return
     yield Deallocate(pod, claim)
 
@@ -117,15 +132,18 @@ def _chosen(
     for wish in claim.wishes:
         has = given.get(wish.gres, ())
         if not has:
-            found.fault = f"Slurm names no device of GRES {wish.gres} that the job has on node {node}"
+            found.fault = (
+                f"Slurm names no device of GRES {wish.gres} that the job has on node {node}"
+            )
             return ()
         free = [it for it in has if it not in used and taken.get(it, set()) <= {claim.uid}]
         if len(free) < wish.number:
             busy = next((it for it in has if not taken.get(it, set()) <= {claim.uid}), None)
             found.fault = (
-                f"device {busy.name} of node {node} is still allocated to another ResourceClaim"
+                queued.BUSY_DEVICE.write(device=busy.name, node=node)
                 if busy is not None
-                else f"the job has {len(has)} devices of GRES {wish.gres} on node {node}, and {pod.name} requests more"
+                else f"the job has {len(has)} devices of GRES {wish.gres} on node {node}, and "
+                f"{pod.name} requests more"
             )
             return ()
         for device in free[: wish.number]:

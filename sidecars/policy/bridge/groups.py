@@ -1,10 +1,12 @@
 """Which pods start together, and how many they are. Pure.
 
-Labels and annotations of the pods are enough for the bridge's own labels and for a LeaderWorkerSet. The size of a
-JobSet, of a PodGroup and of a Workload is in the object that the pods name: `source_of` names it, `read` reads it.
+Labels and annotations of the pods are enough for the bridge's own labels and for a LeaderWorkerSet.
+The size of a JobSet, of a PodGroup and of a Workload is in the object that the pods name:
+`source_of` names it, `read` reads it.
 
-A pod of a batch Job is a job of its own, because the pods of a Job are independent of each other: the first ones run
-while the others wait. With the label of the group's size alone, all pods of the same controller are one group.
+A pod of a batch Job is a job of its own, because the pods of a Job are independent of each other:
+the first ones run while the others wait. With the label of the group's size alone, all pods of the
+same controller are one group.
 """
 
 from collections.abc import Callable, Mapping
@@ -63,7 +65,9 @@ class Facts:
     """The sizes in the object, or why they aren't known."""
 
     sizes: Mapping[str, int | None] | None = None
-    """The number of pods by the name of what starts together: "" for the whole object. None: each pod alone."""
+    """The number of pods by the name of what starts together: "" for the whole object. None: each
+    pod alone.
+    """
     problem: str = ""
     refused: bool = False
     """Whether the problem remains until an administrator or the user changes something."""
@@ -98,7 +102,9 @@ class Group:
 
 
 def source_of(pod: Pod) -> Source | None:
-    """The object that has the size of the pod's group; None if the pod has it, or is alone."""
+    """Return the object that has the size of the pod's group, or None if the pod has it, or is
+    alone.
+    """
     meta, spec = pod.metadata, pod.spec
     if bridge.GROUP_LABEL in meta.labels or bridge.GROUP_SIZE_LABEL in meta.labels:
         return None
@@ -114,7 +120,9 @@ def source_of(pod: Pod) -> Source | None:
 
 
 def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
-    """The group that the pod starts with. `found`: what is known of the objects of `source_of`."""
+    """Return the group that the pod starts with. `found`: what is known of the objects of
+    `source_of`.
+    """
     source = source_of(pod)
     if source is not None:
         facts = found.get(source, UNREAD)
@@ -129,7 +137,8 @@ def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
             return Group(
                 GroupKey(meta.namespace, meta.uid),
                 size=0,
-                problem=f"the pod has the label {bridge.GROUP_SIZE_LABEL} and no controller: add {bridge.GROUP_LABEL}",
+                problem=f"the pod has the label {bridge.GROUP_SIZE_LABEL} and no controller: add "
+                f"{bridge.GROUP_LABEL}",
                 refused=True,
             )
         return _labelled(pod, f"owner/{owner.uid}", owner.name, f"{owner.kind} {owner.name}")
@@ -139,12 +148,16 @@ def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
 
 
 def read(source: Source, manifest: Mapping[str, Any]) -> Facts:
-    """The sizes in the object."""
+    """Return the sizes in the object."""
     spec = manifest.get("spec")
     try:
-        return Facts(_SIZES[source.kind](spec if isinstance(spec, Mapping) else {}), wishes=_wishes(manifest))
+        return Facts(
+            _SIZES[source.kind](spec if isinstance(spec, Mapping) else {}), wishes=_wishes(manifest)
+        )
     except (ValueError, TypeError, AttributeError, KeyError):
-        return Facts(problem=f"{source.kind.kind} {source.name} has no size that can be read", refused=True)
+        return Facts(
+            problem=f"{source.kind.kind} {source.name} has no size that can be read", refused=True
+        )
 
 
 def _wishes(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -160,22 +173,22 @@ def _wishes(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def missing(source: Source) -> Facts:
-    """The object, or its kind, doesn't exist."""
+    """Return the object, or its kind, doesn't exist."""
     return Facts(problem=f"{source.kind.kind} {source.name} ({source.kind.resource}) doesn't exist")
 
 
 def forbidden(source: Source) -> Facts:
-    """The bridge has no right to read it."""
+    """Return the bridge has no right to read it."""
     text = (
-        f"the Slurm Bridge may not read {source.kind.kind} {source.name}: an administrator adds `get` on "
-        f"{source.kind.resource} to its ClusterRole, or add the labels {bridge.GROUP_LABEL} and "
-        f"{bridge.GROUP_SIZE_LABEL} to the pods"
+        f"the Slurm Bridge may not read {source.kind.kind} {source.name}: an administrator adds "
+        f"`get` on {source.kind.resource} to its ClusterRole, or add the labels "
+        f"{bridge.GROUP_LABEL} and {bridge.GROUP_SIZE_LABEL} to the pods"
     )
     return Facts(problem=text, refused=True)
 
 
 def failed(source: Source, error: str) -> Facts:
-    """It could not be read."""
+    """Return the facts of an object that could not be read."""
     return Facts(problem=f"{source.kind.kind} {source.name} can't be read: {error}")
 
 
@@ -186,18 +199,22 @@ def _alone(pod: Pod) -> Group:
 def _labelled(pod: Pod, group: str, name: str, words: str) -> Group:
     text = pod.metadata.labels.get(bridge.GROUP_SIZE_LABEL, "")
     problem = (
-        f"label {bridge.GROUP_SIZE_LABEL} is {text!r}: a pod of a group needs the number of its pods there, "
-        f"1 to {MOST_PODS}"
+        f"label {bridge.GROUP_SIZE_LABEL} is {text!r}: a pod of a group needs the number of its "
+        f"pods there, 1 to {MOST_PODS}"
     )
     return _sized(pod, group, name, words, _number(text), problem)
 
 
 def _leader_worker_set(pod: Pod) -> Group:
     labels, key = pod.metadata.labels, LEADER_WORKER_SET + "size"
-    name, index = labels[LEADER_WORKER_SET + "name"], labels.get(LEADER_WORKER_SET + "group-index", "")
+    name, index = (
+        labels[LEADER_WORKER_SET + "name"],
+        labels.get(LEADER_WORKER_SET + "group-index", ""),
+    )
     size = pod.metadata.annotations.get(key, "")
     problem = (
-        f"annotation {key} is {size[:20]!r}: the controller of LeaderWorkerSet writes the number of the group's pods"
+        f"annotation {key} is {size[:20]!r}: the controller of LeaderWorkerSet writes the number "
+        "of the group's pods"
     )
     words = f"LeaderWorkerSet {name}, group {index}"
     return _sized(pod, f"lws/{name}/{index}", f"{name}-{index}", words, _number(size), problem)
@@ -209,7 +226,10 @@ def _of_source(pod: Pod, source: Source, facts: Facts) -> Group:
     match source.kind:
         case SourceKind.JOB_SET:
             # The uid, because pods of a deleted JobSet may remain when another one has its name.
-            group, part = f"jobset/{labels.get(JOB_SET + 'jobset-uid', source.name)}", labels.get(_REPLICATED_JOB, "")
+            group, part = (
+                f"jobset/{labels.get(JOB_SET + 'jobset-uid', source.name)}",
+                labels.get(_REPLICATED_JOB, ""),
+            )
         case SourceKind.WORKLOAD:
             part = _text(pod.spec.workload_ref, "podGroup")
             group = f"workload/{source.name}"
@@ -230,7 +250,9 @@ def _of_source(pod: Pod, source: Source, facts: Facts) -> Group:
     size = facts.sizes.get(part, 0)
     if size is None:
         return _alone(pod)
-    return _sized(pod, group, name, words, size, f"{source.kind.kind} {source.name} has no size for this pod")
+    return _sized(
+        pod, group, name, words, size, f"{source.kind.kind} {source.name} has no size for this pod"
+    )
 
 
 def _sized(pod: Pod, group: str, name: str, words: str, size: int | None, problem: str) -> Group:
@@ -250,7 +272,9 @@ def _text(fields: Mapping[str, Any] | None, key: str) -> str:
 
 
 def _job_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
-    """Jobs that start one after the other never wait together: each replicated job is a group then."""
+    """Return the groups of a JobSet. Jobs that start one after the other never wait together: each
+    replicated job is a group then.
+    """
     jobs = spec["replicatedJobs"]
     sizes = {str(job["name"]): _replicas(job) * _parallel(job["template"]["spec"]) for job in jobs}
     order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder")
@@ -264,7 +288,9 @@ def _replicas(job: Mapping[str, Any]) -> int:
 
 
 def _parallel(job: Mapping[str, Any]) -> int:
-    """How many pods of a Job exist at the same time. Later ones take the places of those that have finished."""
+    """Return how many pods of a Job exist at the same time. Later ones replace those that have
+    finished.
+    """
     parallelism = job.get("parallelism")
     completions = job.get("completions")
     most = 1 if parallelism is None else int(parallelism)
@@ -272,7 +298,7 @@ def _parallel(job: Mapping[str, Any]) -> int:
 
 
 def _gang(policy: Mapping[str, Any]) -> int | None:
-    """None without a gang."""
+    """Return the size of the gang, None without one."""
     gang = policy.get("gang")
     return int(gang["minCount"]) if gang is not None else None
 
@@ -282,5 +308,7 @@ _SIZES: Mapping[SourceKind, Callable[[Mapping[str, Any]], Mapping[str, int | Non
     SourceKind.JOB_SET: _job_set,
     SourceKind.SCHEDULER_PLUGINS: lambda spec: {_WHOLE: int(spec.get("minMember", 1))},
     SourceKind.POD_GROUP: lambda spec: {_WHOLE: _gang(spec.get("schedulingPolicy") or {})},
-    SourceKind.WORKLOAD: lambda spec: {str(it["name"]): _gang(it.get("policy") or {}) for it in spec["podGroups"]},
+    SourceKind.WORKLOAD: lambda spec: {
+        str(it["name"]): _gang(it.get("policy") or {}) for it in spec["podGroups"]
+    },
 }

@@ -1,8 +1,8 @@
 """What Slurm has answered about jobs so far: which details are to be read, and what is known. Pure.
 
-The states of all jobs are read often, because that is cheap; the details of a job when its states have changed.
-`states` must be called with a list that was requested after the details were read: then a job that got what another one
-had is never seen without the end of that one.
+The states of all jobs are read often, because that is cheap; the details of a job when its states
+have changed. `states` must be called with a list that was requested after the details were read:
+then a job that got what another one had is never seen without the end of that one.
 """
 
 import dataclasses
@@ -15,15 +15,21 @@ from sidecars.policy.bridge.devices import Numbered
 from sidecars.policy.bridge.placeholder import NO_DEVICES, comment_of, job_of, together
 from sidecars.policy.bridge.records import GroupKey, Job
 from sidecars.policy.bridge.shape import Shape
-from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob
+from sidecars.slurm.external import Allocation, ExternalJob
+from sidecars.slurm.job_states import ENDED, has_ended
 
 TRUST_EMPTY_AFTER = 60.0
-"""Seconds for which an empty list has to last before it counts, when a job was listed before that had not ended.
+"""Seconds for which an empty list has to last before it counts, when a job was listed before that
+had not ended.
 
-slurmctld forgets jobs some minutes after their end. One that has lost its state answers with an empty list, too."""
+slurmctld forgets jobs some minutes after their end. One that has lost its state answers with an
+empty list, too.
+"""
 
 MOST_OTHERS = 2000
-"""Jobs of others that are read at once. slurmrestd takes some hundreds a second, and each answer has 15 s."""
+"""Jobs of others that are read at once. slurmrestd takes some hundreds a second, and each answer
+has 15 s.
+"""
 
 _NONE: frozenset[str] = frozenset()
 _PENDING = frozenset({"PENDING"})
@@ -57,13 +63,18 @@ class JobBook:
         """Whether nothing is to be read until something changes."""
         self._names: tuple[object, ...] = ()
         self._jobs: dict[int, tuple[tuple[object, ...], Job]] = {}
-        """The jobs of the last pass, each after what it comes from: of thousands of jobs, few change in each pass."""
+        """The jobs of the last pass, each after what it comes from: of thousands of jobs, few
+        change in each pass.
+        """
 
-    def states(self, listed: Mapping[int, frozenset[str]], now: float, *, again: bool = False) -> bool:
-        """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything has changed.
+    def states(
+        self, listed: Mapping[int, frozenset[str]], now: float, *, again: bool = False
+    ) -> bool:
+        """Take in the states of all jobs, requested at `now` (monotonic seconds). Whether anything
+        has changed.
 
-        `again`: the list is the second one of a pass. A job that only this one has was submitted meanwhile. It is a
-        held job if it is the bridge's, and may wait for the next pass.
+        `again`: the list is the second one of a pass. A job that only this one has was submitted
+        meanwhile. It is a held job if it is the bridge's, and may wait for the next pass.
         """
         self._fresh = frozenset(listed.keys() - self._states.keys()) if again else frozenset()
         if self._answered and self._empty_since is None and listed is self._states:
@@ -71,7 +82,7 @@ class JobBook:
             return False
         changed = not self._answered or listed != self._states
         self._answered, self._all_read, self._none_waits = True, False, False
-        if listed or all(states & STATES_ENDED for states in self._states.values()):
+        if listed or all(has_ended(states) for states in self._states.values()):
             self._empty_since = None
         elif self._empty_since is None or now - self._empty_since < TRUST_EMPTY_AFTER:
             self._empty_since = now if self._empty_since is None else self._empty_since
@@ -81,7 +92,7 @@ class JobBook:
             del self._read[job_id]
             last = self._states.get(job_id, _NONE)
             if job_id in self._records:
-                if last & STATES_ENDED:
+                if has_ended(last):
                     self._gone[job_id] = last - {"COMPLETING"}
                 else:
                     del self._records[job_id]
@@ -98,16 +109,18 @@ class JobBook:
         self._answered = False
 
     def started_at(self, start: int) -> bool:
-        """Take in when slurmctld started, asked for after the details were read. Whether they are to be read again.
+        """Take in when slurmctld started, asked for after the details were read. Whether they are
+        to be read again.
 
-        One that is killed forgets the last seconds: a job that it starts again has the states of before, and may have
-        other nodes, and the id of a job of others may be given to a placeholder. Its clock has seconds.
+        One that is killed forgets the last seconds: a job that it starts again has the states of
+        before, and may have other nodes, and the id of a job of others may be given to a
+        placeholder. Its clock has seconds.
         """
         if start == self._start:
             return False
         self._start = start
         self._all_read = False
-        self._outdated |= {it for it in self._records if not self._states.get(it, STATES_ENDED) & STATES_ENDED}
+        self._outdated |= {it for it in self._records if not has_ended(self._states.get(it, ENDED))}
         others = self._read.keys() - self._records.keys()
         for job_id in others:
             del self._read[job_id]
@@ -115,21 +128,23 @@ class JobBook:
 
     @property
     def known(self) -> bool:
-        """Whether the last list was answered, is plausible, and the details of each job in it were read once.
+        """Whether the last list was answered, is plausible, and the details of each job in it were
+        read once.
 
-        But those of jobs that were submitted since the list before. No details are those of an earlier slurmctld.
+        But those of jobs that were submitted since the list before. No details are those of an
+        earlier slurmctld.
         """
         listed = self._answered and self._empty_since is None
         return listed and not self._outdated and self._fresh.issuperset(self.unread())
 
     def unread(self) -> list[int]:
-        """The listed jobs whose details were never read."""
+        """Return the listed jobs whose details were never read."""
         return [it for it in self._states if it not in self._read and it not in self._records]
 
     def to_read(self) -> list[int]:
-        """The jobs whose details are to be read: new ones, and placeholders that have changed.
-
-        Of thousands of jobs that may be those of others, some: until all are read, nothing is `known`.
+        """Return the jobs whose details are to be read: new ones, and placeholders that have
+        changed. Of thousands of jobs that may be those of others, some: until all are read, nothing
+        is `known`.
         """
         if self._all_read:
             return []
@@ -147,12 +162,15 @@ class JobBook:
     def _matters(self, job_id: int, states: frozenset[str]) -> bool:
         found = self._records.get(job_id)
         if found is None:
-            # An earlier bridge can have written an admin comment since, so that its Epilog waits for an answer.
+            # An earlier bridge can have written an admin comment since, so that its Epilog waits
+            # for an answer.
             return "COMPLETING" in states
-        return not (states & STATES_ENDED and found[0].states & STATES_ENDED)
+        return not (has_ended(states) and has_ended(found[0].states))
 
     def details(self, job_id: int, record: ExternalJob | None) -> bool:
-        """Take in the details of a job of the last list; None if Slurm doesn't know it by now. Whether they are new."""
+        """Take in the details of a job of the last list; None if Slurm doesn't know it by now.
+        Whether they are new.
+        """
         self._all_read = self._none_waits = False
         self._outdated.discard(job_id)
         comment = comment_of(record) if record is not None else None
@@ -164,7 +182,7 @@ class JobBook:
                 # Its Epilogs may have known it before, and wait for an answer.
                 comment = former[1]
         if record is not None and comment is not None:
-            over = record.states & (STATES_ENDED | {"COMPLETING"})
+            over = record.states & (ENDED | {"COMPLETING"})
             if former is not None and former[1] == comment and over and not record.allocations:
                 # What an ended job had is needed until its pods are gone.
                 record = dataclasses.replace(record, allocations=former[0].allocations)
@@ -178,10 +196,12 @@ class JobBook:
         return new
 
     def beside(self, begun: Iterable[int]) -> list[int]:
-        """The running placeholders on several nodes, of which another job of these that has `begun` to run has one.
+        """Return the running placeholders on several nodes, of which another job of these that has
+        `begun` to run has one.
 
-        The owner of a running job may give up nodes of it, which changes no state, and the next job gets them: read
-        after the details of that one, the details of these show it. One node remains to a job until its end.
+        The owner of a running job may give up nodes of it, which changes no state, and the next job
+        gets them: read after the details of that one, the details of these show it. One node
+        remains to a job until its end.
         """
         on: defaultdict[str, set[int]] = defaultdict(set)
         for job_id in begun:
@@ -192,18 +212,20 @@ class JobBook:
         return [
             job_id
             for job_id in self._records
-            if len(has := self._has(job_id)) > 1 and any(on.get(it.node, set()) - {job_id} for it in has)
+            if len(has := self._has(job_id)) > 1
+            and any(on.get(it.node, set()) - {job_id} for it in has)
         ]
 
     def _has(self, job_id: int) -> tuple[Allocation, ...]:
-        """What a placeholder has that has not ended; () for any other job."""
+        """Return what a placeholder has that has not ended, () for any other job."""
         found = self._records.get(job_id)
-        if found is None or self._states.get(job_id, STATES_ENDED) & STATES_ENDED:
+        if found is None or has_ended(self._states.get(job_id, ENDED)):
             return ()
         return found[0].allocations
 
     def holding(self) -> frozenset[str] | None:
-        """The Slurm nodes of the placeholders that have begun and not ended. The node of a suspended one is IDLE.
+        """Return the Slurm nodes of the placeholders that have begun and not ended. The node of a
+        suspended one is IDLE.
 
         None while not all jobs are known.
         """
@@ -212,22 +234,25 @@ class JobBook:
         return frozenset(it.node for job_id in self._records for it in self._has(job_id))
 
     def stale(self, job_id: int) -> None:
-        """The details of this job have changed without its states: they are read again."""
+        """Have the details of this job read again: they have changed without its states."""
         self._read.pop(job_id, None)
         self._all_read = False
 
     def started(self, job_id: int, admin_comment: str) -> None:
-        """Slurm has answered that this held job may start: its details are known until its states change."""
+        """Record that Slurm has answered that this held job may start. Its details are known until
+        its states change.
+        """
         found = self._records.get(job_id)
         if found is not None:
-            record = dataclasses.replace(found[0], blocked=False, admin_comment=admin_comment, reason="")
+            record = dataclasses.replace(
+                found[0], blocked=False, admin_comment=admin_comment, reason=""
+            )
             self._records[job_id] = record, comment_of(record) or found[1]
             self._read[job_id] = _PENDING
 
     def next_waiting(self, count: int) -> list[int]:
-        """As many of the pending placeholders, in turn: their reason and priority change without their states.
-
-        Fewer at the end of a turn.
+        """Return as many of the pending placeholders, in turn: their reason and priority change
+        without their states. Fewer are returned at the end of a turn.
         """
         found: list[int] = []
         if not self._turn and not self._none_waits:
@@ -256,7 +281,7 @@ class JobBook:
         guard_nodes: Mapping[str, str] = MappingProxyType({}),
         devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
     ) -> dict[int, Job]:
-        """The placeholders by id, a heterogeneous job by that of its first component.
+        """Return the placeholders by id, a heterogeneous job by that of its first component.
 
         `shapes`, `kube_nodes`, `guard_nodes` and `devices`: see `job_of`.
         """
@@ -295,7 +320,9 @@ class JobBook:
 
 
 def _has_begun(former: _Placeholder, record: ExternalJob) -> bool:
-    """Whether it is a user's job for a group that has begun with its former comment, which the user can change."""
+    """Return whether it is a user's job for a group that has begun with its former comment, which
+    the user can change.
+    """
     before, comment = former
     same = (before.user_name, before.external) == (record.user_name, record.external)
     return comment.by_user and same and bool(before.allocations) and "PENDING" not in record.states

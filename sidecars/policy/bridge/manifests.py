@@ -145,7 +145,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     resource_claim_statuses: tuple[PodClaim, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type."""
+        """Return the condition of that type."""
         return next((it for it in self.conditions if it.type == kind), None)
 
 

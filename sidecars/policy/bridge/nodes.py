@@ -1,7 +1,9 @@
-"""What to do about the records of Kubernetes nodes in Slurm: external nodes, which need no slurmd. Pure.
+"""What to do about the records of Kubernetes nodes in Slurm: external nodes, which need no slurmd.
+Pure.
 
-A record is created without its Extra, which `scontrol create` and node_conf don't accept, and gets it afterwards.
-NodeAddr is always the node's InternalIP: a name that slurmctld can't resolve would stall it at each allocation.
+A record is created without its Extra, which `scontrol create` and node_conf don't accept, and gets
+it afterwards. NodeAddr is always the node's InternalIP: a name that slurmctld can't resolve would
+stall it at each allocation.
 """
 
 import functools
@@ -60,10 +62,20 @@ class Wanted:
     """Why it takes no new pods; "" if it does."""
 
     def conf(self) -> str:
-        """The line that creates it."""
+        """Return the line that creates it."""
         words = [
-            *(f"NodeName={self.name}", f"NodeAddr={self.address}", f"CPUs={self.cpus}", "Sockets=1"),
-            *(f"CoresPerSocket={self.cpus}", "ThreadsPerCore=1", f"RealMemory={self.memory}", "State=External"),
+            *(
+                f"NodeName={self.name}",
+                f"NodeAddr={self.address}",
+                f"CPUs={self.cpus}",
+                "Sockets=1",
+            ),
+            *(
+                f"CoresPerSocket={self.cpus}",
+                "ThreadsPerCore=1",
+                f"RealMemory={self.memory}",
+                "State=External",
+            ),
             f"Feature={','.join(self.features)}",
         ]
         if self.gres:
@@ -71,7 +83,9 @@ class Wanted:
         return " ".join(words)
 
     def _gres_conf(self) -> Iterator[str]:
-        """A line for each GRES. The files only number the devices: an external node has no slurmd that opens them."""
+        """Yield a line for each GRES. The files only number the devices: an external node has no
+        slurmd that opens them.
+        """
         first: Counter[str] = Counter()
         for gres, count in self._counts.items():
             name, _, kind = gres.partition(":")
@@ -87,7 +101,7 @@ class Wanted:
         return {**dict(self.counted), **Counter(gres for gres, _ in self.devices)}
 
     def record_extra(self, keys: Iterable[str], devices: Iterable[Numbered]) -> str:
-        """Its Extra with these devices."""
+        """Return the record's Extra with these devices."""
         named = ((gres, *device) for gres, device in devices)
         return bridge.node_extra(self.kube_node, self.labels, keys, named)
 
@@ -98,7 +112,7 @@ class Wanted:
 
 
 def numbered_of(extra: str) -> tuple[Numbered, ...]:
-    """The devices in the Extra of a record, in the order of their indices."""
+    """Return the devices in the Extra of a record, in the order of their indices."""
     return tuple((gres, Device(*device)) for gres, *device in bridge.devices_of(extra))
 
 
@@ -141,7 +155,9 @@ class Undrain:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """This Kubernetes node has no record: that of its name isn't the bridge's, or another node has it."""
+    """This Kubernetes node has no record: that of its name isn't the bridge's, or another node has
+    it.
+    """
 
     kube_node: str
     message: str
@@ -152,9 +168,14 @@ NodeAction = Change | Conflict
 
 
 def wanted_of(
-    node: KubeNode, usage: Usage, keys: Iterable[str], rules: Rules = NO_RULES, devices: tuple[Numbered, ...] = ()
+    node: KubeNode,
+    usage: Usage,
+    keys: Iterable[str],
+    rules: Rules = NO_RULES,
+    devices: tuple[Numbered, ...] = (),
 ) -> Wanted | str:
-    """The record for a Kubernetes node, or why it can't have one. `keys` are the labels that pods select nodes by.
+    """Return the record for a Kubernetes node, or why it can't have one. `keys` are the labels that
+    pods select nodes by.
 
     `devices`: those of DRA drivers that the rules select on this node.
     """
@@ -164,8 +185,13 @@ def wanted_of(
     if not node.address:
         return "it has no InternalIP: Slurm needs an address that resolves"
     try:
-        cpus = int(quantity(node.status.allocatable.get("cpu", "0"), "allocatable cpu")) - usage.cpus
-        memory = int(quantity(node.status.allocatable.get("memory", "0"), "allocatable memory")) // 2**20 - usage.memory
+        cpus = (
+            int(quantity(node.status.allocatable.get("cpu", "0"), "allocatable cpu")) - usage.cpus
+        )
+        memory = (
+            int(quantity(node.status.allocatable.get("memory", "0"), "allocatable memory")) // 2**20
+            - usage.memory
+        )
         counts: Counter[str] = Counter()
         for resource, gres in rules.extended.items():
             counts[gres] += int(quantity(node.status.allocatable.get(resource, "0"), resource))
@@ -173,7 +199,9 @@ def wanted_of(
         return str(error)
     if cpus < 1 or memory < 1:
         return "other pods request all of its CPUs or memory"
-    more = [it.strip() for it in meta.annotations.get(bridge.NODE_FEATURES, "").split(",") if it.strip()]
+    more = [
+        it.strip() for it in meta.annotations.get(bridge.NODE_FEATURES, "").split(",") if it.strip()
+    ]
     drain = _CORDONED if node.spec.unschedulable else "" if node.ready else _NOT_READY
     return Wanted(
         name=meta.labels.get(bridge.NODE_NAME) or meta.name,
@@ -198,11 +226,11 @@ def decide(
     holding: Container[str] | None = frozenset(),
     refused: Mapping[str, str] = types.MappingProxyType({}),
 ) -> tuple[NodeAction, ...]:
-    """What to do about the records. Nothing while Slurm's list of nodes isn't `known`.
+    """Decide what to do about the records, nothing while Slurm's list of nodes isn't `known`. Of
+    several `wanted` with one name, the first has the record.
 
-    Of several `wanted` with one name, the first has the record. `refused`: why other Kubernetes nodes have none.
-    `holding`: the nodes of jobs that have begun and not ended, also of suspended ones, whose nodes are IDLE. None: any
-    may be one.
+    `refused`: why other Kubernetes nodes have none. `holding`: the nodes of jobs that have begun
+    and not ended, also of suspended ones, whose nodes are IDLE. None: any may be one.
     """
     if not known:
         return ()
@@ -210,7 +238,10 @@ def decide(
     named: dict[str, Wanted] = {}
     for it in wanted:
         if it.name in named:
-            text = f"Kubernetes node {named[it.name].kube_node} has Slurm node {it.name}: give this one another name"
+            text = (
+                f"Kubernetes node {named[it.name].kube_node} has Slurm node {it.name}: give this "
+                "one another name"
+            )
             actions.append(Conflict(it.kube_node, text))
         else:
             named[it.name] = it
@@ -219,7 +250,9 @@ def decide(
     for name, record in sorted(records.items()):
         if name not in named and _ours(record):
             kube_node = (bridge.labels_of(record.extra) or {}).get(bridge.KUBE_NODE, name)
-            actions += _removal(record, bridge.DRAIN_PREFIX + refused.get(kube_node, _GONE), holding)
+            actions += _removal(
+                record, bridge.DRAIN_PREFIX + refused.get(kube_node, _GONE), holding
+            )
     return tuple(actions)
 
 
@@ -229,12 +262,16 @@ def _ours(record: Node) -> bool:
     return "EXTERNAL" in record.states and (begun or bridge.labels_of(record.extra) is not None)
 
 
-def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Container[str] | None) -> Iterator[NodeAction]:
+def _one(
+    it: Wanted, record: Node | None, keys: frozenset[str], holding: Container[str] | None
+) -> Iterator[NodeAction]:
     if record is None:
         yield Create(it)
         return
     if "EXTERNAL" not in record.states:
-        yield Conflict(it.kube_node, f"Slurm node {it.name} has a slurmd: the bridge uses external nodes alone")
+        yield Conflict(
+            it.kube_node, f"Slurm node {it.name} has a slurmd: the bridge uses external nodes alone"
+        )
         return
     ours = bridge.labels_of(record.extra) is not None
     # Jobs have indices of the devices that the record was created with.
@@ -242,7 +279,8 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Contain
     extra = it.record_extra(keys, devices)
     if record.extra and not ours:
         yield Conflict(
-            it.kube_node, f"Slurm node {it.name} has an Extra that the bridge hasn't written: delete the node"
+            it.kube_node,
+            f"Slurm node {it.name} has an Extra that the bridge hasn't written: delete the node",
         )
         return
     if record.extra != extra:
@@ -251,8 +289,9 @@ def _one(it: Wanted, record: Node | None, keys: frozenset[str], holding: Contain
         # A signal to an external job does that, and nothing but a new record ends it.
         yield from _removal(record, _SILENT, holding)
         return
-    # A record that is too small only wastes, and is replaced when no job is on the node. Until then, and while Slurm
-    # refuses that because of a reservation, it serves. One that is too large would give away what other pods use.
+    # A record that is too small only wastes, and is replaced when no job is on the node. Until
+    # then, and while Slurm refuses that because of a reservation, it serves. One that is too large
+    # would give away what other pods use.
     if _exceeds(it, record) or not set(devices) <= set(it.devices):
         yield from _removal(record, _CHANGED, holding)
         return
@@ -274,13 +313,21 @@ def _exceeds(it: Wanted, record: Node) -> bool:
 
 
 def _differs(it: Wanted, record: Node) -> bool:
-    now = (record.cpus, record.real_memory, _counts(record.gres), record.address, frozenset(record.features))
+    now = (
+        record.cpus,
+        record.real_memory,
+        _counts(record.gres),
+        record.address,
+        frozenset(record.features),
+    )
     return now != (it.cpus, it.memory, _counts(it.gres), it.address, frozenset(it.features))
 
 
 @functools.lru_cache(maxsize=256)
 def _counts(text: str) -> dict[tuple[str, str], int]:
-    """By name and type. Slurm reports the GRES in the order of its GresTypes, and 2048 as 2K."""
+    """Return the counts by name and type. Slurm reports the GRES in the order of its GresTypes, and
+    2048 as 2K.
+    """
     try:
         return {(it.name, it.type): it.count for it in total(parse(text))}
     except GresError:
@@ -289,14 +336,17 @@ def _counts(text: str) -> dict[tuple[str, str], int]:
 
 
 def is_ours(record: Node) -> bool:
-    """Whether a drain of this node is the bridge's. It never sets FAIL, which the end of a drain would end as well."""
+    """Return whether a drain of this node is the bridge's. It never sets FAIL, which the end of a
+    drain would end as well.
+    """
     return record.reason.startswith(bridge.DRAIN_PREFIX) and "FAIL" not in record.states
 
 
 def _is_others(record: Node) -> bool:
-    """Whether an administrator or another program has taken the node out of service."""
+    """Return whether an administrator or another program has taken the node out of service."""
     out_of_service = states.is_drain(record.states) or states.is_down(record.states)
-    # slurmctld's own words are those of a signal to an external job, and its user may have any name.
+    # slurmctld's own words are those of a signal to an external job, and its user may have any
+    # name.
     theirs = "FAIL" in record.states or owner(record.reason) in (Owner.FOREIGN, Owner.NOBODY)
     return out_of_service and theirs and not is_ours(record)
 
@@ -310,7 +360,8 @@ def _removal(record: Node, reason: str, holding: Container[str] | None) -> Itera
         # The next record would be in service.
         return
     if not states.is_drain(record.states):
-        # Also before a deletion: a job may begin before it, or Slurm refuse it because of a reservation.
+        # Also before a deletion: a job may begin before it, or Slurm refuse it because of a
+        # reservation.
         yield Drain(record.name, reason)
     if _is_removable(record, holding):
         yield Delete(record.name)

@@ -7,42 +7,51 @@ from types import MappingProxyType
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.alone import own_of
-from sidecars.policy.bridge.asked import asked_of
 from sidecars.policy.bridge.devices import Device, Numbered, by_index
-from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit, concerns
+from sidecars.policy.bridge.records import Asked, GroupKey, Job, Part, Phase, Submit, concerns
 from sidecars.policy.bridge.shape import Shape, counts_of, gpus_of
-from sidecars.slurm.external import STATES_ENDED, Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.external import Allocation, ExternalJob, ExternalRequest
+from sidecars.slurm.job_states import has_ended
 
 NO_DEVICES: Mapping[str, tuple[Numbered, ...]] = {}
 
 
-def requests_of(submit: Submit, excluded: tuple[str, ...], places: int = 0) -> tuple[ExternalRequest, ...]:
-    """The requests for the job's components. `excluded` are the names in Slurm of the nodes to avoid.
+def requests_of(
+    submit: Submit, excluded: tuple[str, ...], places: int = 0
+) -> tuple[ExternalRequest, ...]:
+    """Return the requests for the job's components. `excluded` are the names in Slurm of the nodes
+    to avoid.
 
-    `places`: the number of the other nodes; 0: not known. A component may only have so many of them that the others get
-    theirs: Slurm gives each as many as it may have, and no two components the same one.
+    `places`: the number of the other nodes; 0: not known. A component may only have so many of them
+    that the others get theirs: Slurm gives each as many as it may have, and no two components the
+    same one.
     """
     comment = bridge.encode(comment_for(submit))
     most = _most_nodes(submit.parts, places)
     return tuple(
-        _request(part, most[index], comment, excluded, guard=submit.guard) for index, part in enumerate(submit.parts)
+        _request(part, most[index], comment, excluded, guard=submit.guard)
+        for index, part in enumerate(submit.parts)
     )
 
 
 def _most_nodes(parts: tuple[Part, ...], places: int) -> list[int]:
-    """How many nodes each component may have: its pods, or its part of the nodes by what it requests."""
+    """Return how many nodes each component may have: its pods, or its part of the nodes by what it
+    requests.
+    """
     if len(parts) == 1 or places < len(parts) or places >= sum(it.pods for it in parts):
         return [it.pods for it in parts]
     most = [1] * len(parts)
     for _ in range(places - len(parts)):
         open_ones = [index for index, it in enumerate(parts) if most[index] < it.pods]
-        neediest = max(open_ones, key=lambda index: parts[index].pods * parts[index].shape.cpus / most[index])
+        neediest = max(
+            open_ones, key=lambda index: parts[index].pods * parts[index].shape.cpus / most[index]
+        )
         most[neediest] += 1
     return most
 
 
 def comment_for(submit: Submit) -> Comment:
-    """The comment of the job, in which each component has the digest of what it requests."""
+    """Return the comment of the job, in which each component has the digest of what it requests."""
     parts = tuple((it.shape.digest, it.pods) for it in submit.parts)
     pods = sum(it.pods for it in submit.parts)
     key = submit.key
@@ -51,7 +60,9 @@ def comment_for(submit: Submit) -> Comment:
     return Comment(key.namespace, key.group, "", pods, parts)
 
 
-def _request(part: Part, most: int, comment: str, excluded: tuple[str, ...], *, guard: bool) -> ExternalRequest:
+def _request(
+    part: Part, most: int, comment: str, excluded: tuple[str, ...], *, guard: bool
+) -> ExternalRequest:
     shape, pods = part
     return ExternalRequest(
         name=shape.name,
@@ -78,7 +89,8 @@ def _request(part: Part, most: int, comment: str, excluded: tuple[str, ...], *, 
 
 
 def comment_of(record: ExternalJob) -> Comment | None:
-    """The comment of a placeholder; None for any other job. The admin comment counts where both have one.
+    """Return the comment of a placeholder, or None for any other job. The admin comment counts
+    where both have one.
 
     A job for whose pods Epilogs wait is one, whatever its user has changed since.
     """
@@ -106,12 +118,14 @@ def job_of(
     guard_nodes: Mapping[str, str] = MappingProxyType({}),
     devices: Mapping[str, tuple[Numbered, ...]] = NO_DEVICES,
 ) -> Job:
-    """The job, with the states of the last list. `current`: the details were read when it had these states.
+    """Return the job, with the states of the last list. `current`: the details were read when it
+    had these states.
 
-    `shapes`: what the pods with a job's label request, each after its group, by the job's id: after a loss of Slurm's
-    state, pods of other groups may have the same id. `kube_nodes` are the Kubernetes nodes by the names of their
-    external records in Slurm, `guard_nodes` those by the names of their nodes with a slurmd. A job that Slurm has run
-    on a node of the other kind has no place there. `devices` are those that the external records have, by index.
+    `shapes`: what the pods with a job's label request, each after its group, by the job's id: after
+    a loss of Slurm's state, pods of other groups may have the same id. `kube_nodes` are the
+    Kubernetes nodes by the names of their external records in Slurm, `guard_nodes` those by the
+    names of their nodes with a slurmd. A job that Slurm has run on a node of the other kind has no
+    place there. `devices` are those that the external records have, by index.
     """
     # The bridge writes the comment itself as the admin comment.
     admin = record.admin_comment
@@ -119,7 +133,10 @@ def job_of(
     its = {shape for key, shape in shapes.get(record.job_id, ()) if concerns(comment, key)}
     names = kube_nodes if record.external else guard_nodes
     slots = [
-        (names.get(it.node, f"of Slurm node {it.node}"), slots_of(it, its, record, by_user=comment.by_user))
+        (
+            names.get(it.node, f"of Slurm node {it.node}"),
+            slots_of(it, its, record, by_user=comment.by_user),
+        )
         for it in record.allocations
     ]
     phase = _phase(record, states, confirmed=confirmed, current=current)
@@ -144,7 +161,9 @@ def job_of(
         root=record.user_id == 0,
         offset=record.het_offset,
         whole=record.het_id if comment.by_user else 0,
-        cpus=tuple((names.get(it.node, f"of Slurm node {it.node}"), it.cpus) for it in record.allocations),
+        cpus=tuple(
+            (names.get(it.node, f"of Slurm node {it.node}"), it.cpus) for it in record.allocations
+        ),
         own=own_of(record, names),
         asked=asked_of(record),
         excluded=tuple(names.get(name, f"of Slurm node {name}") for name in record.excluded_nodes),
@@ -160,13 +179,15 @@ def _devices(
             places = sorted(gres.indices or ())
             found = [known[place] for place in places if place < len(known)]
             named = tuple(device for device in found if device is not None)
-            # An index without a device of this type: the record is another one than its Extra describes.
+            # An index without a device of this type: the record is another one than its Extra
+            # describes.
             if named and len(named) == len(places):
                 yield kube_nodes.get(it.node, it.node), gres.name, named
 
 
 def together(components: Iterable[Job]) -> Job:
-    """A heterogeneous job: all of its components run, or it doesn't. It has ended as soon as one of them has.
+    """Return a heterogeneous job: all of its components run, or it doesn't. It has ended as soon as
+    one of them has.
 
     A component that Slurm doesn't list is neither running nor ended.
     """
@@ -192,7 +213,9 @@ def together(components: Iterable[Job]) -> Job:
         confirmed=all(it.confirmed for it in every),
         state=(ended or first).state,
         root=any(it.root for it in every),
-        remaining=tuple(it.job_id for it in every if it.phase is not Phase.ENDED) if ended is not None else (),
+        remaining=tuple(it.job_id for it in every if it.phase is not Phase.ENDED)
+        if ended is not None
+        else (),
     )
 
 
@@ -200,7 +223,7 @@ _FIRST = (Phase.SUBMITTED, Phase.STOPPED, Phase.PENDING, Phase.STARTING)
 
 
 def _phase(record: ExternalJob, states: frozenset[str], *, confirmed: bool, current: bool) -> Phase:
-    if states & STATES_ENDED:
+    if has_ended(states):
         return Phase.ENDED
     if states & {"SUSPENDED", "STOPPED"}:
         return Phase.STOPPED
@@ -211,11 +234,14 @@ def _phase(record: ExternalJob, states: frozenset[str], *, confirmed: bool, curr
     return Phase.STARTING
 
 
-def slots_of(it: Allocation, shapes: Collection[Shape], record: ExternalJob, *, by_user: bool = False) -> int:
-    """How many pods fit into what the job really has: its user may have reduced it after the submission.
+def slots_of(
+    it: Allocation, shapes: Collection[Shape], record: ExternalJob, *, by_user: bool = False
+) -> int:
+    """Return how many pods fit into what the job really has: its user may have reduced it after the
+    submission.
 
-    No more than it has tasks there, because `shapes` lacks what the object of the group requests while that isn't read.
-    But the tasks of a user's job need not be pods.
+    No more than it has tasks there, because `shapes` lacks what the object of the group requests
+    while that isn't read. But the tasks of a user's job need not be pods.
     """
     fits = [_fits(it, shape) for shape in shapes]
     if not by_user or not fits:
@@ -235,6 +261,18 @@ def _fits(it: Allocation, shape: Shape) -> int:
     for name, count in counts_of(shape.gres).items():
         # GPUs of any type are counted above.
         if name != "gpu" and count:
-            has = sum(gres.count for gres in it.gres if gres.name == name or gres.name.startswith(f"{name}:"))
+            has = sum(
+                gres.count
+                for gres in it.gres
+                if gres.name == name or gres.name.startswith(f"{name}:")
+            )
             fits = min(fits, has // count)
     return fits
+
+
+def asked_of(record: ExternalJob) -> Asked:
+    """Return what the job requests by its record."""
+    partitions = tuple(filter(None, record.partition.split(",")))
+    return Asked(
+        partitions, record.tasks, record.cpus_per_task, record.memory_per_task, record.gres_per_task
+    )

@@ -1,12 +1,13 @@
 """Pods as the decisions see them, and the patches that apply decisions to them. Pure.
 
-Each patch tests the version that it was computed from: what has changed in the meantime is never overruled.
+Each patch tests the version that it was computed from: what has changed in the meantime is never
+overruled.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from sidecars.contract import bridge
+from sidecars.contract import bridge, queued
 from sidecars.contract.text import printable
 from sidecars.policy.bridge import guards, records
 from sidecars.policy.bridge.claims import NONE, PodClaims
@@ -27,13 +28,22 @@ _MESSAGE_LIMIT = 1024
 _HIGHEST_JOB = 2**32
 
 
+class Shaped(NamedTuple):
+    """The group of a pod, and what it requests of Slurm."""
+
+    group: Group
+    shape: Shape | None
+    problem: str
+    """Why it can't have a job."""
+
+
 def condition_message(message: str) -> str:
-    """The message as a condition has it. What is shown already stays as it is."""
+    """Return the message as a condition has it. What is shown already stays as it is."""
     return printable(message, _MESSAGE_LIMIT)
 
 
 def concerned(pod: Pod) -> bool:
-    """Whether the bridge has to do with the pod."""
+    """Return whether the bridge has to do with the pod."""
     return bridge.JOB_LABEL in pod.metadata.labels or is_gated(pod)
 
 
@@ -46,11 +56,16 @@ def shape_or_problem(
     rules: Rules = NO_RULES,
     claims: PodClaims = NONE,
 ) -> tuple[Shape | None, str]:
-    """What its job requests, or why it can't have one. `refused`: why Slurm users can't be used, by name."""
+    """Return what the pod's job requests, or why it can't have one. `refused`: why Slurm users
+    can't be used, by name.
+    """
     namespace = pod.metadata.namespace
     tenant = tenants.get(namespace)
     if tenant is None:
-        missing = f"namespace {namespace} has no Slurm user: an administrator adds it to the ConfigMap of tenants"
+        missing = (
+            f"{queued.NO_USER.write(namespace=namespace)}: an administrator adds it to the "
+            "ConfigMap of tenants"
+        )
         return None, problems.get(namespace, missing)
     if tenant.user in refused:
         return None, refused[tenant.user]
@@ -65,15 +80,17 @@ def shape_or_problem(
 
 def _unguarded(pod: Pod, shape: Shape, claims: PodClaims, rules: Rules) -> str:
     return guards.problem_of(
-        pod, exclusive=shape.exclusive, gres=shape.gres, claims=bool(claims.claims), extended=rules.extended
+        pod,
+        exclusive=shape.exclusive,
+        gres=shape.gres,
+        claims=bool(claims.claims),
+        extended=rules.extended,
     )
 
 
 def pod_of(
     pod: Pod,
-    group: Group,
-    shape: Shape | None,
-    problem: str,
+    shaped: Shaped,
     *,
     sent: str = "",
     unbound_seconds: float = 0.0,
@@ -81,7 +98,10 @@ def pod_of(
     claims: PodClaims = NONE,
     rules: Rules = NO_RULES,
 ) -> records.Pod:
-    """The pod for `decide`. `sent`: the node of a release that was sent; `lost`: its Kubernetes node is gone."""
+    """Return the pod for `decide`. `sent`: the node of a release that was sent; `lost`: its
+    Kubernetes node is gone.
+    """
+    group, shape, problem = shaped
     meta, spec = pod.metadata, pod.spec
     gates = {it.name for it in spec.scheduling_gates}
     gated = bridge.GATE in gates
@@ -122,26 +142,34 @@ def pod_of(
 
 
 def is_gated(pod: Pod) -> bool:
-    """Whether it has the gate of the bridge."""
+    """Return whether it has the gate of the bridge."""
     return any(it.name == bridge.GATE for it in pod.spec.scheduling_gates)
 
 
 def key_of(pod: Pod, group: Group) -> GroupKey:
-    """Its group, or that of its job: its owner can change its labels, but not of which group its job is."""
+    """Return the pod's group, or that of its job: its owner can change its labels, but not of which
+    group its job is.
+    """
     meta = pod.metadata
-    settled = meta.annotations.get(bridge.GROUP_ANNOTATION, "") if job_id_of(pod) is not None else ""
+    settled = (
+        meta.annotations.get(bridge.GROUP_ANNOTATION, "") if job_id_of(pod) is not None else ""
+    )
     return GroupKey(meta.namespace, settled) if settled else group.key
 
 
 def _tried(scheduled: Condition | None) -> str:
-    """The scheduler's words; "" while it has not tried to bind the pod: the gate's own condition remains until then."""
+    """Return the scheduler's words, "" while it has not tried to bind the pod: the gate's own
+    condition remains until then.
+    """
     if scheduled is None or scheduled.status != "False" or scheduled.reason == "SchedulingGated":
         return ""
     return scheduled.message or scheduled.reason
 
 
 def job_id_of(pod: Pod) -> int | None:
-    """By its label; 0, which no job has, for a label that isn't an id."""
+    """Return the job's id by the pod's label. Return 0, which no job has, for a label that isn't an
+    id.
+    """
     text = pod.metadata.labels.get(bridge.JOB_LABEL)
     if text is None:
         return None
@@ -149,7 +177,7 @@ def job_id_of(pod: Pod) -> int | None:
 
 
 def label_patch(pod: Pod, job: int, group: str) -> Patch:
-    """Writes the job's id, and the group that the job is for, on a pod without one."""
+    """Write the job's id, and the group that the job is for, on a pod without one."""
     return [
         *_same(pod),
         *_entry("/metadata/labels", pod.metadata.labels, bridge.JOB_LABEL, str(job)),
@@ -158,7 +186,7 @@ def label_patch(pod: Pod, job: int, group: str) -> Patch:
 
 
 def requeue_patch(pod: Pod, job: int) -> Patch:
-    """Takes the id of this job off a pod that waits. It is then as before it got the job."""
+    """Take the id of this job off a pod that waits. It is then as before it got the job."""
     gates = [it.name for it in pod.spec.scheduling_gates]
     gate = f"/spec/schedulingGates/{gates.index(bridge.GATE)}/name"
     label = f"/metadata/labels/{_escaped(bridge.JOB_LABEL)}"
@@ -169,12 +197,14 @@ def requeue_patch(pod: Pod, job: int) -> Patch:
         {"op": "remove", "path": label},
     ]
     if bridge.GROUP_ANNOTATION in pod.metadata.annotations:
-        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(bridge.GROUP_ANNOTATION)}"})
+        patch.append(
+            {"op": "remove", "path": f"/metadata/annotations/{_escaped(bridge.GROUP_ANNOTATION)}"}
+        )
     return patch
 
 
 def release_patch(pod: Pod, node: str, end_time: int, now: float) -> Patch:
-    """Removes the gate, and binds the pod to the node. `end_time`: of its job; 0: never."""
+    """Remove the gate, and bind the pod to the node. `end_time`: of its job. 0: never."""
     gates = [it.name for it in pod.spec.scheduling_gates]
     gate = f"/spec/schedulingGates/{gates.index(bridge.GATE)}"
     patch = [*_same(pod), *_affinity(pod, node)]
@@ -189,26 +219,37 @@ def release_patch(pod: Pod, node: str, end_time: int, now: float) -> Patch:
         if pod.spec.active_deadline_seconds is None or seconds < pod.spec.active_deadline_seconds:
             patch.append({"op": "add", "path": "/spec/activeDeadlineSeconds", "value": seconds})
     patch += _entry("/metadata/annotations", pod.metadata.annotations, bridge.NODE_ANNOTATION, node)
-    return [*patch, {"op": "test", "path": f"{gate}/name", "value": bridge.GATE}, {"op": "remove", "path": gate}]
+    return [
+        *patch,
+        {"op": "test", "path": f"{gate}/name", "value": bridge.GATE},
+        {"op": "remove", "path": gate},
+    ]
 
 
 def annotation_patch(pod: Pod, key: str, value: str) -> Patch:
-    """Writes one annotation, if the pod is still this one."""
+    """Write one annotation, if the pod is still this one."""
     meta = pod.metadata
     same: Patch = [{"op": "test", "path": "/metadata/uid", "value": meta.uid}]
     return [*same, *_entry("/metadata/annotations", meta.annotations, key, value)]
 
 
 def condition_patch(pod: Pod, why: Why, message: str, now: float) -> Patch:
-    """Writes the condition `Queued`, for the status of the pod; [] if it has it already."""
+    """Write the condition `Queued`, for the status of the pod. Return [] if it has it already."""
     message = condition_message(message)
     status = "False" if why is Why.RELEASED else "True"
     present = pod.status.conditions
     index = next((i for i, it in enumerate(present) if it.type == bridge.CONDITION), None)
     value = {"type": bridge.CONDITION, "status": status, "reason": why.value, "message": message}
     if index is None:
-        patch = [*_same(pod)] if present else [*_same(pod), {"op": "add", "path": "/status/conditions", "value": []}]
-        return [*patch, {"op": "add", "path": "/status/conditions/-", "value": {**value, **_since(now)}}]
+        patch = (
+            [*_same(pod)]
+            if present
+            else [*_same(pod), {"op": "add", "path": "/status/conditions", "value": []}]
+        )
+        return [
+            *patch,
+            {"op": "add", "path": "/status/conditions/-", "value": {**value, **_since(now)}},
+        ]
     shown = present[index]
     if (shown.status, shown.reason, shown.message) == (status, why.value, message):
         return []
@@ -216,7 +257,11 @@ def condition_patch(pod: Pod, why: Why, message: str, now: float) -> Patch:
     changes = value if shown.status == status else {**value, **_since(now)}
     return [
         *_same(pod),
-        *({"op": "add", "path": f"{path}/{name}", "value": it} for name, it in changes.items() if name != "type"),
+        *(
+            {"op": "add", "path": f"{path}/{name}", "value": it}
+            for name, it in changes.items()
+            if name != "type"
+        ),
     ]
 
 
@@ -243,13 +288,15 @@ def _escaped(key: str) -> str:
 
 
 def _affinity(pod: Pod, node: str) -> Patch:
-    """Adds the node to each term, because one of the terms has to fit."""
+    """Add the node to each term, because one of the terms has to fit."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
     required: dict[str, Any] = {"nodeSelectorTerms": [{"matchFields": fields}]}
     name = "requiredDuringSchedulingIgnoredDuringExecution"
     affinity = pod.spec.affinity
     if affinity is None:
-        return [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {name: required}}}]
+        return [
+            {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {name: required}}}
+        ]
     path = "/spec/affinity/nodeAffinity"
     if affinity.node_affinity is None:
         return [{"op": "add", "path": path, "value": {name: required}}]
@@ -258,6 +305,10 @@ def _affinity(pod: Pod, node: str) -> Patch:
         return [{"op": "add", "path": f"{path}/{name}", "value": required}]
     terms = range(len(present.node_selector_terms))
     return [
-        {"op": "add", "path": f"{path}/{name}/nodeSelectorTerms/{index}/matchFields", "value": fields}
+        {
+            "op": "add",
+            "path": f"{path}/{name}/nodeSelectorTerms/{index}/matchFields",
+            "value": fields,
+        }
         for index in terms
     ]

@@ -8,11 +8,37 @@ from functools import cached_property
 from typing import NamedTuple
 
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.alone import NOTHING, Own
-from sidecars.policy.bridge.asked import Asked
 from sidecars.policy.bridge.devices import Claim, Device, Granted
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.reasons.bridge import PodQueued
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """How a running job has its nodes."""
+
+    shared: bool = False
+    """Whether Slurm gives its cores to other jobs, too."""
+    whole: bool = False
+    """Whether no job of another user is on its nodes. Jobs of the same user may be."""
+    gres: tuple[tuple[str, tuple[tuple[str, int], ...]], ...] = ()
+    """How many it has of each GRES, of all of its types together, by Kubernetes node."""
+
+
+NOTHING = Own()
+"""That of a job without nodes."""
+
+
+class Asked(NamedTuple):
+    """What a job requests."""
+
+    partitions: tuple[str, ...]
+    tasks: int
+    cpus: int
+    """Of each task, as what follows."""
+    memory: int
+    """MiB."""
+    gres: str
 
 
 class Phase(Enum):
@@ -37,7 +63,7 @@ class GroupKey(NamedTuple):
 
 
 def concerns(comment: Comment, key: GroupKey) -> bool:
-    """Whether a job with the comment is of the pods' group.
+    """Return whether a job with the comment is of the pods' group.
 
     The ids of parts of an object begin with the object's own.
     """
@@ -63,7 +89,8 @@ class Pod:
     node: str = ""
     """Where it is bound, or else where it was released to.
 
-    Also once a release was sent, while a cache still shows the pod gated: no other pod of the group gets its place.
+    Also once a release was sent, while a cache still shows the pod gated: no other pod of the group
+    gets its place.
     """
     bound: bool = False
     deleting: bool = False
@@ -109,7 +136,9 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A guard, an external job with a comment of the bridge, or the first component of a heterogeneous one."""
+    """A guard, an external job with a comment of the bridge, or the first component of a
+    heterogeneous one.
+    """
 
     job_id: int
     phase: Phase
@@ -120,11 +149,16 @@ class Job:
     """How many pods fit on each of its Kubernetes nodes."""
     guard: bool = False
     completing: bool = False
-    """Whether the Epilog of a node may still run. Until it has ended, a guard retains what it had on the node."""
+    """Whether the Epilog of a node may still run. Until it has ended, a guard retains what it had
+    on the node.
+    """
     retains: bool = True
-    """Whether its Epilogs will wait for its pods, if it is a guard. Its user may have changed by what they know it."""
+    """Whether its Epilogs will wait for its pods, if it is a guard. Its user may have changed by
+    what they know it.
+    """
     devices: tuple[tuple[str, str, tuple[Device, ...]], ...] = ()
-    """The devices that Slurm has given to it, by Kubernetes node and GRES. Slurm may count others."""
+    """The devices that Slurm has given to it, by Kubernetes node and GRES. Slurm may count others.
+    """
     reason: str = ""
     """Slurm's reason while it waits."""
     start_time: int = 0
@@ -142,7 +176,9 @@ class Job:
     rest: "tuple[Job, ...]" = ()
     """The other components in their order, each with its own phase."""
     whole: int = 0
-    """The heterogeneous job that a user has submitted, and of which this is a component; 0 for any other job."""
+    """The heterogeneous job that a user has submitted, and of which this is a component; 0 for any
+    other job.
+    """
     cpus: tuple[tuple[str, int], ...] = ()
     """What it has on each of its Kubernetes nodes."""
     own: Own = NOTHING
@@ -158,7 +194,7 @@ class Job:
         return GroupKey(self.comment.namespace, self.comment.group)
 
     def is_of(self, user: str | None) -> bool:
-        """Whether Slurm shows it as a job of this user, who has not uid 0."""
+        """Return whether Slurm shows it as a job of this user, who has not uid 0."""
         return self.user == user and not self.root
 
     @property
@@ -224,6 +260,8 @@ class View:
     """The Slurm user of each namespace that has one."""
     nodes: Mapping[str, str] = field(default_factory=dict)
     """The Kubernetes nodes: why no pod can be released to it, "" if one can."""
+    labelling: Mapping[str, int] = field(default_factory=dict)
+    """The jobs of labels that were sent to pods which may not show them yet, by the pod's uid."""
     submitting: AbstractSet[GroupKey] = frozenset()
     """Groups of which a submission was sent whose job is not in `jobs` yet, or may not be."""
     paused: AbstractSet[int] = frozenset()
@@ -240,11 +278,21 @@ class View:
     """How many of each GRES the nodes with a slurmd have, by Kubernetes node."""
     places: int | None = None
     """How many nodes Slurm has for the bridge's jobs; None: any number."""
+    unwritable: Mapping[str, str] = field(default_factory=dict)
+    """The namespaces of which it is not known that the bridge may change their pods: why, for the
+    conditions of the pods; "" while it isn't known, or where the bridge may not write conditions.
+    """
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """The pods whose release Kubernetes has refused, by uid: why. Whether it still would shows the
+    next one.
+    """
+    stuck: Mapping[str, int] = field(default_factory=dict)
+    """The pods, by uid, off which Kubernetes has refused to take the id of this job."""
     obstacles: Mapping[int, Obstacle] = field(default_factory=dict)
     """Those that `decided` found in the last view, by job."""
     misnamed: Mapping[GroupKey, tuple[Job, str]] = field(default_factory=dict)
-    """The jobs that the bridge has submitted just now and that Slurm shows as those of another user, each with the user
-    who has submitted it.
+    """The jobs that the bridge has submitted just now and that Slurm shows as those of another
+    user, each with the user who has submitted it.
     """
 
     @cached_property
@@ -258,14 +306,15 @@ class View:
 
     @cached_property
     def started(self) -> Mapping[GroupKey, tuple[int, ...]]:
-        """The jobs that were started and have not ended, or not all of their components, by their group.
+        """The jobs that were started and have not ended, or not all of their components, by their
+        group.
 
         But those of users: several may be in the queue for the same group, one after the other.
         """
         found: dict[GroupKey, tuple[int, ...]] = {}
         for job in self.jobs.values():
             ended = job.phase is Phase.ENDED and not job.remaining
-            # Anyone can write the comment of a job of his own.
+            # Anyone can write the comment of their own job.
             ours = job.confirmed or self.users.get(job.comment.namespace) == job.user
             if job.phase is not Phase.SUBMITTED and not ended and ours and not job.comment.by_user:
                 found[job.key] = (*found.get(job.key, ()), job.job_id)
@@ -273,7 +322,9 @@ class View:
 
     @cached_property
     def by_user(self) -> Mapping[GroupKey, Job]:
-        """The first job that has not ended, of those which the user of a namespace has submitted for a group there."""
+        """The first job that has not ended, of those which the user of a namespace has submitted
+        for a group there.
+        """
         return {
             job.key: job
             for job in sorted(self.jobs.values(), key=lambda it: -it.job_id)
@@ -389,6 +440,10 @@ class Cancel:
     """The ids of the other components."""
     refused: GroupKey | None = None
     """The group to submit no other job for during some seconds."""
+    given_up: Comment | None = None
+    """The comment of a job that pods which never ran still have: the API server refuses to take its
+    id off them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,10 +467,22 @@ class DeletePod:
     """Of its job: Slurm's word."""
 
 
-Action = Submit | Label | Start | Allow | Grant | Deallocate | Release | Report | Cancel | Requeue | DeletePod
+Action = (
+    Submit
+    | Label
+    | Start
+    | Allow
+    | Grant
+    | Deallocate
+    | Release
+    | Report
+    | Cancel
+    | Requeue
+    | DeletePod
+)
 
 
 def avoid_key(pod: Pod) -> str:
-    """By what the pods that replace this one are known."""
+    """Return the key by which the pods that replace this one are known."""
     # Whoever creates a pod writes who its owner is.
     return f"{pod.namespace}/{pod.owner or pod.key.group}"

@@ -1,7 +1,8 @@
 """What the placeholder job of a pod requests, or why the pod can't have one.
 
-The job gets what the pod requests, rounded up to whole CPUs and MiB. The node labels that the pod selects become
-constraints on the Extra of Slurm's nodes (`--extra`), so that Slurm itself waits for a matching node.
+The job gets what the pod requests, rounded up to whole CPUs and MiB. The node labels that the pod
+selects become constraints on the Extra of Slurm's nodes (`--extra`), so that Slurm itself waits for
+a matching node.
 """
 
 import functools
@@ -25,7 +26,9 @@ _MEBIBYTE = 1 << 20
 _MOST_DIGITS = 40
 """Of a number. Users can write thousands, which Python refuses to read."""
 _MOST_CHARACTERS = 8192
-"""Of an annotation. The API server takes 256 KiB, which a message about each pod of a group would repeat."""
+"""Of an annotation. The API server takes 256 KiB, which a message about each pod of a group would
+repeat.
+"""
 _TEXT = re.compile(r"[A-Za-z0-9_.:,=@+*&|()\[\]/-]+")
 _REFUSED = {
     "user-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
@@ -103,17 +106,20 @@ def shape_of(
     claimed: Iterable[tuple[str, int]] = (),
     wishes: Mapping[str, str] = MappingProxyType({}),
 ) -> Shape:
-    """What a job requests for the pod. `group`: the name of its group, if it has one. Raises ShapeError.
+    """Return what a job requests for the pod. Raises ShapeError.
 
-    `extended`: the GRES of each extended resource; `claimed`: the GRES that the pod's claims request; `wishes`: what
-    annotations of its group's object request where the pod's own don't.
+    `group`: the name of its group, if it has one. `extended`: the GRES of each extended resource.
+    `claimed`: the GRES that the pod's claims request. `wishes`: what annotations of its group's
+    object request where the pod's own don't.
     """
     _supported(pod, extended)
     wishes = _wishes({**wishes, **pod.metadata.annotations})
     try:
         cpus, memory, counts = _resources(pod, extended)
         if "cpu-per-task" in wishes:
-            cpus = max(cpus, math.ceil(quantity(wishes["cpu-per-task"], f"{bridge.WISHES}cpu-per-task")))
+            cpus = max(
+                cpus, math.ceil(quantity(wishes["cpu-per-task"], f"{bridge.WISHES}cpu-per-task"))
+            )
         if "mem-per-node" in wishes:
             memory = max(memory, mebibytes(wishes["mem-per-node"], f"{bridge.WISHES}mem-per-node"))
     except ResourceError as error:
@@ -148,21 +154,20 @@ def shape_of(
 
 
 def _submission(pod: Pod, wishes: Mapping[str, str]) -> None:
-    """Raises ShapeError for a pod whose user can't name it in the job's comment."""
+    """Raise ShapeError for a pod whose user can't name it in the job's comment."""
     text = wishes.get("submit", "true")
     if text not in ("true", "false"):
         raise ShapeError(f"annotation {bridge.NO_SUBMISSION} is {text!r}: write true or false")
     if text == "false" and bridge.GROUP_LABEL not in pod.metadata.labels:
         raise ShapeError(
-            f"annotation {bridge.NO_SUBMISSION} is {text!r}: add the labels {bridge.GROUP_LABEL} and "
-            f"{bridge.GROUP_SIZE_LABEL}, because the comment of the job names the group"
+            f"annotation {bridge.NO_SUBMISSION} is {text!r}: add the labels {bridge.GROUP_LABEL} "
+            f"and {bridge.GROUP_SIZE_LABEL}, because the comment of the job names the group"
         )
 
 
 def own(pod: Pod, extended: Mapping[str, str] = BUILT_IN) -> Shape:
-    """What the pod itself requests, of nobody: whatever its annotations are, and whether or not it can have a job.
-
-    `extended`: the GRES of each extended resource.
+    """Return what the pod itself requests, of nobody: whatever its annotations are, and whether or
+    not it can have a job. `extended`: the GRES of each extended resource.
     """
     try:
         cpus, memory, counts = _resources(pod, {**BUILT_IN, **extended})
@@ -173,15 +178,18 @@ def own(pod: Pod, extended: Mapping[str, str] = BUILT_IN) -> Shape:
 
 
 def gpus_of(gres: str) -> int:
-    """The GPUs in a request such as `gres/gpu:2` or `gpu:h100:1,gres/nic:1`: at least so many."""
-    counts = {name: count for name, count in counts_of(gres).items() if name.partition(":")[0] == "gpu"}
+    """Count the GPUs in a request such as `gres/gpu:2` or `gpu:h100:1,gres/nic:1`: at least so
+    many.
+    """
+    counts = {
+        name: count for name, count in counts_of(gres).items() if name.partition(":")[0] == "gpu"
+    }
     return max(counts.pop("gpu", 0), sum(counts.values()))
 
 
 def counts_of(gres: str) -> dict[str, int]:
-    """The number of each GRES in a request, by its name with its type: at least so many.
-
-    Of two requests for the same, Slurm takes one.
+    """Count each GRES in a request, by its name with its type: at least so many. Of two requests
+    for the same, Slurm takes one.
     """
     counts: dict[str, int] = {}
     for it in filter(None, gres.split(",")):
@@ -198,21 +206,31 @@ def requests(pod: Pod) -> tuple[Decimal, int]:
 
 
 def selector_keys(pod: Pod) -> frozenset[str]:
-    """The keys of node labels by which the pod selects its node."""
+    """Return the keys of node labels by which the pod selects its node."""
     terms = _terms(pod)
-    return frozenset(pod.spec.node_selector) | {it.key for term in terms for it in term.match_expressions}
+    return frozenset(pod.spec.node_selector) | {
+        it.key for term in terms for it in term.match_expressions
+    }
 
 
 def constraint(pod: Pod) -> str:
-    """The pod's node selector and required node affinity as a constraint on the node's Extra. Raises ShapeError.
+    """Return the pod's node selector and required node affinity as a constraint on the node's
+    Extra. Raises ShapeError.
 
-    All operators of one level have to be equal, so that everything that isn't alone gets parentheses.
+    All operators of one level have to be equal, so that everything that isn't alone gets
+    parentheses.
     """
-    parts = [f"{key}={value or bridge.EMPTY}" for key, value in sorted(pod.spec.node_selector.items())]
-    terms = [_joined("&", [_expression(it) for it in term.match_expressions]) for term in _terms(pod)]
+    parts = [
+        f"{key}={value or bridge.EMPTY}" for key, value in sorted(pod.spec.node_selector.items())
+    ]
+    terms = [
+        _joined("&", [_expression(it) for it in term.match_expressions]) for term in _terms(pod)
+    ]
     if terms:
         parts.append(_joined("|", terms))
-    return "&".join(part if len(parts) == 1 or not set(part) & set("&|") else f"({part})" for part in parts)
+    return "&".join(
+        part if len(parts) == 1 or not set(part) & set("&|") else f"({part})" for part in parts
+    )
 
 
 def _joined(operator: str, parts: list[str]) -> str:
@@ -245,19 +263,29 @@ def _terms(pod: Pod) -> tuple[Term, ...]:
 
 
 def _supported(pod: Pod, extended: Mapping[str, str]) -> None:
-    """Raises ShapeError for a pod that wants what Slurm can't give."""
-    levels = (pod.spec.resources, *(it.resources for it in (*pod.spec.containers, *pod.spec.init_containers)))
+    """Raise ShapeError for a pod that wants what Slurm can't give."""
+    levels = (
+        pod.spec.resources,
+        *(it.resources for it in (*pod.spec.containers, *pod.spec.init_containers)),
+    )
     for name in sorted({name for it in levels for name in (*it.requests, *it.limits)}):
         if name.startswith(VENDORS) and name not in extended:
-            raise ShapeError(f"{name} is no GRES of Slurm: an administrator maps it in `devices` of the Slurm Bridge")
+            raise ShapeError(
+                f"{name} is no GRES of Slurm: an administrator maps it in `devices` of the Slurm "
+                "Bridge"
+            )
     for term in _terms(pod):
         if term.match_fields or not term.match_expressions:
-            raise ShapeError("a required node affinity needs matchExpressions alone: Slurm knows no other fields")
+            raise ShapeError(
+                "a required node affinity needs matchExpressions alone: Slurm knows no other fields"
+            )
 
 
 def _wishes(annotations: Mapping[str, str]) -> dict[str, str]:
     found = {
-        key.removeprefix(bridge.WISHES): value for key, value in annotations.items() if key.startswith(bridge.WISHES)
+        key.removeprefix(bridge.WISHES): value
+        for key, value in annotations.items()
+        if key.startswith(bridge.WISHES)
     }
     for key, value in found.items():
         if key in _REFUSED:
@@ -266,22 +294,30 @@ def _wishes(annotations: Mapping[str, str]) -> dict[str, str]:
             most = f"at most {_MOST_CHARACTERS} are possible"
             raise ShapeError(f"annotation {bridge.WISHES}{key} has {len(value)} characters: {most}")
         if key not in _KNOWN:
-            raise ShapeError(f"annotation {bridge.WISHES}{key} doesn't exist; choose from {', '.join(sorted(_KNOWN))}")
+            raise ShapeError(
+                f"annotation {bridge.WISHES}{key} doesn't exist; choose from "
+                f"{', '.join(sorted(_KNOWN))}"
+            )
         if key in _WORDS and not _TEXT.fullmatch(value):
-            raise ShapeError(f"annotation {bridge.WISHES}{key} is {value!r}: remove spaces and special characters")
+            raise ShapeError(
+                f"annotation {bridge.WISHES}{key} is {value!r}: remove spaces and special "
+                "characters"
+            )
     return found
 
 
 def _gres(wish: str, counts: Mapping[str, int]) -> str:
-    """What the annotation lists, and the pod's limits and claims. Raises ShapeError if it lists less."""
+    """Return what the annotation lists, and the pod's limits and claims. Raises ShapeError if it
+    lists less.
+    """
     found = [f"gres/{it.removeprefix('gres/')}" for it in wish.split(",") if it]
     named = {re.split("[:=]", it.removeprefix("gres/"))[0] for it in found}
     typed = {name: count for name, count in sorted(counts.items()) if name != "gpu" and count}
     double = next((name for name in typed if name.partition(":")[0] in named), None)
     if double is not None:
         raise ShapeError(
-            f"annotation {bridge.WISHES}gres is {wish!r}, and the pod has {double} in its limits or claims: "
-            f"remove {double.partition(':')[0]} from the annotation"
+            f"annotation {bridge.WISHES}gres is {wish!r}, and the pod has {double} in its limits "
+            f"or claims: remove {double.partition(':')[0]} from the annotation"
         )
     found += [f"gres/{name}:{count}" for name, count in typed.items()]
     gpus = counts.get("gpu", 0)
@@ -290,7 +326,8 @@ def _gres(wish: str, counts: Mapping[str, int]) -> str:
     text = ",".join(found)
     if gpus_of(text) < gpus:
         raise ShapeError(
-            f"annotation {bridge.WISHES}gres is {wish!r}, and the pod has {gpus} GPUs in its limits: request as many"
+            f"annotation {bridge.WISHES}gres is {wish!r}, and the pod has {gpus} GPUs in its "
+            "limits: request as many"
         )
     return text
 
@@ -300,7 +337,9 @@ def _number(wishes: Mapping[str, str], key: str, default: int | None) -> int | N
     if text is None:
         return default
     if not text.isdecimal() or len(text) > _MOST_DIGITS or not 0 < int(text) < 2**31:
-        raise ShapeError(f"annotation {bridge.WISHES}{key} is {text!r}: write a whole number above 0")
+        raise ShapeError(
+            f"annotation {bridge.WISHES}{key} is {text!r}: write a whole number above 0"
+        )
     return int(text)
 
 
@@ -311,7 +350,8 @@ def _chosen(wishes: Mapping[str, str], key: str, allowed: tuple[str, ...], pod: 
     if wish not in allowed:
         choice = ", ".join(allowed) or "none"
         raise ShapeError(
-            f"annotation {bridge.WISHES}{key} is {wish!r}; namespace {pod.metadata.namespace} may use: {choice}"
+            f"annotation {bridge.WISHES}{key} is {wish!r}; namespace {pod.metadata.namespace} may "
+            f"use: {choice}"
         )
     return wish
 
@@ -325,7 +365,9 @@ def _resources(pod: Pod, extended: Mapping[str, str]) -> tuple[int, int, dict[st
 
 
 def _requested(pod: Pod, name: str) -> Decimal:
-    """What the pod requests, as the scheduler counts: init containers one after the other, sidecars beside all."""
+    """Return what the pod requests, as the scheduler counts: init containers one after the other,
+    sidecars beside all.
+    """
     overhead = quantity(pod.spec.overhead.get(name, "0"), f"overhead {name}")
     level = _of(pod.spec.resources.requests, pod.spec.resources.limits, name)
     if level is not None:

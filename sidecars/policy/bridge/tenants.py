@@ -1,11 +1,12 @@
-"""Which Slurm user, accounts, partitions and QOS a namespace has. Administrators write it, pods choose among it.
+"""Which Slurm user, accounts, partitions and QOS a namespace has. Administrators write it, pods
+choose among it.
 
 A tenant is the JSON of one key of a ConfigMap, whose name is the namespace:
 
     {"user": "ada", "accounts": ["physics"], "partitions": ["gpu", "cpu"], "qos": ["normal"]}
 
-The first of each list is what a pod gets that chooses none. Without `accounts` or `qos`, Slurm's default of the user
-counts and pods choose none.
+The first of each list is what a pod gets that chooses none. Without `accounts` or `qos`, Slurm's
+default of the user counts and pods choose none.
 """
 
 import re
@@ -39,25 +40,40 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse(namespace: str, text: str, default_partition: str) -> Tenant:
-    """The tenant of a namespace. Raises TenantError."""
+    """Return the tenant of a namespace. Raises TenantError."""
     try:
         entry = msgspec.json.decode(text, type=_Entry)
     except msgspec.MsgspecError as error:
         example = '{"user": "ada", "partitions": ["slurm-bridge"]}'
         raise TenantError(f"tenant {namespace}: {error}; write JSON such as {example}") from None
     if entry.user == "root":
-        raise TenantError(f"tenant {namespace}: user is root; name a Slurm user without rights of its own")
+        raise TenantError(
+            f"tenant {namespace}: user is root; name a Slurm user without rights of its own"
+        )
     if not USER.fullmatch(entry.user):
-        raise TenantError(f"tenant {namespace}: user {entry.user!r} is not a user name; name a user that slurmctld has")
-    for field, words in (("partitions", entry.partitions), ("accounts", entry.accounts), ("qos", entry.qos)):
+        raise TenantError(
+            f"tenant {namespace}: user {entry.user!r} is not a user name; name a user that "
+            "slurmctld has"
+        )
+    for field, words in (
+        ("partitions", entry.partitions),
+        ("accounts", entry.accounts),
+        ("qos", entry.qos),
+    ):
         bad = next((word for word in words if not re.fullmatch(r"[A-Za-z0-9_.@+-]+", word)), None)
         if bad is not None:
-            raise TenantError(f"tenant {namespace}: {field} has {bad!r}, which is not a name of Slurm's")
+            raise TenantError(
+                f"tenant {namespace}: {field} has {bad!r}, which is not a name of Slurm's"
+            )
     return Tenant(entry.user, entry.partitions or (default_partition,), entry.accounts, entry.qos)
 
 
-def parse_all(data: Mapping[str, str], default_partition: str) -> tuple[dict[str, Tenant], dict[str, str]]:
-    """The tenants by namespace, and what is wrong with the entries of the other namespaces."""
+def parse_all(
+    data: Mapping[str, str], default_partition: str
+) -> tuple[dict[str, Tenant], dict[str, str]]:
+    """Return the tenants by namespace, and what is wrong with the entries of the other
+    namespaces.
+    """
     tenants: dict[str, Tenant] = {}
     problems: dict[str, str] = {}
     for namespace, text in data.items():
@@ -69,6 +85,6 @@ def parse_all(data: Mapping[str, str], default_partition: str) -> tuple[dict[str
 
 
 def root_problems(users: Iterable[str]) -> dict[str, str]:
-    """Why these Slurm users, who turned out to have uid 0, get no job; by user."""
+    """Return why these Slurm users, who turned out to have uid 0, get no job, by user."""
     remedy = "an administrator maps this namespace to another user"
     return {user: f"Slurm user {user} has uid 0: {remedy}" for user in users}

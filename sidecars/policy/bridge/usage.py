@@ -1,4 +1,6 @@
-"""What pods that Slurm doesn't schedule request of Kubernetes nodes, kept up to date pod by pod. Pure."""
+"""What pods that Slurm doesn't schedule request of Kubernetes nodes, kept up to date pod by pod.
+Pure.
+"""
 
 import math
 from collections import Counter
@@ -22,7 +24,7 @@ class UsageBook:
         self._memory: Counter[str] = Counter()
 
     def put(self, pod: Pod) -> bool:
-        """A pod was created or has changed. Whether a sum has changed."""
+        """Take in a pod that was created or has changed. Return whether a sum has changed."""
         former, present = self._pods.get(pod.metadata.uid), _counted(pod)
         if former == present:
             return False
@@ -34,7 +36,7 @@ class UsageBook:
         return True
 
     def discard(self, pod: Pod) -> bool:
-        """A pod was deleted. Whether a sum has changed."""
+        """Take out a pod that was deleted. Return whether a sum has changed."""
         found = self._pods.pop(pod.metadata.uid, None)
         if found is not None:
             node, cpus, memory = found
@@ -43,13 +45,15 @@ class UsageBook:
         return found is not None
 
     def of(self, node: str) -> Usage:
-        """What is requested of a node."""
+        """Return what is requested of a node."""
         cpus = math.ceil(self._cpus.get(node, Decimal(0)))
         return Usage(cpus, math.ceil(self._memory[node] / _MEBIBYTE))
 
 
 def _counted(pod: Pod) -> tuple[str, Decimal, int] | None:
-    """The node, and what the pod requests of it; None for one that requests nothing, or whose job does."""
+    """Return the node, and what the pod requests of it, or None for one that requests nothing, or
+    whose job does.
+    """
     if not pod.spec.node_name or pod.finished or bridge.JOB_LABEL in pod.metadata.labels:
         return None
     try:

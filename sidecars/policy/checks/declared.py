@@ -46,7 +46,9 @@ class Check:
     at_once: int = 4
     """The most nodes that are under test at a time."""
     most_drains: int = 3
-    """The most nodes that a run drains: a script that fails everywhere must not take the cluster out of service."""
+    """The most nodes that a run drains: a script that fails everywhere must not take the cluster
+    out of service.
+    """
     env: Mapping[str, str] = field(default_factory=dict)
     """Of the script, besides PATH and what Slurm sets."""
     limits: Mapping[str, Limit] = field(default_factory=dict)
@@ -63,7 +65,9 @@ class Check:
 
     @property
     def longest_run(self) -> float:
-        """Seconds after which Kubernetes ends a run: that of `activeDeadlineSeconds` in the chart's CronJob."""
+        """Seconds after which Kubernetes ends a run: that of `activeDeadlineSeconds` in the chart's
+        CronJob.
+        """
         return self.window + self.timeout + 300.0
 
 
@@ -97,20 +101,27 @@ def declared(text: str) -> Check:
         raise ValueError(f"{unknown[0]}: unknown key; use one of {', '.join(sorted(_KEYS))}")
     name = _text(value, "name")
     if not NAME.fullmatch(name):
-        raise ValueError(f"name is {name[:60]!r}: use a-z, 0-9 and -, 30 characters at most, beginning with a letter")
+        raise ValueError(
+            f"name is {name[:60]!r}: use a-z, 0-9 and -, 30 characters at most, beginning with a "
+            "letter"
+        )
     script = _text(value, "script")
     if not script.startswith("#!"):
         raise ValueError("script has no interpreter: begin it with a line such as #!/bin/sh")
     if len(script.encode()) > MOST_SCRIPT:
         raise ValueError(
-            f"script has {len(script.encode())} bytes: {MOST_SCRIPT} are allowed; install the program instead"
+            f"script has {len(script.encode())} bytes: {MOST_SCRIPT} are allowed; install the "
+            "program instead"
         )
     strategy = _text(value, "strategy", "nodes")
     if strategy not in set(Strategy):
         raise ValueError(f"strategy is {strategy[:60]!r}: choose from {', '.join(Strategy)}")
     timeout, window = _number(value, "timeoutSeconds", 60), _number(value, "windowSeconds", 600)
     if window < timeout:
-        raise ValueError(f"windowSeconds is {window}, less than timeoutSeconds ({timeout}): no test could end in time")
+        raise ValueError(
+            f"windowSeconds is {window}, less than timeoutSeconds ({timeout}): no test could end "
+            "in time"
+        )
     at_once = _number(value, "maxNodes", 4)
     if strategy == Strategy.PAIRS and at_once < 2:
         raise ValueError("maxNodes is 1: a pair has 2 nodes, so give at least 2")
@@ -143,7 +154,9 @@ def _env(value: Any) -> dict[str, str]:
         raise ValueError("env is no object: give a text for each variable")
     for name, text in value.items():
         if not VARIABLE.fullmatch(name) or name == "PATH":
-            raise ValueError(f"env.{name[:40]}: use A-Z, 0-9 and _ in the name of a variable, and not PATH")
+            raise ValueError(
+                f"env.{name[:40]}: use A-Z, 0-9 and _ in the name of a variable, and not PATH"
+            )
         if not isinstance(text, str) or "\0" in text:
             raise ValueError(f"env.{name[:40]} is no text: put it in quotes")
     return dict(value)

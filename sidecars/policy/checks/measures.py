@@ -12,7 +12,10 @@ _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 UNITS: Mapping[str, tuple[str, float]] = {
     **{f"{prefix}bit/s": ("bandwidth", factor) for prefix, factor in _DECIMAL.items()},
-    **{f"{prefix}B/s": ("bandwidth", 8 * factor) for prefix, factor in {**_DECIMAL, **_BINARY}.items()},
+    **{
+        f"{prefix}B/s": ("bandwidth", 8 * factor)
+        for prefix, factor in {**_DECIMAL, **_BINARY}.items()
+    },
     **{f"{prefix}B": ("size", factor) for prefix, factor in {**_DECIMAL, **_BINARY}.items()},
     "us": ("time", 1e-6),
     "ms": ("time", 1e-3),
@@ -44,18 +47,23 @@ class Limit:
 
 
 def quantity(text: str) -> Quantity:
-    """Read `9.4 Gbit/s`. Raises ValueError, which names the remedy, for a number without a unit and for other texts."""
+    """Read `9.4 Gbit/s`. Raises ValueError, which names the remedy, for a number without a unit and
+    for other texts.
+    """
     found = _NUMBER.fullmatch(text.strip())
     if found is None or found[2] not in UNITS:
         raise ValueError(
-            f"{text[:60]!r} is no quantity: give a number with a unit, for example 10Gbit/s, 5ms, 20GiB or 5%"
+            f"{text[:60]!r} is no quantity: give a number with a unit, for example 10Gbit/s, 5ms, "
+            "20GiB or 5%"
         )
     kind, factor = UNITS[found[2]]
     return Quantity(kind, float(found[1]) * factor, text.strip())
 
 
 def fault(limits: Mapping[str, Limit], measured: Mapping[str, str]) -> str:
-    """Why the measured values are not within the limits; "" if they are. A value that wasn't reported is not."""
+    """Return why the measured values are not within the limits, "" if they are. A value that wasn't
+    reported is not.
+    """
     for name, limit in limits.items():
         if name not in measured:
             return f"the check reported no {name}"

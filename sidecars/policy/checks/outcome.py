@@ -1,7 +1,8 @@
 """What the end of a check's job means.
 
-The script's exit status and first line of output come back in the job's comment, which the job's user can change
-(sidecars/policy/checks/script.py). The states and the exit status that Slurm reports count more.
+The script's exit status and first line of output come back in the job's comment, which the job's
+user can change (sidecars/policy/checks/script.py). The states and the exit status that Slurm
+reports count more.
 """
 
 import re
@@ -14,12 +15,15 @@ from sidecars.policy.checks.measures import NAME, fault
 from sidecars.slurm.checks import CheckJob
 
 PASSED, SKIPPED, TIMED_OUT = 0, 77, 124
-"""Exit statuses of a script. 77: the node lacks what the check tests. Any other one is a failure."""
+"""Exit statuses of a script. 77: the node lacks what the check tests. Any other one is a failure.
+"""
 MOST_TEXT = 120
 """Characters of a result's text."""
 
 _COMMENT = re.compile(r"check (\d{1,4}) ([-A-Za-z0-9_=.,%/]*) ?\| ?(.*)", re.DOTALL)
-_INTERRUPTED = frozenset({"CANCELLED", "PREEMPTED", "DEADLINE", "REVOKED", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
+_INTERRUPTED = frozenset(
+    {"CANCELLED", "PREEMPTED", "DEADLINE", "REVOKED", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
+)
 _FAILED = {
     "NODE_FAIL": "the node failed during the check",
     "BOOT_FAIL": "the node did not start the check",
@@ -54,7 +58,9 @@ class Outcome:
 
 
 def outcome(check: Check, job: CheckJob | None) -> Outcome | None:
-    """How the job ended; None while it waits or runs. `job` is None when Slurm has no record of it."""
+    """Return how the job ended, None while it waits or runs. `job` is None when Slurm has no record
+    of it.
+    """
     if job is None:
         return Outcome(Kind.INTERRUPTED, "Slurm has no record of the job")
     if job.restarts:
@@ -79,7 +85,11 @@ def outcome(check: Check, job: CheckJob | None) -> Outcome | None:
         return Outcome(Kind.INTERRUPTED, "its values did not reach slurmctld")
     if "COMPLETED" in job.states:
         why = fault(check.limits, measured)
-        return Outcome(Kind.FAILED, why[:MOST_TEXT], measured) if why else Outcome(Kind.PASSED, text, measured)
+        return (
+            Outcome(Kind.FAILED, why[:MOST_TEXT], measured)
+            if why
+            else Outcome(Kind.PASSED, text, measured)
+        )
     if "FAILED" in job.states and job.exit_status == SKIPPED:
         return Outcome(Kind.SKIPPED, text or "the node lacks what the check tests", measured)
     if "FAILED" in job.states:

@@ -1,8 +1,8 @@
 """Which nodes a run of a check tests together, and what follows from the outcomes.
 
-`Nodes` tests each node alone. `Pairs` tests N nodes in N/2 pairs of nodes that share a partition. Both nodes of a pair
-that fails are suspects; each is tested again with nodes that passed. A node is faulty if it fails with two of them, or
-with the only one.
+`Nodes` tests each node alone. `Pairs` tests N nodes in N/2 pairs of nodes that share a partition.
+Both nodes of a pair that fails are suspects; each is tested again with nodes that passed. A node is
+faulty if it fails with two of them, or with the only one.
 """
 
 from collections import Counter
@@ -47,7 +47,9 @@ class Plan(Protocol):
         """Whether nothing is left to test."""
 
     def next(self, free: Collection[str]) -> Item | None:
-        """Nodes to test now, of the free ones; None for nothing. The item is under test until `ended`."""
+        """Choose nodes to test now, of the free ones. Return None for nothing. The item is under
+        test until `ended`.
+        """
 
     def ended(self, item: Item, outcome: Outcome) -> None:
         """Record how the test of an item ended. A second report of an item changes nothing."""
@@ -56,9 +58,17 @@ class Plan(Protocol):
         """End the run: nodes without a verdict get one with the cause."""
 
 
-def plan(check: Check, nodes: Mapping[str, Collection[str]], drained: Mapping[str, Collection[str]]) -> Plan:
-    """A plan for these nodes, and for those that the check has drained, each with the partitions of its jobs."""
-    return Pairs(nodes, drained) if check.strategy is Strategy.PAIRS else Nodes([*sorted(drained), *sorted(nodes)])
+def plan(
+    check: Check, nodes: Mapping[str, Collection[str]], drained: Mapping[str, Collection[str]]
+) -> Plan:
+    """Return a plan for these nodes, and for those that the check has drained, each with the
+    partitions of its jobs.
+    """
+    return (
+        Pairs(nodes, drained)
+        if check.strategy is Strategy.PAIRS
+        else Nodes([*sorted(drained), *sorted(nodes)])
+    )
 
 
 class Nodes:
@@ -97,14 +107,20 @@ class Nodes:
 
     def close(self) -> None:
         for name in (*self._left, *(name for item in self._tested for name in item.nodes)):
-            self.verdicts.setdefault(name, Verdict(Kind.INTERRUPTED, "the node was not idle, or a user's job waited"))
+            self.verdicts.setdefault(
+                name, Verdict(Kind.INTERRUPTED, "the node was not idle, or a user's job waited")
+            )
         self._left, self._tested = [], set()
 
 
 class Pairs:
-    """One job for two nodes that share a partition. `nodes` and `drained` are the partitions of each node."""
+    """One job for two nodes that share a partition. `nodes` and `drained` are the partitions of
+    each node.
+    """
 
-    def __init__(self, nodes: Mapping[str, Collection[str]], drained: Mapping[str, Collection[str]]) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Collection[str]], drained: Mapping[str, Collection[str]]
+    ) -> None:
         self._partitions = {**nodes, **drained}
         self._fresh = sorted(nodes.keys() - drained.keys())
         self._drained = frozenset(drained)
@@ -116,7 +132,9 @@ class Pairs:
         }
         self._fresh = [name for name in self._fresh if name not in self.verdicts]
         self._suspects = {
-            name: Verdict(Kind.FAILED, "drained by the check") for name in sorted(drained) if name not in self.verdicts
+            name: Verdict(Kind.FAILED, "drained by the check")
+            for name in sorted(drained)
+            if name not in self.verdicts
         }
         self._good: set[str] = set()
         self._good_in: dict[str, dict[str, None]] = {}
@@ -129,23 +147,33 @@ class Pairs:
     def done(self) -> bool:
         if self._tested:
             return False
-        return not any(True for name in self._suspects for _ in self._partners(name)) and not self._testable()
+        return (
+            not any(True for name in self._suspects for _ in self._partners(name))
+            and not self._testable()
+        )
 
     def _left_in(self) -> Counter[str]:
-        """How many nodes of each partition have not been in a test."""
+        """Count the nodes of each partition that have not been in a test."""
         return Counter(it for name in self._fresh for it in self._partitions[name])
 
     def _testable(self) -> list[str]:
-        """The nodes that have not been in a test and have a possible partner."""
+        """Return the nodes that have not been in a test and have a possible partner."""
         left = self._left_in()
         return [
-            name for name in self._fresh if any(left[it] > 1 or it in self._good_in for it in self._partitions[name])
+            name
+            for name in self._fresh
+            if any(left[it] > 1 or it in self._good_in for it in self._partitions[name])
         ]
 
     def _partners(self, name: str) -> Iterator[str]:
         """Good nodes that share a partition with it, and with which it has not failed yet."""
         tried = self._failed_with.get(name, set())
-        return (it for place in self._partitions[name] for it in self._good_in.get(place, ()) if it not in tried)
+        return (
+            it
+            for place in self._partitions[name]
+            for it in self._good_in.get(place, ())
+            if it not in tried
+        )
 
     def _share(self, name: str, other: str) -> bool:
         return not set(self._partitions[name]).isdisjoint(self._partitions[other])
@@ -160,7 +188,7 @@ class Pairs:
         )
 
     def _of_fresh_ones(self, names: Iterable[str]) -> Item | None:
-        """The first two that share a partition."""
+        """Return the first two that share a partition."""
         first: dict[str, str] = {}
         for name in names:
             for place in self._partitions[name]:
@@ -226,16 +254,27 @@ class Pairs:
             self._suspects[name] = verdict
             if other in self._good:
                 self._failed_with.setdefault(name, set()).add(other)
-                enough = len(self._failed_with[name]) > 1 or name in self._drained or not any(self._partners(name))
+                enough = (
+                    len(self._failed_with[name]) > 1
+                    or name in self._drained
+                    or not any(self._partners(name))
+                )
                 if enough and not self._more_to_come(name):
                     del self._suspects[name]
                     self.verdicts[name] = verdict
 
     def _more_to_come(self, name: str) -> bool:
-        """Whether a second node may still turn out to be good. Until then, one failure is not enough."""
+        """Return whether a second node may still turn out to be good. Until then, one failure is
+        not enough.
+        """
         if name in self._drained or len(self._failed_with[name]) > 1:
             return False
-        under_test = (it for item in self._tested if not set(item.nodes) & self._suspects.keys() for it in item.nodes)
+        under_test = (
+            it
+            for item in self._tested
+            if not set(item.nodes) & self._suspects.keys()
+            for it in item.nodes
+        )
         return any(self._share(name, it) for it in chain(self._testable(), under_test))
 
     def close(self) -> None:
@@ -255,5 +294,5 @@ class Pairs:
 
 
 def failed(verdicts: Mapping[str, Verdict]) -> list[str]:
-    """The nodes that failed."""
+    """Return the nodes that failed."""
     return sorted(name for name, verdict in verdicts.items() if verdict.kind in BAD)

@@ -28,7 +28,7 @@ class Result:
 
 
 def written(verdicts: Mapping[str, Verdict], at: float, seconds: float, checks: int = 1) -> str:
-    """The text to store, in a ConfigMap with the results of so many checks."""
+    """Return the text to store, in a ConfigMap with the results of so many checks."""
     left = MOST_BYTES // max(1, checks)
     order = sorted(verdicts, key=lambda name: (verdicts[name].kind is Kind.PASSED, name))
     nodes = {}
@@ -44,7 +44,9 @@ def written(verdicts: Mapping[str, Verdict], at: float, seconds: float, checks: 
             break
         nodes[name] = one
     counts = {str(kind): sum(it.kind is kind for it in verdicts.values()) for kind in Kind}
-    return json.dumps({"at": round(at), "seconds": round(seconds, 1), "counts": counts, "nodes": nodes})
+    return json.dumps(
+        {"at": round(at), "seconds": round(seconds, 1), "counts": counts, "nodes": nodes}
+    )
 
 
 def read(text: str) -> Result | None:
@@ -55,7 +57,10 @@ def read(text: str) -> Result | None:
             str(name): Verdict(
                 Kind(one["result"]),
                 str(one.get("text", "")),
-                {str(key): str(measured) for key, measured in dict(one.get("measured") or {}).items()},
+                {
+                    str(key): str(measured)
+                    for key, measured in dict(one.get("measured") or {}).items()
+                },
             )
             for name, one in value["nodes"].items()
         }
@@ -66,7 +71,9 @@ def read(text: str) -> Result | None:
 
 
 def value_of(text: str) -> float | None:
-    """A measured value in its basic unit (bit/s, bytes, seconds, a fraction); None for one without a unit."""
+    """Return a measured value in its basic unit (bit/s, bytes, seconds, a fraction), or None for
+    one without a unit.
+    """
     try:
         return quantity(text).value
     except ValueError:

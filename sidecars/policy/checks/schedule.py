@@ -7,7 +7,9 @@ from itertools import pairwise
 
 DAY = 86_400.0
 _DAYS = 8 * 366
-"""After so many days each combination of a date and a day of a month has occurred, February 29 included."""
+"""After so many days each combination of a date and a day of a month has occurred, February 29
+included.
+"""
 _FIRST_DAY = date(2000, 1, 1)
 
 _WORDS = {
@@ -22,7 +24,8 @@ _WORDS = {
 _MONTHS = {
     name: number
     for number, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
+        start=1,
     )
 }
 _WEEKDAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
@@ -33,7 +36,9 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (1, 12, _MONTHS),
     (0, 6, _WEEKDAYS),
 )
-"""Minute, hour, day of the month, month and day of the week, 0 for Sunday: the least, the greatest, and names."""
+"""Minute, hour, day of the month, month and day of the week, 0 for Sunday: the least, the greatest,
+and names.
+"""
 _ITEM = re.compile(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d+))?")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -41,7 +46,8 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 @lru_cache(maxsize=256)
 def longest_interval(schedule: str) -> float | None:
-    """The longest time between two runs, in seconds; None for what no CronJob accepts, or what never occurs.
+    """Return the longest time between two runs, in seconds, or None for what no CronJob accepts, or
+    what never occurs.
 
     It is the same in each time zone, but for the hour of daylight saving time.
     """
@@ -55,7 +61,11 @@ def longest_interval(schedule: str) -> float | None:
     if not all(sets):
         return None
     minutes, hours, days, months, weekdays = sets
-    either = not any(item in ("*", "?", "*/1", "?/1") for word in (words[2], words[4]) for item in word.split(","))
+    either = not any(
+        item in ("*", "?", "*/1", "?/1")
+        for word in (words[2], words[4])
+        for item in word.split(",")
+    )
     times = sorted(60.0 * minute + 3600.0 * hour for hour in hours for minute in minutes)
     longest = max((after - before for before, after in pairwise(times)), default=0.0)
     former: date | None = None
@@ -63,8 +73,11 @@ def longest_interval(schedule: str) -> float | None:
     for number in range(_DAYS):
         day = _FIRST_DAY + timedelta(days=number)
         by_date, by_weekday = day.day in days, day.isoweekday() % 7 in weekdays
-        # As the CronJob controller: with both fields restricted, one of them is enough. A star with a step restricts.
-        if day.month not in months or not (by_date or by_weekday if either else by_date and by_weekday):
+        # As the CronJob controller: with both fields restricted, one of them is enough. A star with
+        # a step restricts.
+        if day.month not in months or not (
+            by_date or by_weekday if either else by_date and by_weekday
+        ):
             continue
         if former is not None:
             found = max(found, DAY * (day - former).days - times[-1] + times[0])
@@ -73,7 +86,7 @@ def longest_interval(schedule: str) -> float | None:
 
 
 def _values(word: str, least: int, greatest: int, names: dict[str, int]) -> frozenset[int]:
-    """The values of a field; empty for one that is wrong."""
+    """Return the values of a field, none for one that is wrong."""
     found: set[int] = set()
     for item in word.split(","):
         match = _ITEM.fullmatch(item)

@@ -11,10 +11,12 @@ from sidecars.policy.checks.declared import Check
 _SCRIPT = """#!/bin/sh
 # The check NAME. An administrator has declared it: kubectl get configmap.
 report() {
-  timeout 20 scontrol update "jobid=$SLURM_JOB_ID" "comment=check ${SLURM_RESTART_COUNT:-0} $1| $2" >/dev/null 2>&1
+  comment="comment=check ${SLURM_RESTART_COUNT:-0} $1| $2"
+  timeout 20 scontrol update "jobid=$SLURM_JOB_ID" "$comment" >/dev/null 2>&1
 }
 umask 077
-run=$(mktemp -d "${TMPDIR:-/tmp}/check.XXXXXX" 2>/dev/null) || run=$(mktemp -d /dev/shm/check.XXXXXX 2>/dev/null) || {
+run=$(mktemp -d "${TMPDIR:-/tmp}/check.XXXXXX" 2>/dev/null) ||
+  run=$(mktemp -d /dev/shm/check.XXXXXX 2>/dev/null) || {
   report "" "neither /tmp nor /dev/shm can be written to"
   exit 1
 }
@@ -48,7 +50,8 @@ wait "$reader"
 [ ! -e "$run/late" ] || status=124
 values='s/^measure \\([a-z][a-z0-9_]*\\) \\([0-9.]*\\) *\\([A-Za-z%/]*\\)$/\\1=\\2\\3/p'
 measured=$(sed -n "$values" "$run/output" | head -n 8 | paste -sd , -)
-text=$(grep -av '^measure ' "$run/output" | tr -cd '[:print:]\\n' | grep -m 1 . | tr -d '"|\\\\' | cut -c 1-120)
+text=$(grep -av '^measure ' "$run/output" | tr -cd '[:print:]\\n' | grep -m 1 . |
+  tr -d '"|\\\\' | cut -c 1-120)
 report "$measured " "$text"
 clean
 exit "$status"
@@ -56,7 +59,9 @@ exit "$status"
 
 
 def batch_script(check: Check) -> str:
-    """The script to submit."""
+    """Return the script to submit."""
     content = base64.encodebytes(check.script.encode()).decode().strip()
-    script = _SCRIPT.replace("NAME'", f"{check.name}'").replace("check NAME.", f"check {check.name}.")
+    script = _SCRIPT.replace("NAME'", f"{check.name}'").replace(
+        "check NAME.", f"check {check.name}."
+    )
     return script.replace("TIMEOUT", str(check.timeout)).replace("CONTENT", content)

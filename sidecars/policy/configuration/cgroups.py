@@ -9,15 +9,15 @@ _PROBLEM = "slurmd in a worker pod ends at its start, because it finds no system
 
 
 def is_true(parsed: conf.Conf, key: str) -> bool:
-    """Whether Slurm reads the key's value as yes."""
+    """Return whether Slurm reads the key's value as yes."""
     return (parsed.get(key) or "").lower() in _TRUE
 
 
 def systemd(reading: Reading) -> None:
-    """slurmd's cgroup/v2 plugin that would ask systemd for a scope.
+    """Find a slurmd's cgroup/v2 plugin that would ask systemd for a scope.
 
-    IgnoreSystemdOnFailure doesn't help: slurmd 26.05 ends before it looks at it. autodetect chooses cgroup/v1 or
-    cgroup/v2 on each host.
+    IgnoreSystemdOnFailure doesn't help: slurmd 26.05 ends before it looks at it. autodetect chooses
+    cgroup/v1 or cgroup/v2 on each host.
     """
     if FILE not in reading.config_set.files:
         return
@@ -34,6 +34,7 @@ def systemd(reading: Reading) -> None:
         line=line,
         origin=reading.config_set.origin(FILE, line),
         severity="error" if fatal else "warning",
-        message=f"CgroupPlugin={plugin} without IgnoreSystemd=yes: {_PROBLEM}{where}: add IgnoreSystemd=yes",
+        message=f"CgroupPlugin={plugin} without IgnoreSystemd=yes: {_PROBLEM}{where}: add "
+        "IgnoreSystemd=yes",
     )
     reading.findings.append(finding)

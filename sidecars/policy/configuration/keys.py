@@ -1,25 +1,29 @@
-"""Rules about single keys: those that Slurm doesn't know, those that contradict each other, those of the operator."""
+"""Rules about single keys: those that Slurm doesn't know, those that contradict each other, those
+of the operator.
+"""
 
 import difflib
 from collections.abc import Mapping, Sequence
 
-from sidecars.contract import ports
+from sidecars.contract import ports, redaction
 from sidecars.policy.configuration.reading import Placed, Reading
-from sidecars.policy.explain import redaction
 from sidecars.slurm import conf, keys, versions
 from sidecars.slurm.versions import Version
 
 MAX_CLUSTER_NAME = 40
 
 _OWNED_ERRORS: Mapping[str, str] = {
-    "clustername": "slurmctld refuses state of another cluster: set spec.clusterName of a new Controller",
+    "clustername": "slurmctld refuses state of another cluster: set spec.clusterName of a new "
+    "Controller",
     "slurmctldhost": "the operator names its own pods: remove the line; backups are spec.ha",
     "controlmachine": "the operator names its own pods: remove the line; backups are spec.ha",
     "backupcontroller": "the operator names its own pods: remove the line; backups are spec.ha",
     "slurmctldport": (
-        f"Services and probes use {ports.SLURMCTLD}: remove the line; spec.service.port changes what clients use"
+        f"Services and probes use {ports.SLURMCTLD}: remove the line; spec.service.port changes "
+        "what clients use"
     ),
-    "statesavelocation": "the volume of the state is mounted elsewhere, all jobs would be lost: remove the line",
+    "statesavelocation": "the volume of the state is mounted elsewhere, all jobs would be lost: "
+    "remove the line",
     "slurmuser": "slurmctld runs as the user slurm: remove the line",
     "authtype": "slurm.key is the key of auth/slurm: remove the line",
     "credtype": "slurm.key is the key of cred/slurm: remove the line",
@@ -41,20 +45,24 @@ _NEEDED_ITEMS: Mapping[str, str] = {"authalttypes": "auth/jwt"}
 
 
 def known(reading: Reading, version: Version | None, lines: Sequence[Placed]) -> None:
-    """Keys that Slurm doesn't know, and values of the wrong kind."""
+    """Find keys that Slurm doesn't know, and values of the wrong kind."""
     for at in lines:
         if at.ours:
             continue
         first, *rest = at.line.pairs
         key(reading, version, at, "slurm.conf", first)
         scope = next((key for key in keys.spelled("slurm.conf") if key.lower() == at.key), "")
-        inner = scope if (keys.of("slurm.conf", keys.KNOWN[-1]) or {}).get(at.key) == "line" else "slurm.conf"
+        inner = (
+            scope
+            if (keys.of("slurm.conf", keys.KNOWN[-1]) or {}).get(at.key) == "line"
+            else "slurm.conf"
+        )
         for pair in rest:
             key(reading, version, at, inner, pair)
 
 
 def key(reading: Reading, version: Version | None, at: Placed, scope: str, pair: conf.Pair) -> None:
-    """One key of a line. `scope`: the file, or the key that the line begins with."""
+    """Check one key of a line. `scope` is the file, or the key that the line begins with."""
     known = keys.of(scope, version or keys.KNOWN[-1])
     if known is None:
         return
@@ -62,19 +70,27 @@ def key(reading: Reading, version: Version | None, at: Placed, scope: str, pair:
     if kind is None:
         where = scope if scope.endswith(".conf") else f"a line of {scope}"
         near = difflib.get_close_matches(pair.key.lower(), known, 1, 0.75)
-        spelled = next((key for key in keys.spelled(scope) if near and key.lower() == near[0]), None)
+        spelled = next(
+            (key for key in keys.spelled(scope) if near and key.lower() == near[0]), None
+        )
         hint = f"did you mean {spelled}?" if spelled else "remove it or correct its spelling"
         certain = version is not None and keys.KNOWN[0] <= version <= keys.KNOWN[-1]
         which = f"Slurm {versions.text(version or keys.KNOWN[-1])}"
-        reading.report("error" if certain else "warning", at, f"{pair.key} is no key of {where} in {which}: {hint}")
+        reading.report(
+            "error" if certain else "warning",
+            at,
+            f"{pair.key} is no key of {where} in {which}: {hint}",
+        )
         return
     wanted = keys.unfit(kind, pair.value)
     if wanted:
-        reading.report("error", at, f"{redaction.pair(pair.key, pair.value)}: its value must be {wanted}")
+        reading.report(
+            "error", at, f"{redaction.pair(pair.key, pair.value)}: its value must be {wanted}"
+        )
 
 
 def duplicates(reading: Reading, lines: Sequence[Placed]) -> None:
-    """A key that counts once, set more than once by the user; and a key twice in one line."""
+    """Find a key that counts once, set more than once by the user, and a key twice in one line."""
     kinds = keys.of("slurm.conf", keys.KNOWN[-1]) or {}
     seen: dict[str, Placed] = {}
     for at in lines:
@@ -90,7 +106,11 @@ def duplicates(reading: Reading, lines: Sequence[Placed]) -> None:
         place = f"{before.file} line {before.line.number}"
         origin = reading.config_set.origin(before.file, before.line.number)
         if before.value == at.value:
-            reading.report("warning", at, f"{pair.key} is set already in {place} ({origin}): remove one of the two")
+            reading.report(
+                "warning",
+                at,
+                f"{pair.key} is set already in {place} ({origin}): remove one of the two",
+            )
         else:
             one, other = (redaction.pair(pair.key, value) for value in (pair.value, before.value))
             problem = f"{one} contradicts {other} in {place} ({origin})"
@@ -103,11 +123,13 @@ def _twice_in_line(reading: Reading, at: Placed) -> None:
         before = seen.setdefault(pair.key.lower(), pair.value)
         if before != pair.value:
             one, other = (redaction.pair(pair.key, value) for value in (pair.value, before))
-            reading.report("error", at, f"{one} contradicts {other} of the same line: remove one of them")
+            reading.report(
+                "error", at, f"{one} contradicts {other} of the same line: remove one of them"
+            )
 
 
 def owned(reading: Reading, lines: Sequence[Placed]) -> None:
-    """Keys that are the operator's."""
+    """Find keys that are the operator's."""
     ours = {at.key: at.value for at in lines if at.ours}
     merged = {key.lower() for key in conf.LIST_KEYS}
     kinds = keys.of("slurm.conf", keys.KNOWN[-1]) or {}
@@ -119,23 +141,47 @@ def owned(reading: Reading, lines: Sequence[Placed]) -> None:
             if key in _OWNED_ERRORS:
                 reading.report("error", at, f"{pair.key}={pair.value}: {_OWNED_ERRORS[key]}")
             elif key in _OWNED_WARNINGS:
-                problem = f"{pair.key}={pair.value} overrides the operator's {ours.get(key, 'line')}"
+                problem = (
+                    f"{pair.key}={pair.value} overrides the operator's {ours.get(key, 'line')}"
+                )
                 reading.report("warning", at, f"{problem}: {_OWNED_WARNINGS[key]}")
             elif key in merged and any(space in pair.value for space in " \t"):
-                problem = f"{pair.key}: a list with spaces isn't merged with the operator's: write {pair.key}="
-                reading.report("error", at, f"{problem}{','.join(pair.value.replace(',', ' ').split())}")
+                problem = (
+                    f"{pair.key}: a list with spaces isn't merged with the operator's: write "
+                    f"{pair.key}="
+                )
+                reading.report(
+                    "error", at, f"{problem}{','.join(pair.value.replace(',', ' ').split())}"
+                )
             elif key in _NEEDED_ITEMS and _NEEDED_ITEMS[key] not in pair.value.lower().split(","):
-                problem = f"{pair.key}={pair.value}: the operator and slurmrestd need {_NEEDED_ITEMS[key]}: add it"
+                problem = (
+                    f"{pair.key}={pair.value}: the operator and slurmrestd need "
+                    f"{_NEEDED_ITEMS[key]}: add it"
+                )
                 reading.report("error", at, problem)
             elif key == "selecttype" and pair.value.lower() != "select/cons_tres":
-                problem = f"{pair.key}={pair.value}: workers are dynamic nodes, which need select/cons_tres"
+                problem = (
+                    f"{pair.key}={pair.value}: workers are dynamic nodes, which need "
+                    "select/cons_tres"
+                )
                 reading.report("error", at, f"{problem}: remove the line")
-            elif key == "maxnodecount" and pair.value.isdecimal() and int(pair.value) < _int(ours.get(key)):
-                problem = f"{pair.key}={pair.value}: nodes beyond it are lost when slurmctld reads it"
-                reading.report("warning", at, f"{problem}; the operator's is {ours.get(key)}: remove the line")
+            elif (
+                key == "maxnodecount"
+                and pair.value.isdecimal()
+                and int(pair.value) < _int(ours.get(key))
+            ):
+                problem = (
+                    f"{pair.key}={pair.value}: nodes beyond it are lost when slurmctld reads it"
+                )
+                reading.report(
+                    "warning", at, f"{problem}; the operator's is {ours.get(key)}: remove the line"
+                )
     cluster = next((at for at in lines if at.key == "clustername" and at.ours), None)
     if cluster is not None and len(cluster.value) > MAX_CLUSTER_NAME:
-        problem = f"ClusterName={cluster.value} has {len(cluster.value)} characters, more than {MAX_CLUSTER_NAME}"
+        problem = (
+            f"ClusterName={cluster.value} has {len(cluster.value)} characters, more than "
+            f"{MAX_CLUSTER_NAME}"
+        )
         reading.report("error", cluster, f"{problem}: set a shorter spec.clusterName")
 
 

@@ -1,4 +1,6 @@
-"""Rules about names: scripts, nodes, sets of nodes, partitions and GRES are defined once, and exist."""
+"""Rules about names: scripts, nodes, sets of nodes, partitions and GRES are defined once, and
+exist.
+"""
 
 from collections.abc import Collection, Sequence
 
@@ -17,14 +19,22 @@ def scripts(reading: Reading, lines: Sequence[Placed]) -> None:
             continue
         if value not in reading.config_set.files and value not in reading.config_set.binary_files:
             pair = at.line.pairs[0]
-            text = f"{pair.key}={pair.value}: the script doesn't exist: add it to a ConfigMap of the scriptRefs"
+            text = (
+                f"{pair.key}={pair.value}: the script doesn't exist: add it to a ConfigMap of the "
+                "scriptRefs"
+            )
             reading.report("error", at, text)
 
 
 def names(
-    reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet], known_nodes: Collection[str] | None
+    reading: Reading,
+    lines: Sequence[Placed],
+    nodesets: Sequence[NodeSet],
+    known_nodes: Collection[str] | None,
 ) -> None:
-    """Nodes, NodeSets and partitions: defined once, and their references exist."""
+    """Check that nodes, NodeSets and partitions are defined once, and that their references
+    exist.
+    """
     nodes: dict[str, Placed] = {}
     sets: dict[str, Placed] = {}
     partitions: dict[str, Placed] = {}
@@ -40,7 +50,10 @@ def names(
             for name in at.value.split(","):
                 _once(reading, partitions, name, at, "partition")
     for name in nodes.keys() & sets.keys():
-        text = f"the node {name} has the name of a set of nodes, which Slurm refuses: rename one of them"
+        text = (
+            f"the node {name} has the name of a set of nodes, which Slurm refuses: rename one of "
+            "them"
+        )
         reading.report("error", nodes[name], text)
     known = nodes.keys() | set(known_nodes or ())
     for at in lines:
@@ -55,7 +68,10 @@ def _once(reading: Reading, seen: dict[str, Placed], name: str, at: Placed, what
     before = seen.setdefault(name, at)
     if before is not at:
         origin = reading.config_set.origin(before.file, before.line.number)
-        text = f"the {what} {name} is defined already in {before.file} line {before.line.number} ({origin})"
+        text = (
+            f"the {what} {name} is defined already in {before.file} line {before.line.number} "
+            f"({origin})"
+        )
         reading.report("error", at, f"{text}: rename or remove one of them")
 
 
@@ -81,19 +97,27 @@ def _absent(
     text = f"{about.key}={about.value} names {name}, which is neither a node nor a NodeSet"
     worker = next((it for it in nodesets if _may_be_worker(name, it)), None)
     if at.key == "nodeset":
-        text = f"NodeSet={about.value} names {name}, which no NodeName line defines: correct its spelling"
+        text = (
+            f"NodeSet={about.value} names {name}, which no NodeName line defines: correct its "
+            "spelling"
+        )
         reading.report("warning", at, f"{text}, or ignore this if it registers automatically")
     elif worker is None:
         severity: Severity = "warning" if known_nodes is None else "error"
         reading.report(severity, at, f"{text}; NodeSets: {', '.join(sets) or 'none'}")
     else:
-        text = f"{about.key}={about.value} names {name}, a worker, of which slurmctld dies while it isn't registered"
+        text = (
+            f"{about.key}={about.value} names {name}, a worker, of which slurmctld dies while it "
+            "isn't registered"
+        )
         reading.report("warning", at, f"{text}: name the NodeSet {worker.slurm_name} instead")
 
 
 def gres(reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet]) -> None:
     """GRES of nodes and of gres.conf that GresTypes doesn't declare."""
-    values = [pair.value for at in lines for pair in at.line.pairs if pair.key.lower() == "grestypes"]
+    values = [
+        pair.value for at in lines for pair in at.line.pairs if pair.key.lower() == "grestypes"
+    ]
     declared = {item.strip().lower() for item in (values[-1].split(",") if values else [])}
 
     def check(place: tuple[str, int | None, str], item: str) -> None:
@@ -106,10 +130,15 @@ def gres(reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet])
     for at in lines:
         declares = at.line.get("Gres") if at.key == "nodename" else None
         for item in (declares or "").split(","):
-            check((at.file, at.line.number, reading.config_set.origin(at.file, at.line.number)), item)
+            check(
+                (at.file, at.line.number, reading.config_set.origin(at.file, at.line.number)), item
+            )
     for nodeset in nodesets:
         saving = nodeset.spec.power_saving
-        declared_by = {"extraConf": nodeset.spec.extra_conf, "powerSaving.node": saving.node if saving.enabled else ""}
+        declared_by = {
+            "extraConf": nodeset.spec.extra_conf,
+            "powerSaving.node": saving.node if saving.enabled else "",
+        }
         for field, text in declared_by.items():
             source = f"NodeSet {nodeset.namespace}/{nodeset.name} spec.{field}"
             for item in (nodeconf.parse(text).get("Gres") or "").split(","):
@@ -118,7 +147,10 @@ def gres(reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet])
     for line in gres_conf.lines:
         name = line.get("Name")
         if name is not None:
-            check(("gres.conf", line.number, reading.config_set.origin("gres.conf", line.number)), name)
+            check(
+                ("gres.conf", line.number, reading.config_set.origin("gres.conf", line.number)),
+                name,
+            )
 
 
 def _may_be_worker(name: str, nodeset: NodeSet) -> bool:

@@ -34,11 +34,15 @@ class Finding:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file} line {self.line}"
-        return f"{place} ({self.origin}): {self.message}" if self.origin else f"{place}: {self.message}"
+        return (
+            f"{place} ({self.origin}): {self.message}"
+            if self.origin
+            else f"{place}: {self.message}"
+        )
 
 
 def error(file: str, line: int | None, origin: str, message: str) -> Finding:
-    """An error."""
+    """Return an error."""
     return Finding(file=file, line=line, origin=origin, severity="error", message=message)
 
 
@@ -72,11 +76,13 @@ class Reading:
     def report(self, severity: Severity, at: Placed, message: str) -> None:
         """Add a finding about a line."""
         origin = self.config_set.origin(at.file, at.line.number)
-        finding = Finding(file=at.file, line=at.line.number, origin=origin, severity=severity, message=message)
+        finding = Finding(
+            file=at.file, line=at.line.number, origin=origin, severity=severity, message=message
+        )
         self.findings.append(finding)
 
     def parse(self, name: str) -> conf.Conf | None:
-        """A file; None, with an error, for one that can't be parsed."""
+        """Return a file, or None, with an error, for one that can't be parsed."""
         try:
             return conf.parse(self.config_set.files[name])
         except conf.ConfError as fault:
@@ -85,7 +91,9 @@ class Reading:
             return None
 
     def lines(self, name: str, including: tuple[str, ...] = ()) -> Iterator[Placed]:
-        """The lines of a file with those that it includes, in the order in which Slurm reads them."""
+        """Yield the lines of a file with those that it includes, in the order in which Slurm reads
+        them.
+        """
         parsed = self.parse(name)
         for line in parsed.lines if parsed is not None else ():
             origin = self.config_set.origin(name, line.number)
@@ -100,14 +108,20 @@ class Reading:
         cluster = conf.parse_readable(self.config_set.files["slurm.conf"]).get("ClusterName") or ""
         name = path.replace("%c", cluster)
         if name.startswith("/") and not name.startswith(FOLDER):
-            text = f"Include {path}: the operator doesn't know files outside of /etc/slurm, and workers don't get them"
+            text = (
+                f"Include {path}: the operator doesn't know files outside of /etc/slurm, and "
+                "workers don't get them"
+            )
             self.report("warning", at, f"{text}: bring the file by spec.configFileRefs")
             return
         name = name.removeprefix(FOLDER)
         if name in including:
             self.report("error", at, f"Include {path}: the file includes itself: remove the line")
         elif name not in self.config_set.files:
-            text = f"Include {path}: the file doesn't exist: add it to a ConfigMap of spec.configFileRefs"
+            text = (
+                f"Include {path}: the file doesn't exist: add it to a ConfigMap of "
+                "spec.configFileRefs"
+            )
             self.report("error", at, text)
         else:
             yield from self.lines(name, including)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
 _SILENT = (
-    "If the pods are gone, see the log of the Slurm Bridge: while it does not run, the node remains COMPLETING. After "
-    "ten minutes, the Epilog drains it."
+    "If the pods are gone, see the log of the Slurm Bridge: while it does not run, the node "
+    "remains COMPLETING. After ten minutes, the Epilog drains it."
 )
 
 
@@ -25,19 +25,21 @@ SHOWN = 5
 
 
 def waits_for_pods(job: JobDetail) -> bool:
-    """Whether it is a guard that has ended, and whose nodes wait for its pods."""
+    """Return whether it is a guard that has ended, and whose nodes wait for its pods."""
     return job.guard and "COMPLETING" in job.states
 
 
 def namespace_of(job: JobDetail) -> str:
-    """The namespace of its pods; "" if it isn't known."""
+    """Return the namespace of the guard's pods, "" if it isn't known."""
     comment = bridge.decode(job.comment)
     # Without an admin comment, its user has written it: nothing but a name may get into a command.
-    return comment.namespace if comment is not None and _NAMESPACE.fullmatch(comment.namespace) else ""
+    return (
+        comment.namespace if comment is not None and _NAMESPACE.fullmatch(comment.namespace) else ""
+    )
 
 
 def of_job(job: JobDetail, about: str) -> list[Finding]:
-    """What a guard that has not ended, or whose Epilog waits, is for. [] for any other job."""
+    """Explain a guard that has not ended, or whose Epilog waits. Return [] for any other job."""
     if not job.guard:
         return []
     namespace = namespace_of(job)
@@ -45,25 +47,46 @@ def of_job(job: JobDetail, about: str) -> list[Finding]:
     pods = f"kubectl get pods {where} -l {bridge.JOB_LABEL}={job.job_id} -o wide"
     if waits_for_pods(job):
         text = (
-            f"It is a guard, and its nodes wait for its pods: {job.nodes}. Slurm gives what they use to nobody, and "
-            "starts no other job there, until they are gone."
+            f"It is a guard, and its nodes wait for its pods: {job.nodes}. Slurm gives what they "
+            "use to nobody, and starts no other job there, until they are gone."
         )
         remedy = f"See why its pods don't end. {_SILENT}"
-        return [Finding("GuardCompleting", Level.WAITS, about, text, remedy, (pods,), event="its pods are gone")]
+        return [
+            Finding(
+                "GuardCompleting",
+                Level.WAITS,
+                about,
+                text,
+                remedy,
+                (pods,),
+                event="its pods are gone",
+            )
+        ]
     if job.pending is None and not job.states & {"RUNNING", "SUSPENDED"}:
         return []
     text = (
-        "It is a guard: it runs nothing itself, and has what pods of the Slurm Bridge use on nodes with a slurmd. Its "
-        "end deletes them."
+        "It is a guard: it runs nothing itself, and has what pods of the Slurm Bridge use on "
+        "nodes with a slurmd. Its end deletes them."
     )
     return [Finding("Guard", Level.SHOWS, about, text, "", (pods,))]
 
 
 def left(seen: Seen) -> list[Finding]:
-    """The pods for which its nodes wait, and for how long at the most; the first to end come first."""
-    pods = [it for it in seen.kube.guarded or () if objects.text(it, "status", "phase") not in ("Succeeded", "Failed")]
+    """Find the pods for which the guard's nodes wait, and for how long at the most. The first to
+    end come first.
+    """
+    pods = [
+        it
+        for it in seen.kube.guarded or ()
+        if objects.text(it, "status", "phase") not in ("Succeeded", "Failed")
+    ]
     ends = {objects.name(it): objects.time(it, "metadata", "deletionTimestamp") for it in pods}
-    pods.sort(key=lambda it: (at if (at := ends[objects.name(it)]) is not None else float("inf"), objects.name(it)))
+    pods.sort(
+        key=lambda it: (
+            at if (at := ends[objects.name(it)]) is not None else float("inf"),
+            objects.name(it),
+        )
+    )
     found = [_left(it, ends[objects.name(it)], seen) for it in pods[:SHOWN]]
     if len(pods) > SHOWN:
         text = f"{len(pods) - SHOWN} more of its pods have not ended."
@@ -79,19 +102,21 @@ def _left(pod: Object, at: float | None, seen: Seen) -> Finding:
         return Finding("Waiting", Level.WAITS, about, text, event="the Slurm Bridge deletes it")
     if at < seen.now:
         remedy = f"See why it doesn't end: kubectl -n {namespace} describe pod {name}"
-        return Finding("Terminating", Level.BLOCKS, about, "The pod of the guard should have ended.", remedy)
+        return Finding(
+            "Terminating", Level.BLOCKS, about, "The pod of the guard should have ended.", remedy
+        )
     seconds = objects.number(pod, "metadata", "deletionGracePeriodSeconds")
     text = f"The pod of the guard has {seconds} s to end (terminationGracePeriodSeconds)."
     return Finding("Terminating", Level.WAITS, about, text, event="it ends at the latest", at=at)
 
 
 def of_pod(job: JobDetail, about: str) -> list[Finding]:
-    """That a node waits for this pod, whose guard has ended; [] if none does."""
+    """Find that a node waits for this pod, whose guard has ended. Return [] if none does."""
     if not waits_for_pods(job):
         return []
     text = (
-        f"Its guard, Slurm job {job.job_id}, has ended. Until the pod is gone, its node is COMPLETING: Slurm gives "
-        "what the pod uses to nobody, and starts no other job there."
+        f"Its guard, Slurm job {job.job_id}, has ended. Until the pod is gone, its node is "
+        "COMPLETING: Slurm gives what the pod uses to nobody, and starts no other job there."
     )
     remedy = "A shorter terminationGracePeriodSeconds of such pods returns the node sooner."
     return [Finding("GuardCompleting", Level.WAITS, about, text, remedy, event="the pod is gone")]

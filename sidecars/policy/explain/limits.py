@@ -1,4 +1,6 @@
-"""The limits of associations and QOS with their values and present use: what `scontrol -o show assoc_mgr` prints."""
+"""The limits of associations and QOS with their values and present use: what `scontrol -o show
+assoc_mgr` prints.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sidecars.policy.explain.words import Limit
+    from sidecars.slurm.job_reasons import Limit
 
 _NUMBER = re.compile(r"([0-9]+)(?:\(([0-9.]+)\))?")
-_ASSOCIATION = re.compile(r"ClusterName=\S+ Account=(\S+) UserName=([^(\s]*)(?:.* ParentAccount=([^(\s]*))?")
+_ASSOCIATION = re.compile(
+    r"ClusterName=\S+ Account=(\S+) UserName=([^(\s]*)(?:.* ParentAccount=([^(\s]*))?"
+)
 _MINUTES = ("Mins", "Wall")
 
 
@@ -34,12 +38,14 @@ class Value:
         return f"{self.holder}: {self.key}={self.limit}{unit}{used}"
 
 
-def values(text: str, limit: Limit, user: str, account: str, qos: frozenset[str]) -> tuple[Value, ...]:
-    """The values of a limit that apply to a job. Lines of another form are skipped.
+def values(
+    text: str, limit: Limit, user: str, account: str, qos: frozenset[str]
+) -> tuple[Value, ...]:
+    """Return the values of a limit that apply to a job. Lines of another form are skipped.
 
-    `qos`: the job's and its partition's. Those of associations begin with the user, then come the account and those
-    above it: the limits of a group of jobs (`Grp…`) apply to all accounts below. Other limits are inherited, so that
-    the job's own association has them.
+    `qos`: the job's and its partition's. Those of associations begin with the user, then come the
+    account and those above it: the limits of a group of jobs (`Grp…`) apply to all accounts below.
+    Other limits are inherited, so that the job's own association has them.
     """
     found: list[Value] = []
     lines = text.splitlines()
@@ -48,8 +54,14 @@ def values(text: str, limit: Limit, user: str, account: str, qos: frozenset[str]
             for holder, part in _of_qos(line, limit, user, account, qos):
                 found += _in(part, holder, limit)
         return tuple(dict.fromkeys(found))
-    associations = [(it[1], it[2], it[3], line) for line in lines if (it := _ASSOCIATION.match(line)) is not None]
-    for holder, line in _of_associations(associations, user, account, above=limit.key.startswith("Grp")):
+    associations = [
+        (it[1], it[2], it[3], line)
+        for line in lines
+        if (it := _ASSOCIATION.match(line)) is not None
+    ]
+    for holder, line in _of_associations(
+        associations, user, account, above=limit.key.startswith("Grp")
+    ):
         found += _in(line, holder, limit)
     return tuple(dict.fromkeys(found))
 
@@ -57,8 +69,14 @@ def values(text: str, limit: Limit, user: str, account: str, qos: frozenset[str]
 def _of_associations(
     associations: Sequence[tuple[str, str, str, str]], user: str, account: str, *, above: bool
 ) -> Iterator[tuple[str, str]]:
-    """The holders and lines that apply; `associations`: account, user, account above and line of each."""
-    yield from ((f"user {user} in account {account}", it[3]) for it in associations if it[:2] == (account, user))
+    """Yield the holders and lines that apply. `associations` have account, user, account above and
+    line of each.
+    """
+    yield from (
+        (f"user {user} in account {account}", it[3])
+        for it in associations
+        if it[:2] == (account, user)
+    )
     lines = {it[0]: (it[2], it[3]) for it in associations if not it[1]}
     name, seen = account, set[str]()
     while name in lines and name not in seen and (above or name == account):
@@ -68,7 +86,9 @@ def _of_associations(
         name = parent
 
 
-def _of_qos(line: str, limit: Limit, user: str, account: str, qos: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _of_qos(
+    line: str, limit: Limit, user: str, account: str, qos: frozenset[str]
+) -> Iterator[tuple[str, str]]:
     found = re.match(r"QOS=([^(\s]+)\(", line)
     if found is None or found[1] not in qos:
         return
@@ -78,10 +98,17 @@ def _of_qos(line: str, limit: Limit, user: str, account: str, qos: frozenset[str
     if not limit.key.endswith(("PU", "PA")):
         yield holder, whole
         return
-    part, name = (users, rf"{re.escape(user)}\(\d+\)") if limit.key.endswith("PU") else (accounts, re.escape(account))
+    part, name = (
+        (users, rf"{re.escape(user)}\(\d+\)")
+        if limit.key.endswith("PU")
+        else (accounts, re.escape(account))
+    )
     used = re.search(rf"(?:^|[\s=]){name}=\{{(.*?)\}}", part)
     if used is not None:
-        yield f"{holder}, {'user ' + user if limit.key.endswith('PU') else 'account ' + account}", used[1]
+        yield (
+            f"{holder}, {'user ' + user if limit.key.endswith('PU') else 'account ' + account}",
+            used[1],
+        )
 
 
 def _in(part: str, holder: str, limit: Limit) -> Iterator[Value]:
@@ -97,4 +124,9 @@ def _in(part: str, holder: str, limit: Limit) -> Iterator[Value]:
         name, _, value = item.rpartition("=")
         number = _NUMBER.match(value)
         if number is not None and (limit.tres == "?" or name.split("/")[0] == limit.tres):
-            yield Value(holder, f"{limit.key}={name}", int(number[1]), float(number[2]) if number[2] else None)
+            yield Value(
+                holder,
+                f"{limit.key}={name}",
+                int(number[1]),
+                float(number[2]) if number[2] else None,
+            )

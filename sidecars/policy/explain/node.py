@@ -6,10 +6,18 @@ from typing import TYPE_CHECKING
 
 from sidecars.contract import bridge
 from sidecars.contract.extra import pod_facts
-from sidecars.contract.reasons import CHECK_PREFIX, NodeReason, Owner, is_departure, is_for_deletion, is_health_check
+from sidecars.contract.reasons import (
+    CHECK_PREFIX,
+    NodeReason,
+    Owner,
+    is_departure,
+    is_for_deletion,
+    is_health_check,
+)
+from sidecars.contract.reservations import is_closing
 from sidecars.policy.checks.outcome import BAD, Kind
 from sidecars.policy.checks.results import read
-from sidecars.policy.explain import objects, pod
+from sidecars.policy.explain import objects, pod_trouble
 from sidecars.policy.explain.records import Answer, Finding, Level, Moment, plain, ranked
 from sidecars.slurm import states
 from sidecars.slurm.hostlists import HostlistError, expand
@@ -29,7 +37,7 @@ WHO = {
 
 
 def explain(seen: Seen, name: str) -> Answer:
-    """The answer for the Slurm node, or for the Kubernetes node, of this name."""
+    """Return the answer for the Slurm node, or for the Kubernetes node, of this name."""
     about = f"node {name}"
     node = next((it for it in seen.slurm.nodes or () if it.name == name), None)
     worker = worker_of(seen, node, name)
@@ -37,8 +45,11 @@ def explain(seen: Seen, name: str) -> Answer:
     findings: list[Finding] = []
     timeline: list[Moment] = []
     if node is not None:
-        state = "+".join(sorted(node.states, key=lambda it: (it not in states.BASE_STATES, it))) or "UNKNOWN"
-        state += f", {node.alloc_cpus} of {node.cpus} CPUs allocated"
+        state = (
+            "+".join(sorted(node.states, key=lambda it: (it not in states.BASE_STATES, it)))
+            or "UNKNOWN"
+        )
+        state += f", {node.alloc_cpus} of {node.effective_cpus} CPUs allocated"
         findings += trouble(node, seen)
         findings += of_checks(name, seen)
         if node.reason and node.reason_changed_at:
@@ -52,11 +63,15 @@ def explain(seen: Seen, name: str) -> Answer:
     else:
         state = "not registered in Slurm"
     if worker is not None:
-        findings += pod.trouble(worker, seen)
-        if node is None and seen.slurm.nodes is not None and pod.is_ready(worker):
+        findings += pod_trouble.trouble(worker, seen)
+        if node is None and seen.slurm.nodes is not None and pod_trouble.is_ready(worker):
             findings.append(_not_registered(worker, about, seen))
         timeline += objects.moments(
-            objects.events_of(seen.kube.events, "Pod", objects.name(worker)), f"pod {objects.name(worker)}"
+            objects.recent(
+                objects.events_of(seen.kube.events, "Pod", objects.name(worker)),
+                objects.text(worker, "metadata", "uid"),
+            ),
+            f"pod {objects.name(worker)}",
         )
     known = node is not None or worker is not None
     if not known and seen.slurm.nodes is not None:
@@ -72,16 +87,25 @@ def explain(seen: Seen, name: str) -> Answer:
 
 
 def worker_of(seen: Seen, node: Node | None, name: str) -> Object | None:
-    """The worker pod of a Slurm node."""
+    """Return the worker pod of a Slurm node."""
     facts = pod_facts(node.extra) if node is not None else None
     for it in seen.kube.pods or ():
         if facts is not None and objects.text(it, "metadata", "uid") == facts.pod_uid:
             return it
-    return next((it for it in seen.kube.pods or () if objects.is_worker(it) and objects.slurm_node(it) == name), None)
+    return next(
+        (
+            it
+            for it in seen.kube.pods or ()
+            if objects.is_worker(it) and objects.slurm_node(it) == name
+        ),
+        None,
+    )
 
 
 def of_checks(name: str, seen: Seen) -> list[Finding]:
-    """What the last run of each check found out about the node; [] for a check that tested it with success."""
+    """Find what the last run of each check found out about the node. Return [] for a check that
+    tested it with success.
+    """
     findings = []
     for results in seen.kube.check_results or ():
         for check, text in sorted((objects.dig(results, "data") or {}).items()):
@@ -91,11 +115,17 @@ def of_checks(name: str, seen: Seen) -> list[Finding]:
                 continue
             ago = max(0, round((seen.now - result.at) / 60))
             cause = (
-                f"Check {check}, {ago} min ago: {verdict.kind}" + (f": {verdict.text}" if verdict.text else "") + "."
+                f"Check {check}, {ago} min ago: {verdict.kind}"
+                + (f": {verdict.text}" if verdict.text else "")
+                + "."
             )
             level = Level.WARNS if verdict.kind in BAD else Level.SHOWS
             log = f"kubectl -n {seen.namespace} get configmap {objects.name(results)} -o yaml"
-            findings.append(Finding(f"Check{verdict.kind.capitalize()}", level, f"node {name}", cause, "", (log,)))
+            findings.append(
+                Finding(
+                    f"Check{verdict.kind.capitalize()}", level, f"node {name}", cause, "", (log,)
+                )
+            )
     return findings
 
 
@@ -113,11 +143,11 @@ def _not_registered(worker: Object, about: str, seen: Seen) -> Finding:
 
 
 def trouble(node: Node, seen: Seen) -> list[Finding]:
-    """Why the node takes no job; [] if it takes jobs."""
+    """Find why the node takes no job. Return [] if it takes jobs."""
     about, found = f"node {node.name}", []
     if states.is_drain(node.states) or states.is_down(node.states):
         found.append(_out_of_service(node, about, seen))
-    elif "NOT_RESPONDING" in node.states:
+    elif "NOT_RESPONDING" in node.states and "POWERING_UP" not in node.states:
         found.append(
             Finding(
                 "NotResponding",
@@ -125,7 +155,8 @@ def trouble(node: Node, seen: Seen) -> list[Finding]:
                 about,
                 "slurmd doesn't answer slurmctld.",
                 "See whether its pod runs and slurmctld reaches port 6818.",
-                event="Slurm sets it DOWN after SlurmdTimeout, or uses it again when slurmd answers",
+                event="Slurm sets it DOWN after SlurmdTimeout, or uses it again when slurmd "
+                "answers",
             )
         )
     for state, cause, remedy in (
@@ -141,7 +172,20 @@ def trouble(node: Node, seen: Seen) -> list[Finding]:
     found += _power(node, about)
     reserved = [it for it in seen.slurm.reservations or () if node.name in _names(it)]
     for reservation in reserved:
-        if reservation.start_time <= seen.now < reservation.end_time:
+        if is_closing(reservation.name):
+            found.append(
+                Finding(
+                    "Closed",
+                    Level.WAITS,
+                    about,
+                    "Pods of its NodeSet could not start, so Slurm uses other NodeSets "
+                    f"(reservation {reservation.name}).",
+                    "See the condition PowerSaving of the NodeSet.",
+                    event="Slurm may use it again",
+                    at=float(reservation.end_time),
+                )
+            )
+        elif reservation.start_time <= seen.now < reservation.end_time:
             whom = ", ".join(reservation.users + reservation.accounts) or "maintenance"
             found.append(
                 Finding(
@@ -156,7 +200,13 @@ def trouble(node: Node, seen: Seen) -> list[Finding]:
             )
     if not reserved and node.reservation:
         found.append(
-            Finding("Reserved", Level.WAITS, about, f"Reservation {node.reservation} reserves it.", "Wait for its end.")
+            Finding(
+                "Reserved",
+                Level.WAITS,
+                about,
+                f"Reservation {node.reservation} reserves it.",
+                "Wait for its end.",
+            )
         )
     return found
 
@@ -171,9 +221,19 @@ def _names(reservation: Reservation) -> frozenset[str]:
 def _power(node: Node, about: str) -> list[Finding]:
     if "POWERED_DOWN" in node.states or "POWERING_DOWN" in node.states:
         text = "Slurm has powered it down: it has no worker pod until a job needs it."
-        return [Finding("PoweredDown", Level.SHOWS, about, text, event="Slurm powers it up for a job")]
+        return [
+            Finding("PoweredDown", Level.SHOWS, about, text, event="Slurm powers it up for a job")
+        ]
     if "POWERING_UP" in node.states:
-        return [Finding("PoweringUp", Level.WAITS, about, "Slurm powers it up.", event="its slurmd registers")]
+        return [
+            Finding(
+                "PoweringUp",
+                Level.WAITS,
+                about,
+                "Slurm powers it up.",
+                event="its slurmd registers",
+            )
+        ]
     return []
 
 
@@ -181,17 +241,32 @@ def _out_of_service(node: Node, about: str, seen: Seen) -> Finding:
     owner = owner_of(node)
     down, busy = states.is_down(node.states), states.is_busy(node.states)
     what = "DOWN" if down else "drained" if states.is_drained(node.states) else "draining"
-    by = f" ({node.reason_set_by_user})" if node.reason_set_by_user and owner is Owner.FOREIGN else ""
-    cause = f"It is {what}, set by {WHO[owner]}{by}" + (f": {node.reason}" if node.reason else ", without a reason")
+    by = (
+        f" ({node.reason_set_by_user})"
+        if node.reason_set_by_user and owner is Owner.FOREIGN
+        else ""
+    )
+    checked = node.reason.startswith(CHECK_PREFIX) or is_health_check(node.reason)
+    who = "a check" if checked else WHO[owner]
+    cause = f"It is {what}, set by {who}{by}" + (
+        f": {node.reason}" if node.reason else ", without a reason"
+    )
     resume = seen.command(f"scontrol update nodename={node.name} state=resume")
     level, remedy, event = Level.BLOCKS, "", ""
     commands: tuple[str, ...] = ()
     known = _explained(node.reason)
     if owner in (Owner.OPERATOR, Owner.POD):
-        level = Level.WAITS
-        remedy = plain(known.remedy) if known is not None else "Nothing: its owner lifts the drain when the cause ends."
+        # Its owner lifts it, but an administrator has to repair what the check has found.
+        level = Level.BLOCKS if checked else Level.WAITS
+        remedy = (
+            plain(known.remedy)
+            if known is not None
+            else "Nothing: its owner lifts the drain when the cause ends."
+        )
         event = (
-            "its jobs end, then its pod is deleted" if is_for_deletion(node.reason) or is_departure(node.reason) else ""
+            "its jobs end, then its pod is deleted"
+            if is_for_deletion(node.reason) or is_departure(node.reason)
+            else ""
         )
         event = event or (
             "the next health check that passes returns it"
@@ -208,32 +283,46 @@ def _out_of_service(node: Node, about: str, seen: Seen) -> Finding:
         remedy = plain(known.remedy) if known is not None else "See whether its pod runs."
         event = "it returns when slurmd answers"
     elif node.reason.startswith(bridge.DRAIN_PREFIX):
-        cause = f"It is {what}, set by the Slurm Bridge: {node.reason.removeprefix(bridge.DRAIN_PREFIX)}"
+        cause = (
+            f"It is {what}, set by the Slurm Bridge: "
+            f"{node.reason.removeprefix(bridge.DRAIN_PREFIX)}"
+        )
         level = Level.WAITS
-        remedy = "Remove the cause that it names. While the Slurm Bridge does not run, nobody ends the drain."
+        remedy = (
+            "Remove the cause that it names. While the Slurm Bridge does not run, nobody ends "
+            "the drain."
+        )
         event = "the Slurm Bridge lifts the drain when the cause ends"
     else:
         remedy, commands = "Remove the cause, then return it to service.", (resume,)
     if busy and not event:
         event = "its jobs end, and it stays out of service"
-    return Finding("Down" if down else "Drained", level, about, f"{cause}.", remedy, commands, event)
+    return Finding(
+        "Down" if down else "Drained", level, about, f"{cause}.", remedy, commands, event
+    )
 
 
 def _explained(reason: str) -> NodeReason | None:
-    """What this product has documented about a reason: the longest fixed beginning decides."""
+    """Return what this product has documented about a reason: the longest fixed beginning
+    decides.
+    """
     best: NodeReason | None = None
     length = 0
     for known in NodeReason:
         begin = known.value
         for word in ("NAMESPACE", "NODESET", "REASON", "FOUND", "CAUSE", "(NODE)"):
             begin = begin.partition(word)[0]
-        if len(begin) > length and reason.startswith(begin) and begin not in ("slurm-operator: ", "slurm-node: "):
+        if (
+            len(begin) > length
+            and reason.startswith(begin)
+            and begin not in ("slurm-operator: ", "slurm-node: ")
+        ):
             best, length = known, len(begin)
     return best
 
 
 def of_kube_node(node: Object) -> list[Finding]:
-    """What keeps a Kubernetes node from running workers; [] for nothing."""
+    """Find what keeps a Kubernetes node from running workers. Return [] for nothing."""
     name = objects.name(node)
     about = f"Kubernetes node {name}"
     findings: list[Finding] = []
@@ -241,15 +330,30 @@ def of_kube_node(node: Object) -> list[Finding]:
     if ready is None or ready.status != "True":
         why = ready.message if ready is not None else "its kubelet has not reported"
         text = f"It is not ready: {why}"
-        findings.append(Finding("NotReady", Level.BLOCKS, about, text, f"Repair the kubelet of {name}."))
+        findings.append(
+            Finding("NotReady", Level.BLOCKS, about, text, f"Repair the kubelet of {name}.")
+        )
     if objects.dig(node, "spec", "unschedulable") is True:
         text = "It is cordoned: its workers are drained in Slurm, and no new one starts on it."
         command = f"kubectl uncordon {name}"
         findings.append(
-            Finding("Cordoned", Level.BLOCKS, about, text, "Uncordon it after the maintenance.", (command,))
+            Finding(
+                "Cordoned",
+                Level.BLOCKS,
+                about,
+                text,
+                "Uncordon it after the maintenance.",
+                (command,),
+            )
         )
     return findings + [
-        Finding(it.type, Level.WARNS, about, f"{it.type}: {it.message}", "Free the resource on the Kubernetes node.")
+        Finding(
+            it.type,
+            Level.WARNS,
+            about,
+            f"{it.type}: {it.message}",
+            "Free the resource on the Kubernetes node.",
+        )
         for it in objects.conditions(node)
         if it.type.endswith("Pressure") and it.status == "True"
     ]
@@ -259,11 +363,13 @@ def _kube_node(seen: Seen, node: Object) -> Answer:
     name = objects.name(node)
     findings = of_kube_node(node)
     workers = [
-        it for it in seen.kube.pods or () if objects.is_worker(it) and objects.text(it, "spec", "nodeName") == name
+        it
+        for it in seen.kube.pods or ()
+        if objects.is_worker(it) and objects.text(it, "spec", "nodeName") == name
     ]
     by_name = {it.name: it for it in seen.slurm.nodes or ()}
     for worker in workers:
-        findings += pod.trouble(worker, seen)
+        findings += pod_trouble.trouble(worker, seen)
         slurm_node = by_name.get(objects.slurm_node(worker))
         findings += trouble(slurm_node, seen) if slurm_node is not None else []
     state = f"{len(workers)} worker pods: " + (", ".join(map(objects.name, workers)) or "none")

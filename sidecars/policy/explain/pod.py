@@ -1,52 +1,37 @@
-"""Why a pod isn't ready, in Kubernetes' words, with the remedy and what happens next."""
+"""The answer for a pod: its trouble, and if the Slurm Bridge schedules it, that of its job."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sidecars.policy.explain import bridge_pod, objects
-from sidecars.policy.explain.records import Answer, Finding, Level, ranked
+from sidecars.policy.explain import bridge_pod, objects, pod_trouble
+from sidecars.policy.explain.records import Answer, ranked
 
 if TYPE_CHECKING:
     from sidecars.policy.explain.records import Moment, Object, Seen
 
-_IMAGE = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "RegistryUnavailable",
-    }
-)
-_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-_QUIET = frozenset({"PodInitializing", "ContainerCreating", ""})
-_BAD_EVENTS = {
-    "FailedMount": "A volume can't be mounted.",
-    "FailedAttachVolume": "A volume can't be attached.",
-    "FailedCreatePodSandBox": "The container runtime can't create the pod's network or sandbox.",
-    "NetworkNotReady": "The network of the Kubernetes node isn't ready.",
-}
-"""Warnings that explain why a pod on a Kubernetes node doesn't start."""
-BACKOFF_SECONDS = 300.0
-"""The longest wait of the kubelet before it restarts a container."""
-
 
 def explain(seen: Seen, name: str) -> Answer:
-    """The answer for the pod of this name."""
+    """Return the answer for the pod of this name."""
     about = f"pod {seen.namespace}/{name}"
     if seen.kube.pods is None:
-        return Answer(about, "unknown: Kubernetes' pods could not be read", missing=seen.missing, known=False)
+        return Answer(
+            about, "unknown: Kubernetes' pods could not be read", missing=seen.missing, known=False
+        )
     pod = objects.named(seen.kube.pods, name)
     if pod is None:
         return Answer(about, "does not exist", missing=seen.missing, known=False)
-    findings = trouble(pod, seen)
+    findings = pod_trouble.trouble(pod, seen)
     happened: tuple[Moment, ...] = ()
-    words = state(pod)
+    words = pod_trouble.state(pod)
     if bridge_pod.is_bridged(pod):
-        # Only what has a Kubernetes node, or is being deleted, can have other troubles than those of its job.
-        of_job = bridge_pod.ending(pod, seen, about) if objects.terminating(pod) else bridge_pod.findings(pod, seen)
+        # Only what has a Kubernetes node, or is being deleted, can have other troubles than those
+        # of its job.
+        of_job = (
+            bridge_pod.ending(pod, seen, about)
+            if objects.terminating(pod)
+            else bridge_pod.findings(pod, seen)
+        )
         findings = of_job + (findings if _placed(pod) else [])
         happened = bridge_pod.timeline(seen)
         words = ", ".join(filter(None, (words, bridge_pod.state(pod, seen))))
@@ -55,228 +40,5 @@ def explain(seen: Seen, name: str) -> Answer:
     return Answer(about, words, ranked(findings), timeline=tuple(timeline), missing=seen.missing)
 
 
-def state(pod: Object) -> str:
-    """One line: phase, readiness, and where it runs."""
-    ready = objects.condition(pod, "Ready")
-    words = [objects.text(pod, "status", "phase") or "Unknown"]
-    if objects.terminating(pod):
-        words = ["Terminating"]
-    elif ready is not None and ready.status == "True":
-        words.append("and ready")
-    where = objects.text(pod, "spec", "nodeName")
-    return " ".join(words) + (f" on Kubernetes node {where}" if where else ", not scheduled")
-
-
 def _placed(pod: Object) -> bool:
     return bool(objects.text(pod, "spec", "nodeName")) or objects.terminating(pod)
-
-
-def is_ready(pod: Object) -> bool:
-    """Whether it runs, is ready, and isn't being deleted."""
-    ready = objects.condition(pod, "Ready")
-    return ready is not None and ready.status == "True" and not objects.terminating(pod)
-
-
-def trouble(pod: Object, seen: Seen) -> list[Finding]:
-    """Why the pod isn't ready; [] if it is."""
-    if is_ready(pod):
-        return []
-    about = f"pod {seen.namespace}/{objects.name(pod)}"
-    if objects.terminating(pod):
-        return [_terminating(pod, about, seen)]
-    phase = objects.text(pod, "status", "phase")
-    if phase == "Failed":
-        reason = objects.text(pod, "status", "reason") or "Failed"
-        message = objects.text(pod, "status", "message") or "its containers have failed"
-        return [Finding(reason, Level.BLOCKS, about, f"The pod has failed: {message}", _describe(pod, seen))]
-    scheduled = objects.condition(pod, "PodScheduled")
-    if scheduled is not None and scheduled.status == "False":
-        return [_unscheduled(scheduled.reason, scheduled.message, about)]
-    if not objects.text(pod, "spec", "nodeName"):
-        return [
-            Finding(
-                "Pending",
-                Level.WAITS,
-                about,
-                "The scheduler has not looked at the pod yet.",
-                event="the scheduler looks at it",
-            )
-        ]
-    found = _kube_node(pod, about, seen)
-    for status in objects.items(pod, "status", "initContainerStatuses") + objects.items(
-        pod, "status", "containerStatuses"
-    ):
-        found += _container(status, pod, about, seen)
-    if not found:
-        found = _events(pod, about, seen)
-    if not found:
-        waits = [
-            objects.text(it, "name")
-            for it in objects.items(pod, "status", "initContainerStatuses")
-            if not objects.dig(it, "ready") and objects.dig(it, "state", "terminated") is None
-        ]
-        what = f"Its init container {waits[0]} runs." if waits else "Its containers are starting."
-        found = [
-            Finding(
-                "Starting", Level.WAITS, about, what, _logs(pod, seen, waits[:1]), event="its containers become ready"
-            )
-        ]
-    return found
-
-
-def _terminating(pod: Object, about: str, seen: Seen) -> Finding:
-    at = objects.time(pod, "metadata", "deletionTimestamp")
-    cause = "The pod is being deleted, and its containers have until the end of its grace period."
-    if objects.is_worker(pod):
-        cause = "The worker is being deleted. It waits for its jobs, at most until its grace period ends."
-    where = objects.named(seen.kube.kube_nodes, objects.text(pod, "spec", "nodeName"))
-    if at is not None and at < seen.now and where is not None and not _kube_node_ready(where):
-        name = objects.name(where)
-        return Finding(
-            "KubeNodeLost",
-            Level.BLOCKS,
-            about,
-            f"The pod should have ended, and its Kubernetes node {name} doesn't report.",
-            "Repair the kubelet. Only if the host is off, taint it, so that Kubernetes deletes the pod.",
-            (f"kubectl taint node {name} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",),
-        )
-    return Finding(
-        "Terminating", Level.WAITS, about, cause, event="the pod is deleted", at=at if at and at >= seen.now else None
-    )
-
-
-def _unscheduled(reason: str, message: str, about: str) -> Finding:
-    if reason == "SchedulingGated":
-        return Finding(
-            reason,
-            Level.WAITS,
-            about,
-            "A scheduling gate stops the pod.",
-            "Wait for the program that removes the gate.",
-        )
-    remedies = []
-    for words, remedy in (
-        ("Insufficient", "Add Kubernetes nodes, or request less in the pod template"),
-        ("untolerated taint", "add a toleration to the NodeSet, or remove the taint"),
-        ("node affinity/selector", "change nodeSelector or affinity of the NodeSet, or label a Kubernetes node"),
-        ("anti-affinity", "add Kubernetes nodes: each worker needs one of its own unless oversubscribeNode is set"),
-        ("unbound immediate PersistentVolumeClaims", "create a StorageClass or the volume"),
-        ("unschedulable", "uncordon a Kubernetes node"),
-    ):
-        if words in message:
-            remedies.append(remedy)
-    remedy = "; ".join(remedies) or "Add a Kubernetes node on which the pod fits"
-    return Finding(
-        reason or "Unschedulable",
-        Level.BLOCKS,
-        about,
-        f"No Kubernetes node fits: {message}" if message else "No Kubernetes node fits.",
-        f"{remedy[0].upper()}{remedy[1:]}.",
-        event="the scheduler tries again when a Kubernetes node changes",
-    )
-
-
-def _kube_node_ready(node: Object) -> bool:
-    ready = objects.condition(node, "Ready")
-    return ready is not None and ready.status == "True"
-
-
-def _kube_node(pod: Object, about: str, seen: Seen) -> list[Finding]:
-    name = objects.text(pod, "spec", "nodeName")
-    node = objects.named(seen.kube.kube_nodes, name)
-    if name in seen.kube.absent_kube_nodes:
-        return [
-            Finding(
-                "KubeNodeGone", Level.BLOCKS, about, f"Its Kubernetes node {name} does not exist.", _describe(pod, seen)
-            )
-        ]
-    if node is None or _kube_node_ready(node):
-        return []
-    ready = objects.condition(node, "Ready")
-    why = f": {ready.message}" if ready is not None and ready.message else ""
-    return [
-        Finding(
-            "KubeNodeNotReady",
-            Level.BLOCKS,
-            about,
-            f"Its Kubernetes node {name} is not ready{why}",
-            f"Repair the kubelet of {name}.",
-        )
-    ]
-
-
-def _container(status: Object, pod: Object, about: str, seen: Seen) -> list[Finding]:
-    name = objects.text(status, "name")
-    waiting = objects.text(status, "state", "waiting", "reason")
-    message = objects.text(status, "state", "waiting", "message")
-    last = objects.dig(status, "lastState", "terminated")
-    if waiting in _IMAGE:
-        image = objects.text(status, "image")
-        cause = f"The image {image} of container {name} can't be pulled: {message or waiting}"
-        remedy = "Correct the image or its tag, or add a pull Secret (imagePullSecrets)."
-        return [
-            Finding(
-                waiting, Level.BLOCKS, about, cause, remedy, event="the kubelet tries again, at most 5 minutes later"
-            )
-        ]
-    if waiting in _CONFIG:
-        return [
-            Finding(
-                waiting,
-                Level.BLOCKS,
-                about,
-                f"Container {name} can't be created: {message or waiting}",
-                _describe(pod, seen),
-            )
-        ]
-    if waiting == "CrashLoopBackOff" or (isinstance(last, dict) and not objects.dig(status, "ready")):
-        return [_crashed(name, last, waiting, pod, about, seen)]
-    ended = objects.dig(status, "state", "terminated")
-    if isinstance(ended, dict) and objects.number(ended, "exitCode") != 0:
-        return [_crashed(name, ended, waiting, pod, about, seen)]
-    if waiting not in _QUIET:
-        return [
-            Finding(waiting, Level.WAITS, about, f"Container {name} waits: {message or waiting}", _describe(pod, seen))
-        ]
-    return []
-
-
-def _crashed(name: str, ended: object, waiting: str, pod: Object, about: str, seen: Seen) -> Finding:
-    code, reason = objects.number(ended, "exitCode"), objects.text(ended, "reason")
-    detail = " ".join(objects.text(ended, "message").split())
-    cause = f"Container {name} ended with exit code {code}" + (f" ({reason})" if reason and reason != "Error" else "")
-    cause += f": {detail}" if detail else "."
-    at = objects.time(ended, "finishedAt")
-    later = at + BACKOFF_SECONDS if at is not None and waiting == "CrashLoopBackOff" else None
-    remedy = "Raise the memory limit of the container." if reason == "OOMKilled" else "Its log shows the cause."
-    return Finding(
-        waiting or reason or "Error",
-        Level.BLOCKS,
-        about,
-        cause,
-        remedy,
-        (f"kubectl -n {seen.namespace} logs {objects.name(pod)} -c {name} --previous",),
-        event="the kubelet restarts it at the latest then" if later is not None and later > seen.now else "",
-        at=later if later is not None and later > seen.now else None,
-    )
-
-
-def _events(pod: Object, about: str, seen: Seen) -> list[Finding]:
-    for event in objects.events_of(seen.kube.events, "Pod", objects.name(pod)):
-        reason = objects.text(event, "reason")
-        if reason in _BAD_EVENTS:
-            cause = f"{_BAD_EVENTS[reason]} {objects.text(event, 'message')}".strip()
-            return [Finding(reason, Level.BLOCKS, about, cause, _describe(pod, seen))]
-    return []
-
-
-def _describe(pod: Object, seen: Seen) -> str:
-    return f"See: kubectl -n {seen.namespace} describe pod {objects.name(pod)}"
-
-
-def _logs(pod: Object, seen: Seen, containers: list[str]) -> str:
-    return (
-        f"See: kubectl -n {seen.namespace} logs {objects.name(pod)} -c {containers[0]}"
-        if containers
-        else _describe(pod, seen)
-    )

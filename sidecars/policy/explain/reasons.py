@@ -1,4 +1,6 @@
-"""Slurm's reason of a pending job as a finding: with the values that the job and the cluster have."""
+"""Slurm's reason of a pending job as a finding: with the values that the job and the cluster
+have.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +8,27 @@ from typing import TYPE_CHECKING
 
 from sidecars.policy.explain import limits
 from sidecars.policy.explain.records import Finding, Level
-from sidecars.policy.explain.words import words
+from sidecars.slurm.job_reasons import words
 
 if TYPE_CHECKING:
     from sidecars.policy.explain.records import Seen
     from sidecars.slurm.details import JobDetail
 
-_RELEASE = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "BadConstraints", "JobLaunchFailure"})
+_RELEASE = frozenset(
+    {"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "BadConstraints", "JobLaunchFailure"}
+)
 
 
 def finding(job: JobDetail, reason: str, seen: Seen, about: str) -> Finding:
-    """The finding for Slurm's reason of a pending job."""
+    """Return the finding for Slurm's reason of a pending job."""
     found = words(reason)
     pending = job.pending
     cause, remedy, event, at = found.cause, found.remedy, found.event, None
-    remedy = remedy.replace("JOB", str(job.job_id)).replace("USER", job.user_name).replace("ACCOUNT", job.account)
+    remedy = (
+        remedy.replace("JOB", str(job.job_id))
+        .replace("USER", job.user_name)
+        .replace("ACCOUNT", job.account)
+    )
     level = Level.WAITS if found.waits else Level.BLOCKS
     commands: tuple[str, ...] = ()
     if job.description and job.description != reason:
@@ -37,7 +45,10 @@ def finding(job: JobDetail, reason: str, seen: Seen, about: str) -> Finding:
         text, at = _reservation(job, seen)
         cause += text
     if reason in ("Resources", "Priority") and job.start_time > seen.now:
-        event, at = "Slurm expects to start it then, if other jobs use all their time", float(job.start_time)
+        event, at = (
+            "Slurm expects to start it then, if other jobs use all their time",
+            float(job.start_time),
+        )
     if found.limit is not None:
         cause += _limit(job, seen, reason)
     if reason in _RELEASE:
@@ -46,10 +57,15 @@ def finding(job: JobDetail, reason: str, seen: Seen, about: str) -> Finding:
 
 
 def _licenses(job: JobDetail, seen: Seen) -> str:
-    wanted = {it.partition(":")[0].partition("@")[0] for it in job.licenses.replace("|", ",").split(",") if it}
+    wanted = {
+        it.partition(":")[0].partition("@")[0]
+        for it in job.licenses.replace("|", ",").split(",")
+        if it
+    }
     found = [it for it in seen.slurm.licenses or () if it.name.partition("@")[0] in wanted]
     return "".join(
-        f" {it.name}: {it.free} of {it.total} are free, and the job requests {job.licenses}." for it in found
+        f" {it.name}: {it.free} of {it.total} are free, and the job requests {job.licenses}."
+        for it in found
     )
 
 
@@ -71,8 +87,14 @@ def _limit(job: JobDetail, seen: Seen, reason: str) -> str:
     if limit is None or seen.slurm.limits is None:
         return ""
     own = set(filter(None, job.partition.split(",")))
-    qos = frozenset({job.qos, *(it.qos for it in seen.slurm.partitions or () if it.name in own)} - {""})
+    qos = frozenset(
+        {job.qos, *(it.qos for it in seen.slurm.partitions or () if it.name in own)} - {""}
+    )
     values = limits.values(seen.slurm.limits, limit, job.user_name, job.account, qos)
     if not values:
-        return "" if limit.of_qos else " The association of the job and the accounts above it show no such limit."
+        return (
+            ""
+            if limit.of_qos
+            else " The association of the job and the accounts above it show no such limit."
+        )
     return " " + "; ".join(map(str, values)) + "."

@@ -1,4 +1,6 @@
-"""What was read of a Slurm cluster on Kubernetes, and the answer. Times are seconds since the epoch."""
+"""What was read of a Slurm cluster on Kubernetes, and the answer. Times are seconds since the
+epoch.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from sidecars.slurm.usage import License
 
 _LINK = re.compile(r"\[([^]]*)\]\((?:\.\./)?([^)]*)\)")
+CONDITIONS = "reference/conditions.md"
+"""The page of the documentation to which a remedy without a page in its link belongs."""
 Object = dict[str, Any]
 """A Kubernetes object, as the API server returned it."""
 
@@ -106,6 +110,8 @@ class Waiting:
     priority: int
     user: str = ""
     reason: str = ""
+    partitions: tuple[str, ...] = ()
+    """() where it wasn't read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,8 @@ class Ending:
     at: float | None
     user: str = ""
     nodes: str = ""
+    partition: str = ""
+    """"" where it wasn't read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +154,9 @@ class Slurm:
     qos: tuple[Qos, ...] | None = None
     """None also without slurmdbd."""
     waiting: tuple[Waiting, ...] | None = None
-    """Pending jobs of the partitions that matter, in the order of their priority; the last ones may lack."""
+    """Pending jobs of all partitions, in the order of their priority; the last ones may lack."""
     running: tuple[Ending, ...] | None = None
-    """Jobs with resources in these partitions, the first to end first; the last ones may lack."""
+    """Jobs with resources, the first to end first; the last ones may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,9 @@ class Kube:
     resources: tuple[Object, ...] | None = None
     """The other custom resources: Accountings, RestApis, LoginSets, Tokens."""
     pods: tuple[Object, ...] | None = None
-    """Of a large cluster perhaps not all workers that run; those that don't run, and other pods, are complete."""
+    """Of a large cluster perhaps not all workers that run; those that don't run, and other pods,
+    are complete.
+    """
     kube_nodes: tuple[Object, ...] | None = None
     """Those that matter."""
     absent_kube_nodes: frozenset[str] = frozenset()
@@ -185,22 +195,33 @@ class Seen:
     kube: Kube = field(default_factory=Kube)
     missing: tuple[Missing, ...] = ()
     exec_in: str = ""
-    """What a command for Slurm begins with: `kubectl -n slurm exec slurm-controller-0 -c slurmctld --`."""
+    """What a command for Slurm begins with: `kubectl -n slurm exec slurm-controller-0 -c slurmctld
+    --`.
+    """
     slurm_namespace: str = ""
-    """The namespace of the Slurm cluster that schedules the pod which was asked for; "" for any other question."""
+    """The namespace of the Slurm cluster that schedules the pod which was asked for; "" for any
+    other question.
+    """
     tenants: tuple[str, str] | None = None
-    """Namespace and name of the ConfigMap with the tenants of the Slurm Bridge. None: not asked for, or not found."""
+    """Namespace and name of the ConfigMap with the tenants of the Slurm Bridge. None: not asked
+    for, or not found.
+    """
+    bridge_events: tuple[Object, ...] = ()
+    """The Events of the bridge about RoleBindings, for a pod of which it has reported nothing."""
 
     def command(self, words: str) -> str:
-        """A command of Slurm as the user types it."""
+        """Return a command of Slurm as the user types it."""
         return f"{self.exec_in} {words}".strip()
 
 
 def ranked(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Without repetitions, the most important first; within a level in the given order."""
+    """Return the findings without repetitions, the most important first, and within a level in the
+    given order.
+    """
     return tuple(sorted(dict.fromkeys(findings), key=lambda it: RANK[it.level]))
 
 
 def plain(markdown: str) -> str:
-    """A sentence of the documentation as it is printed: without links and code marks."""
-    return _LINK.sub(r"\1 (docs/\2)", markdown).replace("`", "")
+    """Return a sentence of the documentation as it is printed: without links and code marks."""
+    text = _LINK.sub(r"\1 (docs/\2)", markdown).replace("`", "")
+    return text.replace("(docs/#", f"(docs/{CONDITIONS}#")

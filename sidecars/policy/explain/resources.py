@@ -1,13 +1,17 @@
-"""What the custom resources report: conditions that aren't True, daemons that don't run, refused pods, full quotas."""
+"""What the custom resources report: conditions that aren't True, daemons that don't run, refused
+pods, full quotas.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from sidecars.policy.explain import objects, pod
+from sidecars.policy.explain import objects, pod_trouble
 from sidecars.policy.explain.records import Finding, Level, plain
 from sidecars.policy.reasons import CONDITION_TYPES, Ready
+from sidecars.policy.reasons.autoscaling import Autoscaled
 from sidecars.policy.reasons.base import NOTHING, WAIT
 
 if TYPE_CHECKING:
@@ -15,13 +19,26 @@ if TYPE_CHECKING:
 
 SHOWN = 5
 """Pods of one NodeSet whose trouble is shown."""
-_ENDS = frozenset({Ready.STARTING, Ready.UPDATING, Ready.DRAINING, Ready.SCALING_IN, Ready.REMOVING, Ready.SIGNING})
+_ENDS = frozenset(
+    {
+        Ready.STARTING,
+        Ready.UPDATING,
+        Ready.DRAINING,
+        Ready.SCALING_IN,
+        Ready.REMOVING,
+        Ready.SIGNING,
+    }
+)
 """Reasons of a resource that isn't ready and becomes so without a remedy."""
+_GROWING = frozenset({Autoscaled.DEMAND, Autoscaled.LEARNING, Autoscaled.STEP})
+"""Reasons of a NodeSet that gets more workers."""
 _REFUSED = frozenset({Ready.CONFIGURATION_REFUSED, Ready.CHANGE_NOT_APPLIED})
 """Reasons of a resource that is ready and needs a remedy."""
 _WORDS = {kind.__name__: tuple(kind) for kind in CONDITION_TYPES}
 """The reasons of each condition type."""
-_STOP = frozenset({"Ready", "ConfigurationAccepted", "ConfigurationRunning", "SlurmReachable", "StartGated"})
+_STOP = frozenset(
+    {"Ready", "ConfigurationAccepted", "ConfigurationRunning", "SlurmReachable", "StartGated"}
+)
 """Condition types without which something stops."""
 _DAEMONS = {
     "slurmctld": "slurmctld: no job starts while it doesn't run; jobs that run continue",
@@ -37,7 +54,7 @@ def about(resource: Object) -> str:
 
 
 def trouble(resource: Object) -> list[Finding]:
-    """The conditions of a custom resource that need attention."""
+    """Return the conditions of a custom resource that need attention."""
     found = []
     generation = objects.number(resource, "metadata", "generation")
     for it in objects.items(resource, "status", "conditions"):
@@ -57,28 +74,38 @@ def trouble(resource: Object) -> list[Finding]:
             if kind in _STOP and reason != Ready.CHANGE_NOT_APPLIED
             else Level.WARNS
         )
-        remedy = plain(known.remedy) if known is not None else "See its conditions: kubectl describe."
+        remedy = (
+            plain(known.remedy) if known is not None else "See its conditions: kubectl describe."
+        )
         event = "the operator continues" if waits else ""
         found.append(Finding(reason or kind, level, about(resource), cause, remedy, event=event))
     seen = objects.number(resource, "status", "observedGeneration")
     if seen and generation and seen < generation:
-        text = "The operator has not observed the last change: its status is of an earlier generation."
+        text = (
+            "The operator has not observed the last change: its status is of an earlier generation."
+        )
         found.append(
-            Finding("NotObserved", Level.WARNS, about(resource), text, "See whether the operator runs, and its log.")
+            Finding(
+                "NotObserved",
+                Level.WARNS,
+                about(resource),
+                text,
+                "See whether the operator runs, and its log.",
+            )
         )
     return found
 
 
 def daemons(seen: Seen) -> list[Finding]:
-    """Why Slurm's own daemons don't run, as far as Kubernetes shows it."""
+    """Find why Slurm's own daemons don't run, as far as Kubernetes shows it."""
     found: list[Finding] = []
     for resource in (*(seen.kube.controllers or ()), *(seen.kube.resources or ())):
         found += trouble(resource)
     for it in seen.kube.pods or ():
         what = _DAEMONS.get(objects.label(it, objects.APP))
-        if what is None or pod.is_ready(it):
+        if what is None or pod_trouble.is_ready(it):
             continue
-        found += pod.trouble(it, seen)
+        found += pod_trouble.trouble(it, seen)
     if seen.kube.pods is not None and seen.kube.controllers:
         slurmctld = [it for it in seen.kube.pods if objects.label(it, objects.APP) == "slurmctld"]
         external = all(objects.dig(it, "spec", "external") for it in seen.kube.controllers)
@@ -98,15 +125,17 @@ def daemons(seen: Seen) -> list[Finding]:
 
 
 def workers(nodeset: Object, seen: Seen) -> list[Finding]:
-    """Why a NodeSet has fewer ready workers than it should have; [] if it has them or its pods are unknown."""
+    """Find why a NodeSet has fewer ready workers than it should have. Return [] if it has them or
+    its pods are unknown.
+    """
     if seen.kube.pods is None:
         return []
     pods = objects.owned(seen.kube.pods, nodeset)
-    troubled = [it for it in pods if not pod.is_ready(it)]
+    troubled = [it for it in pods if not pod_trouble.is_ready(it)]
     found: list[Finding] = []
     seen_causes: set[tuple[str, str]] = set()
     for it in islice(troubled, 10 * SHOWN):
-        for finding in pod.trouble(it, seen):
+        for finding in pod_trouble.trouble(it, seen):
             key = finding.code, finding.cause
             if key not in seen_causes and len(seen_causes) < SHOWN:
                 seen_causes.add(key)
@@ -117,8 +146,44 @@ def workers(nodeset: Object, seen: Seen) -> list[Finding]:
     return found
 
 
+def waiting_workers(nodeset: Object, seen: Seen) -> bool:
+    """Return whether a NodeSet has workers that have not registered, or should have more than it
+    has: one more would wait like them.
+    """
+    registered = {it.name for it in seen.slurm.nodes or ()}
+    pods = objects.owned(seen.kube.pods, nodeset)
+    absent = [
+        it
+        for it in pods
+        if objects.slurm_node(it) not in registered and not objects.terminating(it)
+    ]
+    return bool(absent) or len(pods) < objects.number(nodeset, "spec", "replicas")
+
+
+_SCALING = frozenset({"Autoscaled", "PowerSaving"})
+
+
+def scaling(nodeset: Object) -> list[Finding]:
+    """Describe what autoscaling or power saving does with a NodeSet for which a job waits."""
+    conditions = [
+        it
+        for it in objects.items(nodeset, "status", "conditions")
+        if objects.text(it, "type") in _SCALING
+    ]
+    failing = trouble(nodeset | {"status": {"conditions": conditions}})
+    # Nothing else starts the workers that the job waits for.
+    found = [replace(it, level=Level.BLOCKS if it.remedy else it.level) for it in failing]
+    for it in objects.conditions(nodeset):
+        if it.type == "Autoscaled" and it.status == "True" and it.message:
+            text = f"Autoscaling: {it.message}"
+            level = Level.WAITS if it.reason in _GROWING else Level.SHOWS
+            event = "autoscaling adds a node" if level is Level.WAITS else ""
+            found.append(Finding(it.reason or it.type, level, about(nodeset), text, event=event))
+    return found
+
+
 def refused_pods(nodeset: Object, seen: Seen) -> list[Finding]:
-    """Pods that the API server refuses, and the quota that refuses them."""
+    """Find pods that the API server refuses, and the quota that refuses them."""
     found = []
     for event in objects.events_of(seen.kube.events, "NodeSet", objects.name(nodeset))[:20]:
         if objects.text(event, "reason") != "FailedCreate":
@@ -128,12 +193,24 @@ def refused_pods(nodeset: Object, seen: Seen) -> list[Finding]:
             text = f"A ResourceQuota refuses its pods: {message}"
             found.append(
                 Finding(
-                    "ExceededQuota", Level.BLOCKS, about(nodeset), text, "Raise the quota, or delete pods that use it."
+                    "ExceededQuota",
+                    Level.BLOCKS,
+                    about(nodeset),
+                    text,
+                    "Raise the quota, or delete pods that use it.",
                 )
             )
         else:
             text = f"The API server refuses its pods: {message}"
-            found.append(Finding("FailedCreate", Level.BLOCKS, about(nodeset), text, "Change what the message names."))
+            found.append(
+                Finding(
+                    "FailedCreate",
+                    Level.BLOCKS,
+                    about(nodeset),
+                    text,
+                    "Change what the message names.",
+                )
+            )
         break
     return found
 
@@ -145,7 +222,9 @@ def full_quotas(seen: Seen) -> list[Finding]:
         hard, used = objects.dig(quota, "status", "hard"), objects.dig(quota, "status", "used")
         if not isinstance(hard, dict) or not isinstance(used, dict):
             continue
-        full = sorted(key for key, value in hard.items() if value == used.get(key) and value not in ("0", 0))
+        full = sorted(
+            key for key, value in hard.items() if value == used.get(key) and value not in ("0", 0)
+        )
         if full:
             text = f"Nothing is left of {', '.join(full)}: a new pod that requests it is refused."
             name = f"ResourceQuota {seen.namespace}/{objects.name(quota)}"

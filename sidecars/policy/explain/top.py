@@ -1,4 +1,6 @@
-"""A Slurm cluster at a glance: nodes by state, the queue by reason, GPUs, NodeSets, and drains with their owners."""
+"""A Slurm cluster at a glance: nodes by state, the queue by reason, GPUs, NodeSets, and drains with
+their owners.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class Top:
     nodes: Mapping[str, int] | None
     """By state."""
     cpus: tuple[int, int] | None
-    """Allocated, and all of nodes in service."""
+    """Allocated, and all that jobs can use of nodes in service."""
     gpus: Mapping[str, tuple[int, int]] | None
     """Allocated and all, by type."""
     pending: Mapping[str, int] | None
@@ -48,16 +50,21 @@ class Top:
 
 
 def top(seen: Seen) -> Top:
-    """The cluster as it was read."""
+    """Return the cluster as it was read."""
     nodes = seen.slurm.nodes
     waiting, running, nodesets = seen.slurm.waiting, seen.slurm.running, seen.kube.nodesets
     return Top(
         None if nodes is None else dict(Counter(map(state, nodes)).most_common()),
         None
         if nodes is None
-        else (sum(it.alloc_cpus for it in nodes), sum(it.cpus for it in nodes if not _is_out(it))),
+        else (
+            sum(it.alloc_cpus for it in nodes),
+            sum(it.effective_cpus for it in nodes if not _is_out(it)),
+        ),
         None if nodes is None else _gpus(nodes),
-        None if waiting is None else dict(Counter(it.reason or "None" for it in waiting).most_common()),
+        None
+        if waiting is None
+        else dict(Counter(it.reason or "None" for it in waiting).most_common()),
         None if running is None else len(running),
         None if nodesets is None else {objects.name(it): nodeset.state(it) for it in nodesets},
         None if nodes is None else _drains(nodes),
@@ -66,7 +73,7 @@ def top(seen: Seen) -> Top:
 
 
 def state(node: Node) -> str:
-    """One word for a node, as `sinfo` would group it."""
+    """Return one word for a node, as `sinfo` would group it."""
     if states.is_down(node.states):
         return "down"
     if states.is_drain(node.states):
@@ -108,9 +115,16 @@ def _drains(nodes: tuple[Node, ...]) -> tuple[Drain, ...]:
     found: dict[tuple[str, str], list[Node]] = {}
     for node in nodes:
         if _is_out(node):
-            found.setdefault((node.reason or "without a reason", of_node.WHO[owner_of(node)]), []).append(node)
+            found.setdefault(
+                (node.reason or "without a reason", of_node.WHO[owner_of(node)]), []
+            ).append(node)
     drains = [
-        Drain(reason, owner, tuple(sorted(it.name for it in each)), sum(states.is_busy(it.states) for it in each))
+        Drain(
+            reason,
+            owner,
+            tuple(sorted(it.name for it in each)),
+            sum(states.is_busy(it.states) for it in each),
+        )
         for (reason, owner), each in found.items()
     ]
     return tuple(sorted(drains, key=lambda it: (-len(it.nodes), it.reason)))

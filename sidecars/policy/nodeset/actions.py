@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from sidecars.policy.nodeset.claims import SetOwners
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sidecars.policy.nodeset.maintenance import Step
-    from sidecars.policy.nodeset.records import Deletion, WorkerPod
+    from sidecars.policy.nodeset.records import Claim, Deletion, WorkerPod
+    from sidecars.policy.reasons import ReservationCreated
+    from sidecars.workloads.resources import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,9 @@ class Undrain:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Return Slurm nodes to service that this product has set DOWN, or slurmctld because of a reboot."""
+    """Return Slurm nodes to service that this product has set DOWN, or slurmctld because of a
+    reboot.
+    """
 
     slurm_nodes: tuple[str, ...]
 
@@ -48,7 +49,9 @@ class CreateRecords:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceRecords:
-    """Delete records of powered-down nodes and create them again. If Slurm refuses the first, the others stay."""
+    """Delete records of powered-down nodes and create them again. If Slurm refuses the first, the
+    others stay.
+    """
 
     conf: str
     """The rest of their line in slurm.conf."""
@@ -64,20 +67,54 @@ class PowerUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Close:
+    """Save the reservation that keeps jobs off these Slurm nodes. A drain could take a node from a
+    job that got it meanwhile.
+    """
+
+    reservation: str
+    slurm_nodes: tuple[str, ...]
+    """All that are to be closed."""
+    until: int | None = None
+    """Seconds since the epoch, when Slurm uses them again; None doesn't change that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """Delete that reservation."""
+
+    reservation: str
+
+
+@dataclass(frozen=True, slots=True)
 class PowerDown:
-    """Have Slurm stop nodes that it is starting and whose pods can't start. Their jobs may start elsewhere at once."""
+    """Have Slurm stop nodes that it is starting and whose pods can't start. Their jobs may start
+    elsewhere at once.
+    """
 
     slurm_nodes: tuple[str, ...]
     jobs: tuple[int, ...]
     """The ids of the jobs that wait for them."""
     because: str
+    close: Close | None = None
+    """To be done first. Otherwise Slurm would use other nodes of the NodeSet for the jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerDownWhenIdle:
-    """Have Slurm stop nodes without work whose records are to be replaced. No job ends."""
+    """Have Slurm stop nodes without work: idle ones, and those whose records are to be replaced. No
+    job ends.
+    """
 
     slurm_nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetOwners:
+    """Give the claim these ownerReferences."""
+
+    claim: Claim
+    owners: tuple[Json, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +150,29 @@ class Uncordon:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """The next step towards a maintenance reservation."""
+
+    do: Literal["nothing", "save", "delete"]
+    """`save` creates the reservation, or changes the fields below that aren't None."""
+    exists: bool
+    """Status of the condition ReservationCreated."""
+    reason: ReservationCreated
+    """Its reason."""
+    message: str
+    """Its message."""
+    start: int | None = None
+    minutes: int | None = None
+    nodes: tuple[str, ...] | None = None
+    flags: tuple[str, ...] = ()
+    users: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AdvanceReservation:
-    """Add the NodeSet's reservation finalizer, then create, change or delete the reservation, as the step requires."""
+    """Add the NodeSet's reservation finalizer, then create, change or delete the reservation, as
+    the step requires.
+    """
 
     name: str
     step: Step
@@ -126,7 +184,9 @@ class RemoveReservation:
 
     name: str
     reachable: bool = True
-    """Otherwise only the finalizer is removed: Slurm can't be asked and its cluster is being removed."""
+    """Otherwise only the finalizer is removed: Slurm can't be asked and its cluster is being
+    removed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +194,9 @@ class SetDown:
     """Set Slurm nodes without a pod DOWN."""
 
     reason: str | None
-    """None doesn't change the reason. They are drained as well: Slurm may return a DOWN node to service."""
+    """None doesn't change the reason. They are drained as well: Slurm may return a DOWN node to
+    service.
+    """
     slurm_nodes: tuple[str, ...]
 
 
@@ -161,6 +223,8 @@ Action = (
     Drain
     | Undrain
     | Resume
+    | Close
+    | Reopen
     | CreateRecords
     | ReplaceRecords
     | PowerUp

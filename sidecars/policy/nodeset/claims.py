@@ -1,7 +1,8 @@
 """persistentVolumeClaimRetentionPolicy: which claims are deleted together with what.
 
-A claim is deleted with its owner. With `whenDeleted: Delete` the owner is the NodeSet. With `whenScaled: Delete` it is
-the pod, from the moment it is to be scaled in until it is rescued. Claims with another owner are left alone.
+A claim is deleted with its owner. With `whenDeleted: Delete` the owner is the NodeSet. With
+`whenScaled: Delete` it is the pod, from the moment it is to be scaled in until it is rescued.
+Claims with another owner are left alone.
 """
 
 from __future__ import annotations
@@ -9,35 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sidecars.policy.nodeset.actions import SetOwners
 from sidecars.workloads import assembly, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from sidecars.policy.nodeset.pods import PodPlan
-    from sidecars.policy.nodeset.records import WorkerPod
+    from sidecars.policy.nodeset.records import Claim, WorkerPod
     from sidecars.workloads.resources import Json, NodeSet
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A PersistentVolumeClaim of a worker pod."""
-
-    name: str
-    uid: str
-    owners: frozenset[str] = frozenset()
-    """uids of its ownerReferences."""
-    place: str | None = None
-    """The Kubernetes node that it is for, in DaemonSet mode."""
-    terminating: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SetOwners:
-    """Give the claim these ownerReferences."""
-
-    claim: Claim
-    owners: tuple[Json, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +30,10 @@ class ClaimChanges:
     others: tuple[SetOwners, ...] = ()
 
 
-def changes(nodeset: NodeSet, claims: Iterable[Claim], pods: Sequence[WorkerPod], plan: PodPlan) -> ClaimChanges:
-    """What to change so that the owners of all claims are as the policy asks for."""
+def changes(
+    nodeset: NodeSet, claims: Iterable[Claim], pods: Sequence[WorkerPod], plan: PodPlan
+) -> ClaimChanges:
+    """Return what to change so that the owners of all claims are as the policy asks for."""
     if not nodeset.spec.volume_claim_templates:
         return ClaimChanges({})
     policy = nodeset.spec.persistent_volume_claim_retention_policy
@@ -88,14 +71,18 @@ class _Finder:
 
     def __init__(self, nodeset: NodeSet, claims: Iterable[Claim]) -> None:
         self.everything = tuple(claims)
-        self._templates = [str(it["metadata"]["name"]) for it in nodeset.spec.volume_claim_templates or ()]
+        self._templates = [
+            str(it["metadata"]["name"]) for it in nodeset.spec.volume_claim_templates or ()
+        ]
         self._by_name = {claim.name: claim for claim in self.everything}
         self._by_place: dict[str | None, list[Claim]] = {}
         for claim in self.everything:
             self._by_place.setdefault(claim.place, []).append(claim)
 
     def of(self, pod: WorkerPod) -> Sequence[Claim]:
-        """By their names in StatefulSet mode, else by the Kubernetes node that they are for."""
+        """Return the claims of a pod, by their names in StatefulSet mode, else by the Kubernetes
+        node that they are for.
+        """
         if pod.mode != "StatefulSet":
             return self._by_place.get(pod.place, ()) if pod.place is not None else ()
         found = (self._by_name.get(names.claim(template, pod.name)) for template in self._templates)
@@ -107,5 +94,7 @@ def _owner(pod: WorkerPod) -> Json:
 
 
 def _is_ours(claim: Claim, nodeset: NodeSet, pods: set[str]) -> bool:
-    """Whether its owners may be changed: it has none, this NodeSet, or one of these pods."""
+    """Return whether the claim's owners may be changed, because it has none, this NodeSet, or one
+    of these pods.
+    """
     return not claim.terminating and claim.owners <= {nodeset.metadata.uid, *pods}

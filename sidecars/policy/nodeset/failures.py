@@ -33,11 +33,13 @@ def failures(
     unregistered: Collection[str] = (),
     absent: Collection[str] = (),
 ) -> tuple[dict[str, Failures], float | None]:
-    """The failures by pod name after this pass, and after how many seconds the next pod may be created.
+    """Return the failures by pod name after this pass, and after how many seconds the next pod may
+    be created.
 
-    The wait doubles from a second to `MAX_BACKOFF_SECONDS`, as the DaemonSet controller's does, and is forgotten once a
-    pod of that name is available. `unregistered`: uids of pods that never registered in Slurm, which is a failure.
-    `absent`: uids of pods that Slurm does not know at this moment.
+    The wait doubles from a second to `MAX_BACKOFF_SECONDS`, as the DaemonSet controller's does, and
+    is forgotten once a pod of that name is available. `unregistered`: uids of pods that never
+    registered in Slurm, which is a failure. `absent`: uids of pods that Slurm does not know at this
+    moment.
     """
     found = {name: item for name, item in before.items() if item.until + MAX_BACKOFF_SECONDS > now}
     for pod in pods:
@@ -45,7 +47,9 @@ def failures(
         failed = pod.phase == "Failed" or pod.uid in unregistered
         if failed and (known is None or known.uid != pod.uid):
             count = 1 if known is None else known.count + 1
-            found[pod.name] = Failures(count, pod.uid, now + min(MAX_BACKOFF_SECONDS, 2.0 ** (count - 1)))
+            found[pod.name] = Failures(
+                count, pod.uid, now + min(MAX_BACKOFF_SECONDS, 2.0 ** (count - 1))
+            )
         elif pod.available and not pod.terminating and pod.uid not in absent:
             found.pop(pod.name, None)
     waits = [item.until - now for item in found.values() if item.until > now]

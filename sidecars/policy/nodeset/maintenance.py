@@ -1,20 +1,29 @@
 """The maintenance reservation of a NodeSet with update strategy ScheduledUpdate.
 
-Slurm creates one for a start in the future, moves a recurring one automatically when it is over, and deletes one that
-is not recurring (scontrol, RESERVATIONS).
+Slurm creates one for a start in the future, moves a recurring one automatically when it is over,
+and deletes one that is not recurring (scontrol, RESERVATIONS).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from sidecars.policy.conditions import Condition
-from sidecars.policy.nodeset.actions import AdvanceReservation, RemoveReservation
-from sidecars.policy.nodeset.needs import Failed, Known, Pending
+from sidecars.policy.nodeset.actions import AdvanceReservation, RemoveReservation, Step
+from sidecars.policy.nodeset.needs import Failed, Known, Pending, Reservations
+from sidecars.policy.nodeset.parts import Part, Questions, may_abandon_records
 from sidecars.policy.reasons import ReservationCreated
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.records import Reservation
-from sidecars.workloads.resources import NodeSet, duration
+from sidecars.workloads.resources import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sidecars.policy.nodeset.memory import Memory
+    from sidecars.policy.nodeset.records import Desired, Observed
+    from sidecars.slurm.records import Reservation
+    from sidecars.workloads.resources import NodeSet
 
 FINALIZER = "nodeset.slinky.slurm.net/reservation"
 """Finalizer of a NodeSet, present while it may have a reservation."""
@@ -23,7 +32,16 @@ CONDITION = "ReservationCreated"
 
 RECURRING = frozenset({"HOURLY", "DAILY", "WEEKDAY", "WEEKEND", "WEEKLY"})
 _SHOWN = RECURRING | {
-    *("MAINT", "IGNORE_JOBS", "ANY_NODES", "FLEX", "MAGNETIC", "NO_HOLD_JOBS_AFTER_END", "OVERLAP", "PURGE_COMP"),
+    *(
+        "MAINT",
+        "IGNORE_JOBS",
+        "ANY_NODES",
+        "FLEX",
+        "MAGNETIC",
+        "NO_HOLD_JOBS_AFTER_END",
+        "OVERLAP",
+        "PURGE_COMP",
+    ),
     *("SPEC_NODES", "STATIC", "TIME_FLOAT", "TRES_PER_NODE", "USER_DELETE"),
 }
 """The flags that slurmrestd 26.05 shows of a reservation that has them; it does not show others."""
@@ -31,8 +49,44 @@ _DAY = 86_400
 _PERIODS = {"HOURLY": 3600, "WEEKLY": 7 * _DAY}
 
 
+def part(desired: Desired, observed: Observed, memory: Memory, now: float) -> Part:
+    """Take the next step towards the reservation of ScheduledUpdate, or away from it."""
+    questions = Questions(observed.answers)
+    found = _decided(desired, observed, memory, now, questions)
+    return Part(
+        memory,
+        actions=found.actions,
+        needs=questions.unanswered,
+        look_again=found.look_again,
+        keeps=found.look_again is not None,
+        report=lambda progress: replace(progress, reservation=found.condition),
+    )
+
+
+def _decided(
+    desired: Desired, observed: Observed, memory: Memory, now: float, questions: Questions
+) -> Outcome:
+    nodeset, wanted, slurm = desired.nodeset, desired.pods, observed.slurm
+    scheduled = is_scheduled(nodeset) and wanted.replicas > 0 and not wanted.deleting
+    if not scheduled and FINALIZER not in nodeset.metadata.finalizers:
+        return Outcome()
+    name = name_of(nodeset.name)
+    if not observed.connected or slurm.problem is not None:
+        abandoned = may_abandon_records(desired, memory, now) and observed.controller_deleted
+        if wanted.deleting and (not observed.connected or wanted.forced or abandoned):
+            return Outcome(actions=(RemoveReservation(name, reachable=False),))
+        return unknown(f"what becomes of the reservation is unknown: {slurm.problem}")
+    if not scheduled:
+        return Outcome(actions=(RemoveReservation(name),))
+    answer = questions.ask(Reservations())
+    if not isinstance(answer, Known):
+        return failed(answer, observed.conditions)
+    nodes = frozenset(pod.slurm_node for pod in observed.pods if pod.slurm_node in slurm.nodes)
+    return outcome(nodeset, nodes, answer.value, observed.conditions, now)
+
+
 def name_of(nodeset: str) -> str:
-    """The reservation of a NodeSet."""
+    """Return the reservation of a NodeSet."""
     return f"SlurmOperatorMaint-{nodeset}"
 
 
@@ -56,34 +110,17 @@ class DesiredReservation:
 
     @property
     def period(self) -> int | None:
-        """Seconds between two starts; None for one that isn't recurring, a day for WEEKDAY and WEEKEND."""
+        """Seconds between two starts; None for one that isn't recurring, a day for WEEKDAY and
+        WEEKEND.
+        """
         recurring = self.flags & RECURRING
         return min((_PERIODS.get(flag, _DAY) for flag in recurring), default=None)
 
     def next_start(self, now: float) -> int:
-        """The first start that isn't over."""
+        """Return the first start that isn't over."""
         if self.period is None or self.start >= now:
             return self.start
         return self.start + self.period * -(-int(now - self.start) // self.period)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What to do next."""
-
-    do: Literal["nothing", "save", "delete"]
-    """`save` creates the reservation, or changes the fields below that aren't None."""
-    exists: bool
-    """Status of the condition ReservationCreated."""
-    reason: ReservationCreated
-    """Its reason."""
-    message: str
-    """Its message."""
-    start: int | None = None
-    minutes: int | None = None
-    nodes: tuple[str, ...] | None = None
-    flags: tuple[str, ...] = ()
-    users: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +134,14 @@ class Outcome:
 
 
 def is_scheduled(nodeset: NodeSet) -> bool:
-    """Whether its update strategy is ScheduledUpdate."""
+    """Return whether its update strategy is ScheduledUpdate."""
     return nodeset.spec.update_strategy.type == "ScheduledUpdate"
 
 
 def desired_reservation(nodeset: NodeSet, nodes: frozenset[str]) -> DesiredReservation:
-    """The reservation that a NodeSet with ScheduledUpdate asks for. `nodes`: its workers that Slurm has."""
+    """Return the reservation that a NodeSet with ScheduledUpdate asks for. `nodes`: its workers
+    that Slurm has.
+    """
     spec = nodeset.spec.update_strategy.scheduled_update
     assert spec is not None  # noqa: S101 - a rule of the CRD
     assert spec.start_time is not None  # noqa: S101 - likewise
@@ -123,7 +162,9 @@ def outcome(
     conditions: Sequence[Mapping[str, object]],
     now: float,
 ) -> Outcome:
-    """The next step towards the reservation, given those that Slurm has. `conditions`: those of the NodeSet."""
+    """Return the next step towards the reservation, given those that Slurm has. `conditions`: those
+    of the NodeSet.
+    """
     wanted = desired_reservation(nodeset, nodes)
     found = next((item for item in known if item.name == wanted.name), None)
     existed = _reported(conditions).get("status") == "True"
@@ -140,12 +181,14 @@ def outcome(
 
 
 def unknown(message: str) -> Outcome:
-    """Slurm can't be asked."""
+    """Report that Slurm can't be asked."""
     return Outcome(Condition(CONDITION, "Unknown", ReservationCreated.NO_ANSWER, message), 5.0)
 
 
 def failed(answer: Known | Pending | Failed, conditions: Sequence[Mapping[str, object]]) -> Outcome:
-    """The reservations could not be read or written. `conditions`: status.conditions of the NodeSet."""
+    """Report that the reservations could not be read or written. `conditions`: status.conditions of
+    the NodeSet.
+    """
     if isinstance(answer, Failed) and answer.refused:
         message = f"Slurm refuses it: {answer.why}; see spec.updateStrategy.scheduledUpdate"
         return Outcome(Condition(CONDITION, "False", ReservationCreated.REFUSED, message), 30.0)
@@ -156,27 +199,34 @@ def failed(answer: Known | Pending | Failed, conditions: Sequence[Mapping[str, o
     if reason is None:
         return unknown(answer.why if isinstance(answer, Pending) else "")
     status: Literal["True", "False", "Unknown"] = (
-        "True" if found["status"] == "True" else "False" if found["status"] == "False" else "Unknown"
+        "True"
+        if found["status"] == "True"
+        else "False"
+        if found["status"] == "False"
+        else "Unknown"
     )
     return Outcome(Condition(CONDITION, status, reason, str(found["message"])), 5.0)
 
 
 def _reported(conditions: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
-    """The NodeSet's condition ReservationCreated, empty if it has none."""
+    """Return the NodeSet's condition ReservationCreated, empty if it has none."""
     return next((it for it in conditions if it.get("type") == CONDITION), {})
 
 
 def _until_start(wanted: DesiredReservation, found: Reservation | None, now: float) -> float | None:
-    """Seconds to the next start of the reservation. Slurm's nodes show the rest."""
+    """Return the seconds to the next start of the reservation. Slurm's nodes show the rest."""
     start = wanted.next_start(now)
     return max(1.0, start - now + 1.0) if found is not None and start >= now else None
 
 
-def next_step(wanted: DesiredReservation, found: Reservation | None, now: float, *, existed: bool = False) -> Step:
-    """The next step towards the reservation. Raises Malformed if the nodes of `found` can't be read.
+def next_step(
+    wanted: DesiredReservation, found: Reservation | None, now: float, *, existed: bool = False
+) -> Step:
+    """Return the next step towards the reservation. Raises Malformed if the nodes of `found` can't
+    be read.
 
-    `existed`: whether it was last reported as created. One that is then deleted in its time, by a user or by
-    PURGE_COMP, is not created again.
+    `existed`: whether it was last reported as created. One that is then deleted in its time, by a
+    user or by PURGE_COMP, is not created again.
     """
     if found is None:
         return _create(wanted, now, existed=existed)
@@ -185,18 +235,43 @@ def next_step(wanted: DesiredReservation, found: Reservation | None, now: float,
     if hidden:
         message += f" (of its flags Slurm doesn't show {', '.join(hidden)})"
     begun = found.start_time <= now < found.end_time
-    nodes = tuple(sorted(wanted.nodes)) if wanted.nodes and set(found.node_names()) != wanted.nodes else None
+    nodes = (
+        tuple(sorted(wanted.nodes))
+        if wanted.nodes and set(found.node_names()) != wanted.nodes
+        else None
+    )
     if begun:
         return Step(
-            "save" if nodes else "nothing", True, ReservationCreated.CREATED, f"{message} and has begun", nodes=nodes
+            "save" if nodes else "nothing",
+            True,
+            ReservationCreated.CREATED,
+            f"{message} and has begun",
+            nodes=nodes,
         )
     if (wanted.all_flags & _SHOWN) - found.flags or (found.flags ^ wanted.flags) & RECURRING:
         # Flags can't be removed: it is created again.
-        return Step("delete", False, ReservationCreated.RECREATING, f"reservation {wanted.name} gets other flags")
-    start = None if _same_start(wanted, found, now) or wanted.next_start(now) < now else wanted.next_start(now)
+        return Step(
+            "delete",
+            False,
+            ReservationCreated.RECREATING,
+            f"reservation {wanted.name} gets other flags",
+        )
+    start = (
+        None
+        if _same_start(wanted, found, now) or wanted.next_start(now) < now
+        else wanted.next_start(now)
+    )
     minutes = wanted.minutes if found.end_time - found.start_time != wanted.minutes * 60 else None
     changed = nodes is not None or start is not None or minutes is not None
-    return Step("save" if changed else "nothing", True, ReservationCreated.CREATED, message, start, minutes, nodes)
+    return Step(
+        "save" if changed else "nothing",
+        True,
+        ReservationCreated.CREATED,
+        message,
+        start,
+        minutes,
+        nodes,
+    )
 
 
 def _create(wanted: DesiredReservation, now: float, *, existed: bool) -> Step:
@@ -208,8 +283,9 @@ def _create(wanted: DesiredReservation, now: float, *, existed: bool) -> Step:
         minutes = 0
     if minutes < 1:
         expired = (
-            f"reservation {wanted.name} doesn't exist and its time is over, or it was deleted in it: set "
-            "spec.updateStrategy.scheduledUpdate.startTime to a time in the future for another update"
+            f"reservation {wanted.name} doesn't exist and its time is over, or it was deleted in "
+            "it: set spec.updateStrategy.scheduledUpdate.startTime to a time in the future for "
+            "another update"
         )
         return Step("nothing", False, ReservationCreated.NOT_EXISTS, expired)
     if not wanted.nodes:

@@ -31,7 +31,9 @@ class Memory:
     pods_gone_since: float | None = None
     """Since when a NodeSet that is being deleted has no pods."""
     records_since: float | None = None
-    """Since when newer node records are needed than the present ones, by the clock of `Observed.clock`."""
+    """Since when newer node records are needed than the present ones, by the clock of
+    `Observed.clock`.
+    """
     removed_partitions: tuple[str, ...] = ()
     """The partitions that are to be removed from slurm.conf."""
     removed_since: float = 0.0
@@ -44,13 +46,20 @@ class Memory:
     refused_records: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     """When Slurm last refused to create a record with this line, and how it put that."""
 
+    closed_at: float = -math.inf
+    """When the powered-down nodes were last closed, because pods can't start."""
+    closed_because: str = ""
+    """Why they can't."""
+
     planned_starts: Mapping[str, float] = field(default_factory=dict)
     """When jobs are planned to start on Slurm nodes, by name: the first of each."""
     planned_at: float = -math.inf
     """When that was read."""
 
     def at(self, now: float) -> Memory:
-        """The same without times after `now`: after the clock was set back, they would prolong each wait."""
+        """Return the same without times after `now`: after the clock was set back, they would
+        prolong each wait.
+        """
         gone = self.pods_gone_since
         return replace(
             self,
@@ -61,8 +70,11 @@ class Memory:
             absent_since=_until(now, self.absent_since),
             replaced=_until(now, self.replaced),
             orphaned_since=_until(now, self.orphaned_since),
-            refused_records={line: (min(at, now), why) for line, (at, why) in self.refused_records.items()},
+            refused_records={
+                line: (min(at, now), why) for line, (at, why) in self.refused_records.items()
+            },
             planned_at=min(self.planned_at, now),
+            closed_at=min(self.closed_at, now),
             pods_gone_since=None if gone is None else min(gone, now),
         )
 

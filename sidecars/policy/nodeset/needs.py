@@ -1,6 +1,7 @@
 """What a decision needs to have read first, and the answers.
 
-A need whose answer is `Pending` or `Failed` is never taken for a good one: what depends on it is not done.
+A need whose answer is `Pending` or `Failed` is never taken for a good one: what depends on it is
+not done.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """All jobs of the Slurm cluster, answered by `JobList`: a pod with a suspended job must not be deleted."""
+    """All jobs of the Slurm cluster, answered by `JobList`: a pod with a suspended job must not be
+    deleted.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,9 @@ NAMES = (Jobs(), Reservations())
 
 @dataclass(frozen=True, slots=True)
 class NodeRecords:
-    """The node records as they were at `since` or later, answered by True once `SlurmView` has them."""
+    """The node records as they were at `since` or later, answered by True once `SlurmView` has
+    them.
+    """
 
     since: float
 
@@ -56,7 +61,9 @@ class IsAbsent:
 
 @dataclass(frozen=True, slots=True)
 class SlurmctldStart:
-    """When the slurmctld that leads started, answered by seconds since the epoch; by None if nobody reports it."""
+    """When the slurmctld that leads started, answered by seconds since the epoch; by None if nobody
+    reports it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,17 @@ class IsHidden:
     pod: str
 
 
-Need = Jobs | Deadlines | Partitions | Reservations | NodeRecords | IsAbsent | SlurmctldStart | IsLost | IsHidden
+Need = (
+    Jobs
+    | Deadlines
+    | Partitions
+    | Reservations
+    | NodeRecords
+    | IsAbsent
+    | SlurmctldStart
+    | IsLost
+    | IsHidden
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +131,10 @@ Answer = Known | Pending | Failed
 
 
 def is_yes(answer: Answer) -> bool:
-    """Whether the answer to a need that asks "whether" is known to be yes."""
+    """Return whether the answer to a need that asks "whether" is known to be yes."""
     return isinstance(answer, Known) and answer.value is True
 
 
 def is_no(answer: Answer) -> bool:
-    """Whether it is known to be no."""
+    """Return whether it is known to be no."""
     return isinstance(answer, Known) and answer.value is False

@@ -70,9 +70,14 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
     for pod in working if condemned else ():
         if pod.name in condemned:
             cause = condemned[pod.name]
-            scaled_in, event = cause in replicas.NOT_REPLACED, _EVENTS.get(cause, EventReason.SUCCESSFUL_DELETE)
+            scaled_in, event = (
+                cause in replicas.NOT_REPLACED,
+                _EVENTS.get(cause, EventReason.SUCCESSFUL_DELETE),
+            )
             by_slurm = cause == replicas.POWERED_DOWN
-            verdict = drains.verdict(pod, desired, slurm, now, scaled_in=scaled_in, by_slurm=by_slurm, event=event)
+            verdict = drains.verdict(
+                pod, desired, slurm, now, scaled_in=scaled_in, by_slurm=by_slurm, event=event
+            )
             if isinstance(verdict, Deletion):
                 delete.append(verdict)
             else:
@@ -82,7 +87,10 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
     staying = [pod for pod in working if pod.name not in deleted]
     cordon, uncordon = _cordons(staying, condemned, slurm)
     drain, undrain, resume, unread = _drains(desired, staying, condemned, slurm)
-    hints = [*(it.look_again for it in waiting if it.look_again is not None), *([1.0] if unread else ())]
+    hints = [
+        *(it.look_again for it in waiting if it.look_again is not None),
+        *([1.0] if unread else ()),
+    ]
     create, create_on, problems = _missing(desired, everyone)
     return PodPlan(
         create=create,
@@ -102,8 +110,12 @@ def plan(desired: DesiredPods, pods: Iterable[WorkerPod], slurm: SlurmView, now:
     )
 
 
-def creations(desired: Desired, plan: PodPlan, failed: Mapping[str, Failures], now: float) -> list[CreatePods]:
-    """The creation of the planned pods, without those that failed and whose back-off isn't over."""
+def creations(
+    desired: Desired, plan: PodPlan, failed: Mapping[str, Failures], now: float
+) -> list[CreatePods]:
+    """Return the creation of the planned pods, without those that failed and whose back-off isn't
+    over.
+    """
     if not desired.creatable:
         return []
     nodeset = desired.nodeset
@@ -112,40 +124,53 @@ def creations(desired: Desired, plan: PodPlan, failed: Mapping[str, Failures], n
         return name not in failed or failed[name].until <= now
 
     ordinals = tuple(it for it in plan.create if not failed or due(render.pod_name(nodeset, it)))
-    kube_nodes = tuple(it for it in plan.create_on if not failed or due(render.daemon_pod_name(nodeset, it)))
+    kube_nodes = tuple(
+        it for it in plan.create_on if not failed or due(render.daemon_pod_name(nodeset, it))
+    )
     return [CreatePods(ordinals, kube_nodes)] if ordinals or kube_nodes else []
 
 
 def undecided(plan: PodPlan) -> PodPlan:
-    """The plan while the jobs are being read, to see whose end first: no further pod is chosen for deletion."""
+    """Return the plan while the jobs are being read, to see whose end first: no further pod is
+    chosen for deletion.
+    """
     condemned = {it.pod.name for it in plan.waiting}
     chosen = {pod.name: pod.slurm_node for pod in plan.cordon if pod.name in condemned}
     spared = set(chosen.values())
-    drain = {why: tuple(name for name in names if name not in spared) for why, names in plan.drain.items()}
+    drain = {
+        why: tuple(name for name in names if name not in spared)
+        for why, names in plan.drain.items()
+    }
     return replace(
         plan,
         cordon=tuple(pod for pod in plan.cordon if pod.name not in chosen),
         scaled_in=tuple(pod for pod in plan.scaled_in if pod.name not in chosen),
         drain={why: names for why, names in drain.items() if names},
         waiting=tuple(
-            replace(it, step="the jobs are being read, to see whose end first") if it.pod.name in chosen else it
+            replace(it, step="the jobs are being read, to see whose end first")
+            if it.pod.name in chosen
+            else it
             for it in plan.waiting
         ),
     )
 
 
 def _replacement(pod: WorkerPod) -> Deletion:
-    """The deletion of a finished pod, which the next pass creates again."""
+    """Return the deletion of a finished pod, which the next pass creates again."""
     why = f"its phase is {pod.phase}"
     if pod.mode != "DaemonSet":
         return Deletion(pod, why, only_unchanged=True)
     if pod.phase == "Failed":
-        return Deletion(pod, why, only_unchanged=True, event=EventReason.FAILED_DAEMON_POD, severity="Warning")
+        return Deletion(
+            pod, why, only_unchanged=True, event=EventReason.FAILED_DAEMON_POD, severity="Warning"
+        )
     return Deletion(pod, why, only_unchanged=True, event=EventReason.SUCCEEDED_DAEMON_POD)
 
 
 def _shortened(pods: Iterable[WorkerPod]) -> list[Deletion]:
-    """Pods that are being deleted with a longer grace period than `deletionTimeout` of their NodeSet allows."""
+    """Return the pods that are being deleted with a longer grace period than `deletionTimeout` of
+    their NodeSet allows.
+    """
     limit = drains.FORCED_GRACE_SECONDS
     return [
         Deletion(pod, drains.TIMED_OUT, limit)
@@ -157,7 +182,7 @@ def _shortened(pods: Iterable[WorkerPod]) -> list[Deletion]:
 def _cordons(
     pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
 ) -> tuple[tuple[WorkerPod, ...], tuple[WorkerPod, ...]]:
-    """The pods to mark, and those whose mark of the operator's is over."""
+    """Return the pods to mark, and those whose mark of the operator's is over."""
     cordon: list[WorkerPod] = []
     uncordon: list[WorkerPod] = []
     for pod in pods:
@@ -165,13 +190,13 @@ def _cordons(
             if pod.cordon is None:
                 cordon.append(pod)
             continue
-        if pod.cordon is None and pod.kube_node_cordon is None:
+        if pod.cordon is None and pod.kube_node_cordon is None and not pod.drain_requested:
             continue
         node = slurm.nodes.get(pod.slurm_node) if slurm.problem is None else None
-        asks = drains.kube_node_asks(pod, node)
-        if asks is True and pod.cordon is None:
+        needed = drains.needs_mark(pod, node)
+        if needed is True and pod.cordon is None:
             cordon.append(pod)
-        elif asks is False and pod.cordon == "operator":
+        elif needed is False and pod.cordon == "operator":
             uncordon.append(pod)
     return tuple(cordon), tuple(uncordon)
 
@@ -179,7 +204,9 @@ def _cordons(
 def _drains(
     desired: DesiredPods, pods: Iterable[WorkerPod], condemned: Mapping[str, str], slurm: SlurmView
 ) -> tuple[dict[str | None, tuple[str, ...]], tuple[str, ...], tuple[str, ...], bool]:
-    """The Slurm nodes to drain, by reason, to undrain and to resume; and whether some have to be read again first."""
+    """Return the Slurm nodes to drain, by reason, to undrain and to resume, and whether some have
+    to be read again first.
+    """
     if slurm.problem is not None:
         return {}, (), (), False
     counts = Counter(condemned.values())
@@ -191,7 +218,8 @@ def _drains(
         node = slurm.nodes.get(pod.slurm_node)
         cause = condemned.get(pod.name)
         if node is None or (cause == replicas.POWERED_DOWN and "CLOUD" in node.states):
-            # Slurm stops such a node itself. It may be starting it again: then a drain would requeue the jobs.
+            # Slurm stops such a node itself. It may be starting it again: then a drain would
+            # requeue the jobs.
             continue
         reason = drains.drain_reason(pod, desired.namespace, cause)
         wording: str | None = reason
@@ -202,7 +230,9 @@ def _drains(
         else:
             shared = drains.common_reason(desired, cause) if cause is not None else reason
             if drains.should_drain(node, (reason, shared)):
-                wording = shared if cause is not None and counts[cause] >= SHARED_REASON_PODS else reason
+                wording = (
+                    shared if cause is not None and counts[cause] >= SHARED_REASON_PODS else reason
+                )
             elif cause is not None and drains.should_close(node):
                 wording = None
             else:
@@ -213,7 +243,12 @@ def _drains(
             (resume if resumed else undrain).append(pod.slurm_node)
         else:
             drain.setdefault(wording, []).append(pod.slurm_node)
-    return {reason: tuple(names) for reason, names in drain.items()}, tuple(undrain), tuple(resume), unread
+    return (
+        {reason: tuple(names) for reason, names in drain.items()},
+        tuple(undrain),
+        tuple(resume),
+        unread,
+    )
 
 
 def _missing(

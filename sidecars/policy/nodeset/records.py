@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sidecars.policy.conditions import Condition
-    from sidecars.policy.nodeset.claims import Claim
+    from sidecars.policy.node_autoscalers import Notice
     from sidecars.policy.nodeset.needs import Answer, Need
     from sidecars.policy.nodeset.revisions import Stored
     from sidecars.policy.placement import Place
     from sidecars.slurm.records import Node
+    from sidecars.slurm.versions import Release
     from sidecars.workloads.resources import NodeSet
 
 FINISHED = frozenset({"Failed", "Succeeded"})
@@ -31,7 +32,9 @@ class WorkerPod:
     ordinal: int
     """Its number in StatefulSet mode, else -1."""
     slurm_node: str
-    """The name that its slurmd registers with; "" while only its future Kubernetes node decides that."""
+    """The name that its slurmd registers with; "" while only its future Kubernetes node decides
+    that.
+    """
     kube_node: str | None
     """The Kubernetes node that it is bound to."""
     revision: str
@@ -54,8 +57,12 @@ class WorkerPod:
     """Seconds of grace that a terminating pod was given."""
     cordon: Literal["user", "operator"] | None = None
     """Who asked for its drain by annotation."""
+    drain_requested: bool = False
+    """A program asks for its drain by annotation; the operator answers with its mark."""
     kube_node_cordon: str | None = None
-    """The drain reason that its Kubernetes node asks for; None while that one is schedulable or unknown."""
+    """The drain reason that its Kubernetes node asks for; None while that one is schedulable or
+    unknown.
+    """
     deletion_cost: int = 0
     kube_node_gone: bool = False
     """It is bound to a Kubernetes node that does not exist."""
@@ -68,9 +75,15 @@ class WorkerPod:
     place: str | None = None
     """The Kubernetes node that it was created for, in DaemonSet mode."""
     unscheduled: str = ""
-    """Why it is not bound to a Kubernetes node, as the scheduler reports it: bounded, printable. "" if unknown."""
+    """Why it is not bound to a Kubernetes node, as the scheduler reports it: bounded, printable. ""
+    if unknown.
+    """
     no_image: str = ""
-    """Why the image of one of its containers can't be pulled, as the kubelet reports it; bounded, printable."""
+    """Why the image of one of its containers can't be pulled, as the kubelet reports it; bounded,
+    printable.
+    """
+    notice: Notice | None = None
+    """What a node autoscaler has reported about it last."""
     resource_version: str = ""
 
     @property
@@ -100,11 +113,15 @@ class DesiredPods:
     places: Mapping[str, Place] | None = None
     """In DaemonSet mode each Kubernetes node by name; None in StatefulSet mode."""
     reservation: str | None = None
-    """Pods of an old revision are replaced while their Slurm node is in the maintenance of this reservation."""
+    """Pods of an old revision are replaced while their Slurm node is in the maintenance of this
+    reservation.
+    """
     pins: Mapping[str, str] = field(default_factory=dict)
     """The Kubernetes node on which the pod of an ordinal has to run."""
     removable: tuple[str, ...] | None = None
-    """Slurm nodes: only their pods are removed as surplus, in this order. None: as `deletion_order` prefers."""
+    """Slurm nodes: only their pods are removed as surplus, in this order. None: as `deletion_order`
+    prefers.
+    """
     ordinals: frozenset[int] | None = None
     """With Slurm's power saving, the ordinals that need a pod; None without it."""
     slots: int = 0
@@ -125,15 +142,17 @@ class Desired:
     creatable: bool = True
     """Pods can be created: their template is known."""
     problem: Condition | None = None
-    """Why they can't be, or why they are created from an older revision than the newest: a condition `Ready`."""
+    """Why they can't be, or why they are created from an older revision than the newest: a
+    condition `Ready`.
+    """
     look_again: float | None = None
     """Seconds until time alone may have changed `problem`."""
     collisions: int | None = None
     """status.collisionCount of the revision."""
-    record_lines: Mapping[bool, str] = field(default_factory=dict)
-    """With power saving, the lines of node records: see `power.lines`."""
+    record_line: str = ""
+    """With power saving, the line of node records: see `power.line`."""
     record_problem: str = ""
-    """Why they can't be composed."""
+    """Why it can't be composed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +166,29 @@ class SlurmView:
     unsettled: frozenset[str] = frozenset()
     """Nodes that were written to since they were read."""
     nodes_with_jobs: frozenset[str] | None = None
-    """Nodes with a job that has begun and not ended, whatever the state of the node; None while nobody has asked."""
+    """Nodes with a job that has begun and not ended, whatever the state of the node; None while
+    nobody has asked.
+    """
     unread: frozenset[str] = frozenset()
     """Nodes that changed since the jobs were read: whether they have one is unknown."""
     named: Mapping[str, str] = field(default_factory=dict)
-    """Who names a node, such as `job 17`, by node, as of the last answer; see `sidecars.slurm.naming`."""
+    """Who names a node, such as `job 17`, by node, as of the last answer; see
+    `sidecars.slurm.naming`.
+    """
     jobs_problem: str = ""
     """Why the jobs could not be read; "" while nobody has asked, and when they were."""
     deadlines: Mapping[str, float] = field(default_factory=dict)
     """When the jobs of a node end at the latest, as far as that has been read."""
     last_listed: Mapping[str, int] = field(default_factory=dict)
-    """When slurmctld last listed the node, by its own clock in seconds since the epoch, also if it vanished lately."""
+    """When slurmctld last listed the node, by its own clock in seconds since the epoch, also if it
+    vanished lately.
+    """
+    release: Release | None = None
+    """The release that slurmrestd reports; None while that is unknown."""
     age: float = 0.0
-    """Seconds from when `nodes` was asked for to when the pass began; negative if it was asked for later."""
+    """Seconds from when `nodes` was asked for to when the pass began; negative if it was asked for
+    later.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +204,19 @@ class OtherWorkers:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim of a worker pod."""
+
+    name: str
+    uid: str
+    owners: frozenset[str] = frozenset()
+    """uids of its ownerReferences."""
+    place: str | None = None
+    """The Kubernetes node that it is for, in DaemonSet mode."""
+    terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """What is known when a pass decides."""
 
@@ -183,7 +225,9 @@ class Observed:
     connected: bool = True
     """A slurmrestd is known that can be asked."""
     clock: float = 0.0
-    """When the pass began, by the clock that dates answers: the same in each step, so that needs stay the same."""
+    """When the pass began, by the clock that dates answers: the same in each step, so that needs
+    stay the same.
+    """
     settled: bool = True
     """The pods show all earlier creations and deletions. Otherwise no pod is created or deleted."""
     controller_deleted: bool = False
@@ -217,7 +261,8 @@ class Deletion:
     scaled_in: bool = False
     """No pod replaces it."""
     only_unchanged: bool = False
-    """Its own status is the cause: it may be deleted only if it has not changed since it was read."""
+    """Its own status is the cause: it may be deleted only if it has not changed since it was read.
+    """
     kube_node_lost: bool = False
     """The loss of its Kubernetes node is the cause."""
     event: EventReason = EventReason.SUCCESSFUL_DELETE

@@ -15,7 +15,14 @@ from sidecars.workloads import nodeset as render
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sidecars.policy.nodeset.records import Desired, DesiredPods, Observed, SlurmView, Waiting, WorkerPod
+    from sidecars.policy.nodeset.records import (
+        Desired,
+        DesiredPods,
+        Observed,
+        SlurmView,
+        Waiting,
+        WorkerPod,
+    )
 
 MAX_REASONS = 3
 """At most so many reasons why pods are not scheduled are quoted in the condition."""
@@ -50,23 +57,35 @@ class Progress:
 
 
 def report(
-    desired: Desired, observed: Observed, progress: Progress, now: float, failure: Condition | None = None
+    desired: Desired,
+    observed: Observed,
+    progress: Progress,
+    now: float,
+    failure: Condition | None = None,
 ) -> tuple[tuple[Condition, ...], dict[str, Any]]:
-    """The conditions, and the other fields of the status as a merge patch, with the pods as observed.
+    """Return the conditions, and the other fields of the status as a merge patch, with the pods as
+    observed.
 
     `failure`: a condition `Ready` for what could not be applied.
     """
     ready = _ready(desired, observed, progress, now, failure or desired.problem)
-    others = (progress.reservation, progress.partitions_blocked, progress.records_kept, progress.power_saving)
+    others = (
+        progress.reservation,
+        progress.partitions_blocked,
+        progress.records_kept,
+        progress.power_saving,
+    )
     conditions = (ready, _slurm_reachable(observed.slurm), *(it for it in others if it is not None))
     status = _status(desired, observed) | {"partitions": list(progress.partitions)} | _pins(desired)
-    return conditions, status | ({"collisionCount": desired.collisions} if desired.collisions else {})
+    return conditions, status | (
+        {"collisionCount": desired.collisions} if desired.collisions else {}
+    )
 
 
 def _ready(
     desired: Desired, observed: Observed, progress: Progress, now: float, problem: Condition | None
 ) -> Condition:
-    """The condition that sums up."""
+    """Return the condition that sums up."""
     pods, deleting = desired.pods, desired.pods.deleting
     if progress.partitions_blocked is not None and progress.pods_gone:
         return replace(progress.partitions_blocked, type="Ready", reason=Ready.JOBS_REFER)
@@ -76,12 +95,16 @@ def _ready(
         first, more = progress.waiting[0], len(progress.waiting) - 1
         others = f" (and {more} more pods are waiting)" if more else ""
         limit = "; spec.deletionTimeout limits the wait" if deleting and not pods.forced else ""
-        return Condition("Ready", "False", Ready.DRAINING, f"pod {first.pod.name}: {first.step}{others}{limit}")
+        return Condition(
+            "Ready", "False", Ready.DRAINING, f"pod {first.pod.name}: {first.step}{others}{limit}"
+        )
     stuck = lost.stuck_message(observed.pods)
     if stuck:
         return Condition("Ready", "False", Ready.KUBE_NODE_LOST, stuck)
     if deleting:
-        return Condition("Ready", "False", Ready.REMOVING, f"{len(observed.pods)} pods are still terminating")
+        return Condition(
+            "Ready", "False", Ready.REMOVING, f"{len(observed.pods)} pods are still terminating"
+        )
     if progress.problems:
         more = len(progress.problems) - 1
         others = f" (and {more} more)" if more else ""
@@ -89,11 +112,23 @@ def _ready(
     spared = lost.spared_message(observed.pods, progress.absent_since, progress.spared, now)
     if spared:
         return Condition("Ready", "False", Ready.STATE_LOST, spared)
-    ready = sum(1 for pod in observed.pods if pod.ready and not pod.terminating and not replicas.lingers(pod, pods))
+    ready = sum(
+        1
+        for pod in observed.pods
+        if pod.ready and not pod.terminating and not replicas.lingers(pod, pods)
+    )
     if ready < pods.replicas:
-        because = _unscheduled(observed.pods) or f"; see `kubectl -n {pods.namespace} get pods`"
-        return Condition("Ready", "False", Ready.PODS_NOT_READY, f"{ready} of {pods.replicas} pods are ready{because}")
-    unregistered = lost.not_registered(observed.pods, observed.slurm, progress.absent_since, progress.spared, now)
+        because = _unscheduled(observed.pods) + _without_image(observed.pods)
+        because = because or f"; see `kubectl -n {pods.namespace} get pods`"
+        return Condition(
+            "Ready",
+            "False",
+            Ready.PODS_NOT_READY,
+            f"{ready} of {pods.replicas} pods are ready{because}",
+        )
+    unregistered = lost.not_registered(
+        observed.pods, observed.slurm, progress.absent_since, progress.spared, now
+    )
     if unregistered:
         return Condition("Ready", "False", Ready.NOT_REGISTERED, unregistered)
     down = _down(observed.pods, observed.slurm)
@@ -101,12 +136,16 @@ def _ready(
         return Condition("Ready", "False", Ready.SLURM_NODES_DOWN, down)
     terminating = progress.deleted | {pod.uid for pod in observed.pods if pod.terminating}
     if terminating:
-        return Condition("Ready", "False", Ready.SCALING_IN, f"{len(terminating)} pods are terminating")
+        return Condition(
+            "Ready", "False", Ready.SCALING_IN, f"{len(terminating)} pods are terminating"
+        )
     return Condition("Ready", "True", Ready.READY, f"{ready} of {pods.replicas} pods are ready")
 
 
 def _unscheduled(pods: Sequence[WorkerPod]) -> str:
-    """Why pods are not bound to a Kubernetes node, the most frequent reasons first; "" if no pod has such a reason."""
+    """Describe why pods are not bound to a Kubernetes node, the most frequent reasons first, "" if
+    no pod has such a reason.
+    """
     found = Counter(pod.unscheduled for pod in pods if pod.unscheduled and not pod.terminating)
     parts = [
         f"{count} {'pod is' if count == 1 else 'pods are'} not scheduled: {why}"
@@ -118,19 +157,36 @@ def _unscheduled(pods: Sequence[WorkerPod]) -> str:
     return "".join(f". {part.rstrip('.')}" for part in parts)
 
 
+def _without_image(pods: Sequence[WorkerPod]) -> str:
+    """Describe which image the most pods don't get, "" if they all do, or may yet."""
+    found = Counter(pod.no_image for pod in pods if pod.no_image and not pod.terminating)
+    if not found:
+        return ""
+    why, count = min(found.items(), key=lambda item: (-item[1], item[0]))
+    verb = "pod doesn't" if count == 1 else "pods don't"
+    return f". {count} {verb} start: {why}"
+
+
 def _down(pods: Sequence[WorkerPod], slurm: SlurmView) -> str:
-    """Which Slurm nodes of ready pods are DOWN, and how to return them to service; "" for none."""
+    """Describe which Slurm nodes of ready pods are DOWN, and how to return them to service, "" for
+    none.
+    """
     if slurm.problem is not None:
         return ""
     ready = (slurm.nodes.get(pod.slurm_node) for pod in pods if pod.ready and not pod.terminating)
-    found = sorted((node for node in ready if node is not None and states.is_down(node.states)), key=lambda it: it.name)
+    found = sorted(
+        (node for node in ready if node is not None and states.is_down(node.states)),
+        key=lambda it: it.name,
+    )
     if not found:
         return ""
-    named = ", ".join(f"{it.name} ({it.reason})" if it.reason else it.name for it in found[:MAX_REASONS])
+    named = ", ".join(
+        f"{it.name} ({it.reason})" if it.reason else it.name for it in found[:MAX_REASONS]
+    )
     more = f" and {len(found) - MAX_REASONS} more" if len(found) > MAX_REASONS else ""
     return (
-        f"Slurm nodes {named}{more} are DOWN though their pods are ready; when the cause is fixed, run "
-        f"`scontrol update nodename={found[0].name} state=resume`"
+        f"Slurm nodes {named}{more} are DOWN though their pods are ready; when the cause is "
+        f"fixed, run `scontrol update nodename={found[0].name} state=resume`"
     )
 
 
@@ -161,13 +217,19 @@ def _status(desired: Desired, observed: Observed) -> dict[str, Any]:
         "observedGeneration": nodeset.metadata.generation,
         "nodeSetHash": pods.revision,
         **({"nodeConf": nodeset.status.node_conf} if nodeset.spec.power_saving.enabled else {}),
-        "selector": ",".join(f"{name}={value}" for name, value in sorted(render.selector(nodeset).items())),
+        "selector": ",".join(
+            f"{name}={value}" for name, value in sorted(render.selector(nodeset).items())
+        ),
     }
 
 
 def _serving(pods: DesiredPods, available: Sequence[WorkerPod]) -> int:
-    """How many of the available pods are replicas."""
-    return len(available) if pods.places is None else sum(1 for it in available if not replicas.lingers(it, pods))
+    """Count the available pods that are replicas."""
+    return (
+        len(available)
+        if pods.places is None
+        else sum(1 for it in available if not replicas.lingers(it, pods))
+    )
 
 
 def _pins(desired: Desired) -> dict[str, Any]:

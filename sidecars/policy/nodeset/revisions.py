@@ -12,7 +12,9 @@ from sidecars.workloads.nodeset import Revision
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A ControllerRevision of the NodeSet: its name, and its number, of which the highest is the newest."""
+    """A ControllerRevision of the NodeSet: its name, and its number, of which the highest is the
+    newest.
+    """
 
     name: str
     number: int
@@ -23,8 +25,9 @@ class Stored:
 class Choice:
     """What is to be done to have the asked revision as the newest one.
 
-    `revision`: to make pods from. `store_as`: its number if it has to be stored first. `renumber`: name and number of a
-    stored one that is asked for again. `collision`: another content has its hash, so it needs another one first.
+    `revision`: to make pods from. `store_as`: its number if it has to be stored first. `renumber`:
+    name and number of a stored one that is asked for again. `collision`: another content has its
+    hash, so it needs another one first.
     """
 
     revision: Revision
@@ -46,11 +49,16 @@ def choose(asked: Revision, stored: Iterable[Stored]) -> Choice:
     return Choice(asked, store_as=newest + 1)
 
 
-def surplus(stored: Iterable[Stored], current: str, in_use: AbstractSet[str], limit: int) -> Sequence[str]:
-    """Names of the stored revisions to delete, oldest first.
-
-    Kept are the current one, those that a pod has, and of the others the newest `limit`.
+def surplus(
+    stored: Iterable[Stored], current: str, in_use: AbstractSet[str], limit: int
+) -> Sequence[str]:
+    """Return the names of the stored revisions to delete, oldest first. Kept are the current one,
+    those that a pod has, and of the others the newest `limit`.
     """
-    old = [item for item in stored if item.revision.hash != current and item.revision.hash not in in_use]
+    old = [
+        item
+        for item in stored
+        if item.revision.hash != current and item.revision.hash not in in_use
+    ]
     old.sort(key=lambda item: item.number)
     return [item.name for item in old[: max(0, len(old) - limit)]]

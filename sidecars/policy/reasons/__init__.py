@@ -1,7 +1,7 @@
 """The reasons of our conditions and Events, each with its cause and remedy.
 
-`Condition` and `Deletion` accept these words alone, so that docs/reference/conditions.md lists all of them. A class per
-condition type: two types may use one word for two things.
+`Condition` and `Deletion` accept these words alone, so that docs/reference/conditions.md lists all
+of them. A class per condition type: two types may use one word for two things.
 """
 
 from sidecars.policy.reasons.accounts import AccountsApplied

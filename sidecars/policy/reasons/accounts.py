@@ -4,12 +4,17 @@ from sidecars.policy.reasons.base import NOTHING, WAIT, Reason
 
 
 class AccountsApplied(Reason):
-    """Of a Controller with `declaredAccountsRef`: whether Slurm has the declared accounts, users, QOS and reservations
-    ([Declare accounts, users and QOS](../accounting.md#declare-accounts-users-and-qos))."""
+    """Of a Controller with `declaredAccountsRef`: whether Slurm has the declared accounts, users,
+    QOS and reservations ([Declare accounts, users and
+    QOS](../accounting.md#declare-accounts-users-and-qos)).
+    """
 
     APPLIED = (
         "Applied",
-        "slurmdbd has what is declared. The message also names what was declared before and remains.",
+        (
+            "slurmdbd has what is declared. The message also names what was declared before and "
+            "remains."
+        ),
         NOTHING,
         "True",
     )
@@ -21,16 +26,22 @@ class AccountsApplied(Reason):
     )
     INVALID = (
         "Invalid",
-        "The declaration has a fault, and nothing of it was applied. The message names place, value and remedy.",
+        (
+            "The declaration has a fault, and nothing of it was applied. The message names place, "
+            "value and remedy."
+        ),
         "Correct what the message names.",
         "False",
     )
     REFUSED = (
         "Refused",
-        "slurmdbd or slurmctld refuses changes. The message quotes it. All other changes were applied.",
         (
-            "Correct the declaration. A deletion is refused while jobs use the account, the user or the QOS: wait for "
-            "them. The operator tries again once a minute."
+            "slurmdbd or slurmctld refuses changes. The message quotes it. All other changes were "
+            "applied."
+        ),
+        (
+            "Correct the declaration. A deletion is refused while jobs use the account, the user "
+            "or the QOS: wait for them. The operator tries again once a minute."
         ),
         "False",
     )

@@ -9,4 +9,6 @@ WAIT = "Wait."
 
 
 class Reason(Explained):
-    """A reason of a condition: a CamelCase word. The docstring of each class describes its condition type."""
+    """A reason of a condition: a CamelCase word. The docstring of each class describes its
+    condition type.
+    """

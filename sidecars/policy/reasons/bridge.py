@@ -10,27 +10,45 @@ class PodQueued(Explained):
 
     WAITING = (
         "Waiting",
-        "Slurm has the pod's job in its queue. The message has Slurm's reason, and when Slurm expects it to start.",
+        (
+            "Slurm has the pod's job in its queue. The message has Slurm's reason, and when Slurm "
+            "expects it to start."
+        ),
         WAIT,
     )
     INCOMPLETE = (
         "GroupIncomplete",
-        "The job of a group is submitted when all pods of the group exist. The message has their number.",
+        (
+            "The job of a group is submitted when all pods of the group exist. The message has "
+            "their number."
+        ),
         "Create the other pods, or correct the [size of the group](../bridge.md#groups).",
     )
     REFUSED = (
         "Refused",
-        "The pod can't have a job, or Slurm refuses the job, or Kubernetes a change of the pod. See the message.",
+        (
+            "The pod can't have a job, or Slurm refuses the job, or Kubernetes a change of the "
+            "pod. See the message."
+        ),
         "Correct what the message names. Create the pod again for another specification.",
     )
     NO_JOB = (
         "NoJob",
-        "The annotation `submit` of the pod asks for a job that its user submits, and Slurm has none.",
-        "Submit [a job that brings the pods along](../bridge.md#a-slurm-job-that-brings-pods-along).",
+        (
+            "The annotation `submit` of the pod asks for a job that its user submits, and Slurm "
+            "has none."
+        ),
+        (
+            "Submit [a job that brings the pods "
+            "along](../bridge.md#a-slurm-job-that-brings-pods-along)."
+        ),
     )
     NODE_NOT_FREE = (
         "NodeNotFree",
-        "The job runs. The message has what its node waits for, or what place or device the job lacks for the pod.",
+        (
+            "The job runs. The message has what its node waits for, or what place or device the "
+            "job lacks for the pod."
+        ),
         WAIT,
     )
     JOB_UNKNOWN = (
@@ -42,14 +60,23 @@ class PodQueued(Explained):
 
 
 class BridgeEvent(Explained):
-    """Events of the Slurm Bridge, of pods, of Kubernetes nodes, and of the ConfigMap of the tenants."""
+    """Events of the Slurm Bridge, of pods, of Kubernetes nodes, and of the ConfigMap of the
+    tenants.
+    """
 
     SUBMITTED = "Submitted", "The pod got a job in Slurm. The note has its id.", NOTHING
     RELEASED = "Released", "The job runs, and the pod may start on the job's node.", NOTHING
-    JOB_ENDED = "JobEnded", "The job has ended, and the pod is deleted. The note has the job's state.", NOTHING
+    JOB_ENDED = (
+        "JobEnded",
+        "The job has ended, and the pod is deleted. The note has the job's state.",
+        NOTHING,
+    )
     NOT_BOUND = (
         "NotBound",
-        "The scheduler couldn't bind a released pod within 15 s. Its job is cancelled, and the node avoided.",
+        (
+            "The scheduler couldn't bind a released pod within 15 s. Its job is cancelled, and the "
+            "node avoided."
+        ),
         "The note quotes the scheduler.",
     )
     NO_ROLE_BINDING = (
@@ -59,11 +86,17 @@ class BridgeEvent(Explained):
     )
     REQUEUED = (
         "Requeued",
-        "Its job couldn't start the pod, or has ended before. The pod gets another job. The note has the cause.",
+        (
+            "Its job couldn't start the pod, or has ended before. The pod gets another job. The "
+            "note has the cause."
+        ),
         WAIT,
     )
     REFUSED = (
         "Refused",
-        "The pod can't have a job, or the Kubernetes node can't have a record in Slurm. The note has the cause.",
+        (
+            "The pod can't have a job, or the Kubernetes node can't have a record in Slurm. The "
+            "note has the cause."
+        ),
         "Correct what the note names.",
     )

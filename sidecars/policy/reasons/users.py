@@ -10,18 +10,23 @@ class UsersApplied(Reason):
     APPLIED = (
         "Applied",
         (
-            "The pods have the declared users and groups. The message also names entries of a directory (`ldap`) that "
-            "are left out, each with the reason and the remedy."
+            "The pods have the declared users and groups. The message also names entries of a "
+            "directory (`ldap`) that are left out, each with the reason and the remedy."
         ),
         NOTHING,
         "True",
     )
-    DISTRIBUTING = "Distributing", "The users have changed, and running pods get them within seconds.", WAIT, "False"
+    DISTRIBUTING = (
+        "Distributing",
+        "The users have changed, and running pods get them within seconds.",
+        WAIT,
+        "False",
+    )
     INVALID = (
         "Invalid",
         (
-            "The declaration has a fault. Nothing of it was applied, and pods keep the users that they have. The "
-            "message names place, value and remedy."
+            "The declaration has a fault. Nothing of it was applied, and pods keep the users "
+            "that they have. The message names place, value and remedy."
         ),
         "Correct what the message names.",
         "False",

@@ -1,6 +1,8 @@
-"""Users and groups as a Secret declares them, what is wrong with them, and the files that pods read them from.
+"""Users and groups as a Secret declares them, what is wrong with them, and the files that pods read
+them from.
 
-The files are those of libnss-extrausers, an NSS module: they add to /etc/passwd and /etc/group of the image.
+The files are those of libnss-extrausers, an NSS module: they add to /etc/passwd and /etc/group of
+the image.
 """
 
 import re
@@ -14,29 +16,29 @@ MOST_BYTES = 1_000_000
 """Of all files together. A ConfigMap has room for 1 MiB."""
 
 LOWEST_ID = 1000
-HIGHEST_ID = 2**31 - 1
+HIGHEST_ID = 2**32 - 3
+"""The next ones are NO_VAL of Slurm, and no user at all."""
 RESERVED_IDS = {65532: "the operator's containers", 65534: "nobody", 65535: "no user at all"}
 """What has these IDs in the pods."""
 
-# fmt: off
 RESERVED_NAMES = frozenset(
     {
-        "_apt", "_ssh", "adm", "audio", "backup", "bin", "cdrom", "crontab", "daemon", "dialout", "dip", "disk",
-        "fax", "floppy", "games", "input", "irc", "kmem", "kvm", "list", "lp", "mail", "man", "messagebus", "munge",
-        "mysql", "news", "nobody", "nogroup", "operator", "plugdev", "polkitd", "proxy", "render", "root", "sasl",
-        "sgx", "shadow", "slurm", "src", "sshd", "sssd", "staff", "sudo", "sync", "sys", "systemd-journal",
-        "systemd-network", "systemd-resolve", "systemd-timesync", "tape", "tty", "users", "utmp", "uucp", "video",
+        "_apt", "_ssh", "adm", "audio", "backup", "bin", "cdrom", "crontab", "daemon", "dialout",
+        "dip", "disk", "fax", "floppy", "games", "input", "irc", "kmem", "kvm", "list", "lp",
+        "mail", "man", "messagebus", "munge", "mysql", "news", "nobody", "nogroup", "operator",
+        "plugdev", "polkitd", "proxy", "render", "root", "sasl", "sgx", "shadow", "slurm", "src",
+        "sshd", "sssd", "staff", "sudo", "sync", "sys", "systemd-journal", "systemd-network",
+        "systemd-resolve", "systemd-timesync", "tape", "tty", "users", "utmp", "uucp", "video",
         "voice", "www-data",
     }
-)
-# fmt: on
+)  # fmt: skip
 """Users and groups that images have. The image's would be found first, with another ID."""
 
 _NAME = re.compile(r"[a-z_][a-z0-9_.-]{0,31}")
 _PATH = re.compile(r"/[^\s:\x00-\x1f\x7f]+")
 _KEY = re.compile(
-    r"(?:ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com) "
-    r"[A-Za-z0-9+/]{16,}={0,3}(?: [^\x00-\x1f\x7f]*)?"
+    r"(?:ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|"
+    r"ecdsa-sha2-nistp256)@openssh\.com) [A-Za-z0-9+/]{16,}={0,3}(?: [^\x00-\x1f\x7f]*)?"
 )
 
 
@@ -87,14 +89,16 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
             if not isinstance(name, str):
                 raise DeclaredError(f"line {key.start_mark.line + 1}: a key must be a text")
             if name in seen:
-                raise DeclaredError(f"line {key.start_mark.line + 1}: `{name}` is declared twice; remove one")
+                raise DeclaredError(
+                    f"line {key.start_mark.line + 1}: `{name}` is declared twice; remove one"
+                )
             seen.add(name)
         found: dict[Hashable, Any] = super().construct_mapping(node, deep)
         return found
 
 
 def parse(text: bytes) -> Declared:
-    """The declaration, from YAML or JSON. Raises DeclaredError."""
+    """Return the declaration, from YAML or JSON. Raises DeclaredError."""
     try:
         found = yaml.load(text, _Loader)  # noqa: S506 - a subclass of the safe loader
     except yaml.MarkedYAMLError as error:
@@ -121,7 +125,7 @@ def _place(found: object, message: str) -> str:
 
 
 def faults(declared: Declared) -> Iterator[str]:
-    """Why nothing is applied: each with place, value and remedy."""
+    """Yield why nothing is applied: each with place, value and remedy."""
     owners: dict[int, str] = {}
     gids: dict[int, str] = {}
     for name, group in declared.groups.items():
@@ -135,16 +139,25 @@ def faults(declared: Declared) -> Iterator[str]:
         yield from _number(f"{place}.uid", user.uid)
         yield from _unique(f"{place}.uid", user.uid, owners)
         if user.group is None and name in declared.groups:
-            yield f"{place}.group: a group `{name}` is declared too; set `group: {name}`, or rename that group"
+            yield (
+                f"{place}.group: a group `{name}` is declared too; set `group: {name}`, or rename "
+                "that group"
+            )
         elif user.group is None and user.uid in gids:
             yield (
-                f"{place}.group: {gids[user.uid].removesuffix('.gid')} has the gid {user.uid}, which the user's own "
-                "group would have; set `group`"
+                f"{place}.group: {gids[user.uid].removesuffix('.gid')} has the gid {user.uid}, "
+                "which the user's own group would have; set `group`"
             )
-        for field, names in (("group", [user.group] if user.group is not None else []), ("groups", user.groups)):
+        for field, names in (
+            ("group", [user.group] if user.group is not None else []),
+            ("groups", user.groups),
+        ):
             for group_name in names:
                 if group_name not in declared.groups:
-                    yield f"{place}.{field}: no group `{group_name}` is declared; add it to groups, or correct the name"
+                    yield (
+                        f"{place}.{field}: no group `{group_name}` is declared; add it to groups, "
+                        "or correct the name"
+                    )
         if ":" in user.full_name or not user.full_name.isprintable():
             yield f"{place}.fullName: may contain no `:` and no line break"
         yield from _path(f"{place}.shell", user.shell)
@@ -153,18 +166,20 @@ def faults(declared: Declared) -> Iterator[str]:
         for number, key in enumerate(user.ssh_keys):
             if not _KEY.fullmatch(key):
                 yield (
-                    f"{place}.sshKeys[{number}]: not a public key in one line, such as `ssh-ed25519 AAAA… comment`; "
-                    "copy the content of a file ~/.ssh/id_*.pub"
+                    f"{place}.sshKeys[{number}]: not a public key in one line, such as "
+                    "`ssh-ed25519 AAAA… comment`; copy the content of a file ~/.ssh/id_*.pub"
                 )
     size = sum(len(name) + len(text.encode()) for name, text in files(declared).items())
     if size > MOST_BYTES:
-        yield f"users: the files have {size} bytes, and may have {MOST_BYTES}; use a directory (SSSD) for so many users"
+        yield (
+            f"users: the files have {size} bytes, and may have {MOST_BYTES}; use a directory "
+            "(SSSD) for so many users"
+        )
 
 
 def files(declared: Declared) -> dict[str, str]:
-    """The files by name: `passwd`, `group`, and `keys-USER` with the public keys of each user who has some.
-
-    Nobody can log in with a password: `*` is no hash of one.
+    """Return the files by name: `passwd`, `group`, and `keys-USER` with the public keys of each
+    user who has some. Nobody can log in with a password: `*` is no hash of one.
     """
     members: dict[str, list[str]] = {}
     own: list[tuple[str, int]] = []
@@ -182,7 +197,9 @@ def files(declared: Declared) -> dict[str, str]:
     groups = sorted([*own, *((name, group.gid) for name, group in declared.groups.items())])
     return {
         "passwd": "".join(lines),
-        "group": "".join(f"{name}:*:{gid}:{','.join(members.get(name, ()))}\n" for name, gid in groups),
+        "group": "".join(
+            f"{name}:*:{gid}:{','.join(members.get(name, ()))}\n" for name, gid in groups
+        ),
         **{
             f"keys-{name}": "".join(f"{key}\n" for key in user.ssh_keys)
             for name, user in sorted(declared.users.items())
@@ -200,7 +217,10 @@ def _name(place: str, name: str) -> Iterator[str]:
 
 def _number(place: str, number: int) -> Iterator[str]:
     if not LOWEST_ID <= number <= HIGHEST_ID:
-        yield f"{place}: {number} is not a number from {LOWEST_ID} to {HIGHEST_ID}; those below belong to the system"
+        yield (
+            f"{place}: {number} is not a number from {LOWEST_ID} to {HIGHEST_ID}; those below "
+            "belong to the system"
+        )
     elif number in RESERVED_IDS:
         yield f"{place}: {number} belongs to {RESERVED_IDS[number]}; choose another number"
 

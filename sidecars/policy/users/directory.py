@@ -1,7 +1,9 @@
-"""The users and groups of a directory beside those that the site declares: what both make together, and what can't be.
+"""The users and groups of a directory beside those that the site declares: what both make together,
+and what can't be.
 
-The declared ones are taken as they are. An entry of the directory that can't exist beside them, or beside an entry that
-is in effect already, is left out with the reason: a new entry can never replace another user.
+The declared ones are taken as they are. An entry of the directory that can't exist beside them, or
+beside an entry that is in effect already, is left out with the reason: a new entry can never
+replace another user.
 """
 
 import re
@@ -16,12 +18,18 @@ from sidecars.policy.users.declared import Declared, Group, User, faults, files
 MOST_BYTES = 16_384
 """Of one user: often users change entries of their own, and all users together have a limit."""
 
-_SYSTEM = re.compile(r"/(?:bin|boot|etc|lib[0-9]*|root|run|sbin|usr|var/(?:cache|lib|log|run|spool))(?:/.*)?")
-"""Folders that root reads programs or settings from. At login a missing home directory is created as the user's own."""
+_SYSTEM = re.compile(
+    r"/(?:bin|boot|etc|lib[0-9]*|root|run|sbin|usr|var/(?:cache|lib|log|run|spool))(?:/.*)?"
+)
+"""Folders that root reads programs or settings from. At login a missing home directory is created
+as the user's own.
+"""
 _NAMELESS = "gid-{}"
 """The name of a primary group that the directory doesn't have."""
 _LIKE_NAMELESS = re.compile(r"gid-[0-9]+")
-_SAME_TWICE = "another entry has the same name and {}, so that what is in effect stays as it is; remove one"
+_SAME_TWICE = (
+    "another entry has the same name and {}, so that what is in effect stays as it is; remove one"
+)
 _NAMELESS_TAKEN = "names like this one are of primary groups that have no entry; rename it"
 
 
@@ -68,19 +76,26 @@ class Merged:
 
 
 def normalized(dn: str) -> str:
-    """A distinguished name so that equal ones have equal texts, save for rare escapes."""
+    """Return a distinguished name so that equal ones have equal texts, save for rare escapes."""
     return ",".join(part.strip() for part in dn.lower().split(","))
 
 
-def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former: Declared) -> Merged:
+def merge(
+    own: Declared, people: Iterable[Person], teams: Iterable[Team], former: Declared
+) -> Merged:
     """`own`: what the site declares, without faults. `former`: what is in effect.
 
-    Raises DirectoryError when the directory has no user but had some, and when the pods can't have so many.
+    Raises DirectoryError when the directory has no user but had some, and when the pods can't have
+    so many.
     """
-    people, teams = sorted(people, key=lambda it: (it.name, it.dn)), sorted(teams, key=lambda it: (it.name, it.dn))
+    people, teams = (
+        sorted(people, key=lambda it: (it.name, it.dn)),
+        sorted(teams, key=lambda it: (it.name, it.dn)),
+    )
     if not people and former.users.keys() - own.users.keys():
         raise DirectoryError(
-            "the directory has no users now, and had some. Check ldap.userFilter, ldap.base and ldap.bindDn"
+            "the directory has no users now, and had some. Check ldap.userFilter, ldap.base and "
+            "ldap.bindDn"
         )
     left_out: list[str] = []
     groups, taken = _groups(own, teams, former, left_out)
@@ -91,7 +106,10 @@ def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former
     for team in taken:
         for name in _members(team, inner, by_dn):
             memberships.setdefault(name, []).append(team.name)
-    users = {name: msgspec.structs.replace(user, groups=memberships.get(name, [])) for name, user in users.items()}
+    users = {
+        name: msgspec.structs.replace(user, groups=memberships.get(name, []))
+        for name, user in users.items()
+    }
     found = Declared({**own.users, **users}, groups)
     if wrong := next(faults(found), None):
         raise DirectoryError(f"{wrong}, or narrow ldap.userFilter")
@@ -99,10 +117,12 @@ def merge(own: Declared, people: Iterable[Person], teams: Iterable[Team], former
 
 
 def _members(team: Team, inner: Mapping[str, Team], by_dn: Mapping[str, str]) -> set[str]:
-    """The names of its members and of those of the groups in it, at any depth. Groups can contain each other.
+    """Return the names of its members and of those of the groups in it, at any depth. Groups can
+    contain each other.
 
-    `inner` (all groups) and `by_dn` (names of users) are by normalized DN, which identifies the entry: whether the
-    pods can have an inner group of this name and gid doesn't matter. What is neither is ignored.
+    `inner` (all groups) and `by_dn` (names of users) are by normalized DN, which identifies the
+    entry: whether the pods can have an inner group of this name and gid doesn't matter. What is
+    neither is ignored.
     """
     found: set[str] = set()
     seen: set[str] = set()
@@ -119,7 +139,9 @@ def _members(team: Team, inner: Mapping[str, Team], by_dn: Mapping[str, str]) ->
 def _groups(
     own: Declared, teams: Sequence[Team], former: Declared, left_out: list[str]
 ) -> tuple[dict[str, Group], list[Team]]:
-    """The declared groups and of the directory that can exist beside them; and the entries whose members count."""
+    """Return the declared groups and those of the directory that can exist beside them, and the
+    entries whose members count.
+    """
     groups = dict(own.groups)
     taken: dict[str, Team] = {}
     own_gids = {group.gid: f"the declared group `{name}`" for name, group in own.groups.items()}
@@ -137,18 +159,24 @@ def _groups(
         if _LIKE_NAMELESS.fullmatch(team.name) and not one_of_ours:
             left_out.append(f"{place}: {_NAMELESS_TAKEN}")
         elif (declared is not None and not one_of_ours) or team.name in private:
-            left_out.append(f"{place}: a group of this name is declared with another gid; rename one")
+            left_out.append(
+                f"{place}: a group of this name is declared with another gid; rename one"
+            )
         elif gid in own_gids and not one_of_ours:
             left_out.append(f"{place}: {gid} is the gid of {own_gids[gid]}; change one")
         elif same[(team.name, gid)] > 1 and (one_of_ours or (team.name, gid) in kept):
             left_out.append(f"{place}: {_SAME_TWICE.format('gid')}")
             groups[team.name] = Group(gid)
-            members = frozenset(name for name, user in former.users.items() if team.name in user.groups)
+            members = frozenset(
+                name for name, user in former.users.items() if team.name in user.groups
+            )
             taken[team.name] = Team(team.dn, team.name, gid, members)
         elif one_of_ours:  # One group, of which both know members.
             taken[team.name] = team
         elif twice and (team.name, gid) not in kept:
-            left_out.append(f"{place}: another group of the directory has its name or its gid {gid}; change one")
+            left_out.append(
+                f"{place}: another group of the directory has its name or its gid {gid}; change one"
+            )
         elif wrong := next(faults(Declared({}, {team.name: Group(gid)})), None):
             left_out.append(f"{place}: {_reason(wrong)}")
         else:
@@ -156,16 +184,22 @@ def _groups(
     contained = frozenset(dn for it in teams for dn in it.member_dns)
     if alone := [it for it in teams if it.gid is None and normalized(it.dn) not in contained]:
         left_out.append(
-            f"group `{alone[0].name}` ({alone[0].dn}): it has no gid, and no group contains it; add one, or narrow "
-            f"ldap.groupFilter. Number of such groups: {len(alone)}"
+            f"group `{alone[0].name}` ({alone[0].dn}): it has no gid, and no group contains it; "
+            f"add one, or narrow ldap.groupFilter. Number of such groups: {len(alone)}"
         )
     return groups, list(taken.values())
 
 
 def _users(
-    own: Declared, people: Sequence[Person], former: Declared, groups: dict[str, Group], left_out: list[str]
+    own: Declared,
+    people: Sequence[Person],
+    former: Declared,
+    groups: dict[str, Group],
+    left_out: list[str],
 ) -> dict[str, User]:
-    """The users of the directory that can exist. Adds groups for primary gids that no group has."""
+    """Return the users of the directory that can exist. Adds groups for primary gids that no group
+    has.
+    """
     accepted = list(_accepted(own, people, former, left_out))
     primary = Counter(it.gid for it in accepted)
     by_gid = {group.gid: name for name, group in groups.items()}
@@ -173,44 +207,60 @@ def _users(
     for person in accepted:
         place = _place(person)
         group = by_gid.get(person.gid)
-        if group is None and not (person.gid == person.uid and primary[person.gid] == 1 and person.name not in groups):
+        if group is None and not (
+            person.gid == person.uid and primary[person.gid] == 1 and person.name not in groups
+        ):
             group = _NAMELESS.format(person.gid)
             if group in groups or group in own.users:
                 left_out.append(
-                    f"{place}: `{group}` is declared, and the user's primary group has no other name; rename it"
+                    f"{place}: `{group}` is declared, and the user's primary group has no other "
+                    "name; rename it"
                 )
                 continue
         keys, wrong_keys = _keys(person)
-        full_name = "".join(it if it.isprintable() and it != ":" else " " for it in person.full_name).strip()
+        full_name = "".join(
+            it if it.isprintable() and it != ":" else " " for it in person.full_name
+        ).strip()
         user = User(person.uid, group, [], full_name, person.shell, person.home, keys)
-        alone = Declared({person.name: user}, {group: Group(person.gid)} if group is not None else {})
+        alone = Declared(
+            {person.name: user}, {group: Group(person.gid)} if group is not None else {}
+        )
         if (size := sum(len(text.encode()) for text in files(alone).values())) > MOST_BYTES:
-            left_out.append(f"{place}: it has {size} bytes, and may have {MOST_BYTES}; remove keys, or shorten them")
+            left_out.append(
+                f"{place}: it has {size} bytes, and may have {MOST_BYTES}; remove keys, or "
+                "shorten them"
+            )
             continue
         if wrong := next(faults(alone), None):
             left_out.append(f"{place}: {_reason(wrong)}")
             continue
         if not f"{person.home or ''}{person.shell}".isprintable():
             left_out.append(
-                f"{place}: its home directory and its shell may contain printable characters only; correct them"
+                f"{place}: its home directory and its shell may contain printable characters "
+                "only; correct them"
             )
             continue
         if person.home is not None and (
             ".." in person.home.split("/") or _SYSTEM.fullmatch(re.sub("/[./]*/", "/", person.home))
         ):
             left_out.append(
-                f"{place}: its home directory `{person.home}` is one of the system; correct it, or set ldap.home"
+                f"{place}: its home directory `{person.home}` is one of the system; correct it, "
+                "or set ldap.home"
             )
             continue
-        left_out += [f"{place}: key {number} is not a public key in one line" for number in wrong_keys]
+        left_out += [
+            f"{place}: key {number} is not a public key in one line" for number in wrong_keys
+        ]
         users[person.name] = user
         if group is not None:
             groups[group], by_gid[person.gid] = Group(person.gid), group
     return users
 
 
-def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_out: list[str]) -> Iterator[Person]:
-    """Those whose name and numbers are their own."""
+def _accepted(
+    own: Declared, people: Sequence[Person], former: Declared, left_out: list[str]
+) -> Iterator[Person]:
+    """Yield the people whose name and numbers are their own."""
     own_uids = {user.uid: name for name, user in own.users.items()}
     private = {user.uid: name for name, user in own.users.items() if user.group is None}
     kept = {(name, user.uid) for name, user in former.users.items()}
@@ -225,14 +275,24 @@ def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_ou
         elif person.name in own.users:
             left_out.append(f"{place}: a user of this name is declared; remove one")
         elif person.uid in own_uids:
-            left_out.append(f"{place}: the declared user `{own_uids[person.uid]}` has the uid {person.uid}; change one")
+            left_out.append(
+                f"{place}: the declared user `{own_uids[person.uid]}` has the uid {person.uid}; "
+                "change one"
+            )
         elif twice and (person.name, person.uid) not in kept:
-            left_out.append(f"{place}: another user of the directory has its name or its uid {person.uid}; change one")
+            left_out.append(
+                f"{place}: another user of the directory has its name or its uid {person.uid}; "
+                "change one"
+            )
         elif person.gid in private:
             owner = private[person.gid]
-            left_out.append(f"{place}: the group of the declared user `{owner}` has the gid {person.gid}; change one")
+            left_out.append(
+                f"{place}: the group of the declared user `{owner}` has the gid {person.gid}; "
+                "change one"
+            )
         elif same[(person.name, person.uid)] > 1:
-            # Whose entry it is that was in effect, nobody knows: the other one may have keys of another person.
+            # Whose entry it is that was in effect, nobody knows: the other one may have keys of
+            # another person.
             left_out.append(f"{place}: {_SAME_TWICE.format('uid')}")
             if person.name not in seen:
                 seen.add(person.name)
@@ -242,10 +302,17 @@ def _accepted(own: Declared, people: Sequence[Person], former: Declared, left_ou
 
 
 def _as_it_is(person: Person, former: Declared) -> Person:
-    """The user in effect."""
+    """Return the user in effect."""
     user = former.users[person.name]
     gid = former.groups[user.group].gid if user.group in former.groups else user.uid
-    return replace(person, gid=gid, full_name=user.full_name, home=user.home, shell=user.shell, ssh_keys=user.ssh_keys)
+    return replace(
+        person,
+        gid=gid,
+        full_name=user.full_name,
+        home=user.home,
+        shell=user.shell,
+        ssh_keys=user.ssh_keys,
+    )
 
 
 def _place(person: Person) -> str:
@@ -253,7 +320,7 @@ def _place(person: Person) -> str:
 
 
 def _keys(person: Person) -> tuple[list[str], list[int]]:
-    """The keys that sshd understands, and the places of the others."""
+    """Return the keys that sshd understands, and the places of the others."""
     keys, wrong = [], []
     for number, key in enumerate(person.ssh_keys):
         trial = Declared({"someone": User(1000, ssh_keys=[key.strip()])}, {})
@@ -266,10 +333,10 @@ def _keys(person: Person) -> tuple[list[str], list[int]]:
 
 
 def _reason(fault: str) -> str:
-    """A fault without its place, which is one of a declaration."""
+    """Return a fault without its place, which is one of a declaration."""
     return fault.partition(": ")[2]
 
 
 def users_of(found: Mapping[str, User], own: Declared) -> int:
-    """How many of the users come from the directory."""
+    """Count the users that come from the directory."""
     return len(found.keys() - own.users.keys())

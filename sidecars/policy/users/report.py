@@ -11,7 +11,9 @@ from sidecars.policy.users.declared import Declared
 
 TYPE = "UsersApplied"
 LEFT_OUT = "left-out.json"
-"""Key of the Secret beside the users: `LeftOut` as JSON. Who writes users of another source gives it."""
+"""Key of the Secret beside the users: `LeftOut` as JSON. Who writes users of another source gives
+it.
+"""
 _MOST = 20
 
 
@@ -25,7 +27,9 @@ class LeftOut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def left_out(entries: Sequence[str]) -> bytes | None:
-    """The content of `LEFT_OUT`: a bounded number of them. None for no entry: the key isn't needed."""
+    """Return the content of `LEFT_OUT`, a bounded number of entries, None for no entry: the key
+    isn't needed.
+    """
     if not entries:
         return None
     found = LeftOut([printable(it) for it in entries[:_MOST]], max(0, len(entries) - _MOST))
@@ -33,32 +37,42 @@ def left_out(entries: Sequence[str]) -> bytes | None:
 
 
 def missing(name: str, key: str, *, exists: bool) -> Condition:
-    """The Secret, or its key, is missing: pods keep the users that they have."""
+    """Report that the Secret, or its key, is missing: pods keep the users that they have."""
     what = f"has no key {key!r}" if exists else "doesn't exist"
-    message = f"spec.usersRef: Secret {name!r} {what}; create it. Until then, pods keep the users that they have"
+    message = (
+        f"spec.usersRef: Secret {name!r} {what}; create it. Until then, pods keep the users that "
+        "they have"
+    )
     return Condition(TYPE, "False", UsersApplied.REFERENCE_MISSING, message)
 
 
 def invalid(name: str, key: str, faults: Sequence[str]) -> Condition:
-    """Pods keep the users that they have."""
+    """Report that the users are invalid: pods keep the users that they have."""
     more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
     message = f"Secret {name!r}, {key}: {'; '.join([*faults[:_MOST], *more])}"
     return Condition(TYPE, "False", UsersApplied.INVALID, message)
 
 
 def unread(message: str) -> Condition:
-    """The Secret can't be read."""
+    """Report that the Secret can't be read."""
     return Condition(TYPE, "Unknown", UsersApplied.REFERENCE_UNREAD, message)
 
 
 def applied(declared: Declared, without: bytes | None, *, settled: bool) -> Condition:
-    """The pods have these users. Not `settled`: they get them within seconds, if they run already.
+    """Report that the pods have these users. Not `settled`: they get them within seconds, if they
+    run already.
 
-    `without`: the content of `LEFT_OUT`. What another program wrote there in another form is ignored.
+    `without`: the content of `LEFT_OUT`. What another program wrote there in another form is
+    ignored.
     """
     counts = f"{len(declared.users)} users, {len(declared.groups)} groups"
     if not settled:
-        return Condition(TYPE, "False", UsersApplied.DISTRIBUTING, f"{counts}; running pods get them within seconds")
+        return Condition(
+            TYPE,
+            "False",
+            UsersApplied.DISTRIBUTING,
+            f"{counts}; running pods get them within seconds",
+        )
     try:
         found = msgspec.json.decode(without or b"null", type=LeftOut | None)
     except msgspec.DecodeError:
@@ -67,4 +81,6 @@ def applied(declared: Declared, without: bytes | None, *, settled: bool) -> Cond
         return Condition(TYPE, "True", UsersApplied.APPLIED, counts)
     entries = [printable(it, LONGEST) for it in found.entries[:_MOST]]
     more = [f"and {found.more} more"] if found.more > 0 else []
-    return Condition(TYPE, "True", UsersApplied.APPLIED, f"{counts}. Left out: {'. '.join([*entries, *more])}")
+    return Condition(
+        TYPE, "True", UsersApplied.APPLIED, f"{counts}. Left out: {'. '.join([*entries, *more])}"
+    )

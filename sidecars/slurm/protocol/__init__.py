@@ -1,24 +1,32 @@
-"""Slurm's REST API as values: requests that a carrier sends, and answers decoded from HTTP status and body.
+"""Slurm's REST API as values: requests that a carrier sends, and answers decoded from HTTP status
+and body.
 
-No I/O, no clock, no token. `sidecars.slurm.client` (aiohttp) and `sidecars.slurm.rest` (standard library) are the
-carriers. One module per subject has the requests and decodes their records; `fields` reads JSON, `decoding`
-distinguishes answers from errors.
+No I/O, no clock, no token. `sidecars.slurm.client` (aiohttp) and `sidecars.slurm.rest` (standard
+library) are the carriers. One module per subject has the requests and decodes their records;
+`fields` reads JSON, `decoding` distinguishes answers from errors.
 
 How slurmrestd answers (observed with Slurm 26.05, https://slurm.schedmd.com/rest_api.html):
 - Nothing new: HTTP 304 for nodes; for jobs HTTP 200 with an empty list and a `last_update` of 0.
 - Anything new: all records, not only the changed ones.
-- `last_update` is the time of the answer. To see a later change within the same second, ask from one second earlier.
-- An unknown node: HTTP 200 without a list and with error number 0 when read; 422 with number 2018 when written or
-  deleted.
+- `last_update` is the time of the answer. To see a later change within the same second, ask from
+  one second earlier.
+- An unknown node: HTTP 200 without a list and with error number 0 when read; 422 with number 2018
+  when written or deleted.
 - An unknown reservation: the same when read; 422 with number 2053 when deleted.
-- A hostlist with one unknown node: 422 with number 2018. All other nodes are changed, unless the unknown one is first
-  in order; then none is.
-- A refused token: 511 with number 1007 (500 in older releases). No token: 401 as plain text. `ping/` answers 200 in
-  both cases.
-- slurmctld is down: 502 with number 1800 after 10 seconds. slurmdbd is down: 502 with number 7000 at once.
+- A hostlist with one unknown node: 422 with number 2018. All other nodes are changed, unless the
+  unknown one is first in order; then none is.
+- A refused token: 511 with number 1007 (500 in older releases). No token: 401 as plain text.
+  `ping/` answers 200 in both cases.
+- slurmctld is down: 502 with number 1800 after 10 seconds. slurmdbd is down: 502 with number 7000
+  at once.
 """
 
-from sidecars.slurm.protocol.checks import get_check_job, get_waiting_ids, get_waiting_job, submit_check
+from sidecars.slurm.protocol.checks import (
+    get_check_job,
+    get_waiting_ids,
+    get_waiting_job,
+    submit_check,
+)
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.external import (
     allow_nodes,
@@ -38,6 +46,7 @@ from sidecars.slurm.protocol.nodes import (
     delete_node,
     get_node,
     get_nodes,
+    lines_of_nodes,
     update_nodes,
 )
 from sidecars.slurm.protocol.partitions import get_partitions
@@ -45,6 +54,7 @@ from sidecars.slurm.protocol.queue import get_queue
 from sidecars.slurm.protocol.request import (
     STATUS_NO_SUCH_ENDPOINT,
     TOKEN_HEADER,
+    USER_HEADER,
     VERSIONS,
     Request,
     Streamed,
@@ -52,6 +62,7 @@ from sidecars.slurm.protocol.request import (
 )
 from sidecars.slurm.protocol.reservations import (
     UNLIMITED,
+    close_nodes,
     delete_reservation,
     get_reservations,
     save_reservation,
@@ -78,12 +89,14 @@ __all__ = [
     "STATUS_NO_SUCH_ENDPOINT",
     "TOKEN_HEADER",
     "UNLIMITED",
+    "USER_HEADER",
     "VERSIONS",
     "Fields",
     "Request",
     "Streamed",
     "allow_nodes",
     "cancel_job",
+    "close_nodes",
     "count_allocations",
     "create_nodes",
     "decode",
@@ -105,6 +118,7 @@ __all__ = [
     "get_statistics",
     "get_waiting_ids",
     "get_waiting_job",
+    "lines_of_nodes",
     "ping",
     "reconfigure",
     "save_reservation",

@@ -3,18 +3,21 @@
 Observed with Slurm 26.05:
 - slurmdbd down: 502 with number 7000 (ServerFault).
 - an unknown name: 200 with an empty list when read, 304 when deleted. Nothing new to add: 304.
-- `POST associations/` answers 200 for an association that it can't create. One that it creates for an account has no
-  parent, which breaks the tree of shares. It is therefore used for existing associations only; new ones are created
-  with their account (`add_accounts`) or their user (`add_users`).
-- `POST associations/` removes each TRES limit that it doesn't name, and `POST qos/` removes the flags and the preempt
-  mode. These requests therefore repeat what the record has.
-- `POST associations/` answers 200 without an effect for a parent that doesn't exist or is below the account, and both
-  answer 200 for a limit of a TRES that Slurm doesn't count. Read again what was written.
+- `POST associations/` answers 200 for an association that it can't create. One that it creates for
+  an account has no parent, which breaks the tree of shares. It is therefore used for existing
+  associations only; new ones are created with their account (`add_accounts`) or their user
+  (`add_users`).
+- `POST associations/` removes each TRES limit that it doesn't name, and `POST qos/` removes the
+  flags and the preempt mode. These requests therefore repeat what the record has.
+- `POST associations/` answers 200 without an effect for a parent that doesn't exist or is below the
+  account, and both answer 200 for a limit of a TRES that Slurm doesn't count. Read again what was
+  written.
 - `POST qos/` can't empty a list of preempted QOS: an empty list changes nothing.
-- no right to write: 422 with number 2002. An unknown parent account: 422 with 2046; an unknown QOS: 422 with 2066; an
-  unknown cluster: 500 with 7104; a default QOS that isn't allowed: 422 with 7011.
-- deleting what jobs use that are pending or running: 422 with 7001. Deleting the association with a user's default
-  account while the user has others: 422 with 7009. Deleting an account deletes it on all clusters, with all below it.
+- no right to write: 422 with number 2002. An unknown parent account: 422 with 2046; an unknown QOS:
+  422 with 2066; an unknown cluster: 500 with 7104; a default QOS that isn't allowed: 422 with 7011.
+- deleting what jobs use that are pending or running: 422 with 7001. Deleting the association with a
+  user's default account while the user has others: 422 with 7009. Deleting an account deletes it on
+  all clusters, with all below it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,8 +29,10 @@ from sidecars.slurm.protocol.limits import (
     ASSOCIATION_LIMITS,
     ASSOCIATION_TRES,
     INHERITED,
+    NO_LIMITS,
     QOS_LIMITS,
     QOS_TRES,
+    Limits,
     Tres,
     put_limits,
     put_tres,
@@ -76,7 +81,9 @@ class Association:
     """Names of the QOS that it can use, its own or its parent's."""
     default_qos: str = ""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Its own and its parents', by the names of `ASSOCIATION_LIMITS`; those without a limit are missing."""
+    """Its own and its parents', by the names of `ASSOCIATION_LIMITS`; those without a limit are
+    missing.
+    """
     tres: Tres = field(default_factory=dict)
     """Likewise, by the names of `ASSOCIATION_TRES`."""
 
@@ -102,29 +109,36 @@ class Qos:
 
 
 def get_accounts() -> Request[tuple[Account, ...]]:
-    """All accounts."""
+    """Return all accounts."""
     return Request("GET", "accounts/", read=_accounts, service=_SERVICE)
 
 
 def get_users() -> Request[tuple[User, ...]]:
-    """All users that slurmdbd knows."""
+    """Return all users that slurmdbd knows."""
     return Request("GET", "users/", read=_users, service=_SERVICE)
 
 
 def get_qos() -> Request[tuple[Qos, ...]]:
-    """All qualities of service."""
+    """Return all qualities of service."""
     return Request("GET", "qos/", read=_all_qos, service=_SERVICE)
 
 
 def get_tres() -> Request[frozenset[str]]:
-    """What Slurm counts, for example `cpu` and `gres/gpu`."""
+    """Request the names of what Slurm counts, for example `cpu` and `gres/gpu`."""
     return Request(
-        "GET", "tres/", read=lambda answer: frozenset(map(tres_name, answer.items("TRES"))), service=_SERVICE
+        "GET",
+        "tres/",
+        read=lambda answer: frozenset(map(tres_name, answer.items("TRES"))),
+        service=_SERVICE,
     )
 
 
-def get_associations(*, account: str = "", user: str = "", cluster: str = "") -> Request[tuple[Association, ...]]:
-    """The associations, those of one account, user or cluster alone when it is named; () for none."""
+def get_associations(
+    *, account: str = "", user: str = "", cluster: str = ""
+) -> Request[tuple[Association, ...]]:
+    """Request the associations, those of one account, user or cluster alone when it is named. The
+    answer is () for none.
+    """
     wanted = (("account", account), ("user", user), ("cluster", cluster))
     query = tuple((key, value) for key, value in wanted if value)
     return Request("GET", "associations/", query, read=_associations, service=_SERVICE)
@@ -141,15 +155,17 @@ def add_accounts(
 ) -> Request[bool]:
     """Create these accounts below `parent` on these clusters; False when all of them existed.
 
-    Description and organization default to the account's name, as sacctmgr has it. Rejected for an unknown parent or
-    cluster.
+    Description and organization default to the account's name, as sacctmgr has it. Rejected for an
+    unknown parent or cluster.
     """
     association: dict[str, Any] = {"parent": parent}
     if shares is not None:
         association["fairshare"] = shares
     condition = {"accounts": list(names), "clusters": list(clusters), "association": association}
     account = {"description": description or names[0], "organization": organization or names[0]}
-    return _adding("accounts_association/", {"association_condition": condition, "account": account})
+    return _adding(
+        "accounts_association/", {"association_condition": condition, "account": account}
+    )
 
 
 def add_users(
@@ -159,7 +175,8 @@ def add_users(
     clusters: Sequence[str],
     shares: int | None = None,
 ) -> Request[bool]:
-    """Put these users into these accounts on these clusters; the first account that a user ever gets is the default.
+    """Put these users into these accounts on these clusters; the first account that a user ever
+    gets is the default.
 
     False when nothing was new, and also when the accounts have no association on these clusters.
     """
@@ -170,7 +187,9 @@ def add_users(
         "clusters": list(clusters),
         "association": association,
     }
-    return _adding("users_association/", {"association_condition": condition, "user": {"adminlevel": ["None"]}})
+    return _adding(
+        "users_association/", {"association_condition": condition, "user": {"adminlevel": ["None"]}}
+    )
 
 
 def update_association(
@@ -182,26 +201,34 @@ def update_association(
     default_qos: str | None = None,
     parent: str | None = None,
     is_default: bool = False,
-    limits: Mapping[str, int] | None = None,
-    tres: Tres | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> Request[None]:
     """Change an existing association, whose `record` was just read; None doesn't change a field.
 
-    `limits` and `tres` may name some limits only; NO_LIMIT removes one. `inherited`: the limits of the parent's record,
-    which are not repeated. Rejected for an unknown QOS. Don't call it for an association that may not exist: see above.
+    `inherited`: the limits of the parent's record, which are not repeated. Rejected for an unknown
+    QOS. Don't call it for an association that may not exist: see above.
     """
-    change: dict[str, Any] = {"account": record.account, "cluster": record.cluster, "user": record.user}
+    change: dict[str, Any] = {
+        "account": record.account,
+        "cluster": record.cluster,
+        "user": record.user,
+    }
     if record.partition:
         change["partition"] = record.partition
-    fields = {"shares_raw": shares, "qos": None if qos is None else list(qos), "parent_account": parent}
+    fields = {
+        "shares_raw": shares,
+        "qos": None if qos is None else list(qos),
+        "parent_account": parent,
+    }
     change.update((key, value) for key, value in fields.items() if value is not None)
     if default_qos is not None:
         change["default"] = {"qos": default_qos}
     if is_default:
         change["is_default"] = True
-    put_limits(change, ASSOCIATION_LIMITS, limits or {})
+    put_limits(change, ASSOCIATION_LIMITS, limits.numbers)
     whole = {
-        name: {**own_counts(name, record, inherited or {}), **(tres or {}).get(name, {})} for name in ASSOCIATION_TRES
+        name: {**own_counts(name, record, inherited or {}), **limits.tres.get(name, {})}
+        for name in ASSOCIATION_TRES
     }
     put_tres(change, ASSOCIATION_TRES, whole)
     return _writing("associations/", {"associations": [change]})
@@ -210,7 +237,8 @@ def update_association(
 def update_account(name: str, *, description: str, organization: str) -> Request[None]:
     """Change an account's texts, or create the account without any association."""
     return _writing(
-        "accounts/", {"accounts": [{"name": name, "description": description, "organization": organization}]}
+        "accounts/",
+        {"accounts": [{"name": name, "description": description, "organization": organization}]},
     )
 
 
@@ -220,14 +248,17 @@ def update_user(name: str, *, admin_level: str) -> Request[None]:
 
 
 def own_counts(name: str, record: Association, inherited: Tres) -> dict[str, int]:
-    """The TRES of one limit that the association has itself; `inherited`: the limits of its parent's record."""
+    """Return the TRES of one limit that the association has itself. `inherited` has the limits of
+    its parent's record.
+    """
     above = inherited.get(name, {}) if name in INHERITED else {}
-    return {tres: count for tres, count in record.tres.get(name, {}).items() if above.get(tres) != count}
+    return {
+        tres: count for tres, count in record.tres.get(name, {}).items() if above.get(tres) != count
+    }
 
 
 def save_qos(
-    name: str,
-    record: Qos | None = None,
+    record: Qos,
     *,
     description: str | None = None,
     priority: int | None = None,
@@ -235,16 +266,19 @@ def save_qos(
     preempt: Iterable[str] | None = None,
     preempt_mode: str | None = None,
     grace_time: int | None = None,
-    limits: Mapping[str, int] | None = None,
-    tres: Tres | None = None,
+    limits: Limits = NO_LIMITS,
 ) -> Request[None]:
-    """Create the QOS of that name, or change the one whose `record` was just read; None doesn't change a field.
+    """Change the QOS whose `record` was just read; None doesn't change a field.
 
-    `limits` and `tres` may name some limits only; NO_LIMIT removes one. Rejected for an unknown QOS in `preempt`.
+    A record with a name alone creates a QOS. Rejected for an unknown QOS in `preempt`.
     """
-    record = record or Qos(name)
-    qos: dict[str, Any] = {"name": name, "flags": sorted(record.flags if flags is None else flags)}
-    preempting: dict[str, Any] = {"mode": [record.preempt_mode if preempt_mode is None else preempt_mode]}
+    qos: dict[str, Any] = {
+        "name": record.name,
+        "flags": sorted(record.flags if flags is None else flags),
+    }
+    preempting: dict[str, Any] = {
+        "mode": [record.preempt_mode if preempt_mode is None else preempt_mode]
+    }
     if preempt is not None:
         preempting["list"] = sorted(preempt)
     qos["preempt"] = preempting
@@ -254,8 +288,8 @@ def save_qos(
         qos["priority"] = {"set": True, "number": priority}
     if grace_time is not None:
         qos["limits"] = {"grace_time": grace_time}
-    put_limits(qos, QOS_LIMITS, limits or {})
-    put_tres(qos, QOS_TRES, tres or {})
+    put_limits(qos, QOS_LIMITS, limits.numbers)
+    put_tres(qos, QOS_TRES, limits.tres)
     return _writing("qos/", {"qos": [qos]})
 
 
@@ -277,9 +311,13 @@ def delete_qos(name: str) -> Request[bool]:
 def delete_association(account: str, cluster: str, user: str) -> Request[bool]:
     """Take a user out of an account; False when the user wasn't in it."""
     if not (account and cluster and user):
-        raise ValueError("an association to delete needs its account, cluster and user: anything less means many")
+        raise ValueError(
+            "an association to delete needs its account, cluster and user: anything less means many"
+        )
     query = (("account", account), ("cluster", cluster), ("user", user))
-    return Request("DELETE", "association/", query, read=_done, unchanged=_not_done, service=_SERVICE)
+    return Request(
+        "DELETE", "association/", query, read=_done, unchanged=_not_done, service=_SERVICE
+    )
 
 
 def _writing(path: str, body: dict[str, Any]) -> Request[None]:
@@ -296,7 +334,9 @@ def _deleting(path: str) -> Request[bool]:
 
 def _accounts(answer: Fields) -> tuple[Account, ...]:
     return tuple(
-        Account(item.text("name", required=True), item.text("description"), item.text("organization"))
+        Account(
+            item.text("name", required=True), item.text("description"), item.text("organization")
+        )
         for item in answer.items("accounts")
     )
 

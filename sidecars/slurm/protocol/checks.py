@@ -4,8 +4,8 @@ Observed with Slurm 26.05:
 - A memory of 0 is all memory of each node.
 - Not even SlurmUser can requeue a job that was submitted with `requeue` false.
 - A running job's own user can set its comment.
-- A reservation can be created for a drained node. The node isn't usable before its drain is lifted, and then for the
-  users of the reservation alone.
+- A reservation can be created for a drained node. The node isn't usable before its drain is lifted,
+  and then for the users of the reservation alone.
 """
 
 import re
@@ -39,21 +39,27 @@ def submit_check(job: CheckRequest) -> Request[int]:
     }
     if job.reservation:
         body["reservation"] = job.reservation
-    return Request("POST", "job/submit", body={"job": body}, read=lambda answer: answer.number("job_id"))
+    return Request(
+        "POST", "job/submit", body={"job": body}, read=lambda answer: answer.number("job_id")
+    )
 
 
 def get_check_job(job_id: int) -> Request[CheckJob]:
-    """A check's job. An unknown one is NotFound."""
+    """Return a check's job. An unknown one is NotFound."""
     return Request("GET", f"job/{job_id}", read=lambda answer: _check(_one(answer)))
 
 
 def get_waiting_ids() -> Request[frozenset[int]]:
-    """The ids of all jobs that wait; of an array, whose tasks may have no ids of their own yet, that of the array."""
+    """Request the ids of all jobs that wait. Of an array, whose tasks may have no ids of their own
+    yet, the answer has that of the array.
+    """
     return Request("GET", "jobs/state/", read=_waiting_ids)
 
 
 def get_waiting_job(job_id: int) -> Request[WaitingJob]:
-    """A user's job; of an array, a task that waits. An unknown one is NotFound."""
+    """Request a user's job. Of an array, the answer has a task that waits. An unknown one is
+    NotFound.
+    """
     return Request("GET", f"job/{job_id}", read=_waiting)
 
 

@@ -34,7 +34,9 @@ _NOT_FOUND = frozenset(
     }
 )
 
-_RESERVATION_INVALID = 2053  # ESLURM_RESERVATION_INVALID: of a reservation to create, or of one that does not exist
+_RESERVATION_INVALID = (
+    2053  # ESLURM_RESERVATION_INVALID: of a reservation to create, or of one that does not exist
+)
 
 _FIRST_REJECTION, _AFTER_REJECTIONS = 2000, 3000  # slurmctld's own refusals
 
@@ -52,11 +54,14 @@ _FIRST_PARSER, _AFTER_PARSER = 9000, 9300  # slurmrestd could not read the reque
 _STATUS_UNCHANGED, _STATUS_UNAUTHORIZED, _STATUS_NO_NETWORK_AUTH = 304, 401, 511
 
 
-def decode(request: Request[T], status: int, body: bytes, *, parse: Callable[[bytes], Any] = json.loads) -> T:
-    """The typed answer to `request`, or a SlurmError other than Unreachable: see `sidecars.slurm.errors`.
+def decode(
+    request: Request[T], status: int, body: bytes, *, parse: Callable[[bytes], Any] = json.loads
+) -> T:
+    """Decode the answer to `request`. Raises a SlurmError other than Unreachable: see
+    `sidecars.slurm.errors`.
 
-    `parse` reads JSON and raises ValueError for anything else. It may return Nodes and Jobs in place of their
-    JSON.
+    `parse` reads JSON and raises ValueError for anything else. It may return Nodes and Jobs instead
+    of their JSON.
     """
     if status == _STATUS_UNCHANGED and request.unchanged is not None:
         return request.unchanged()
@@ -83,22 +88,29 @@ def decode(request: Request[T], status: int, body: bytes, *, parse: Callable[[by
 
 
 def readable(body: bytes) -> bytes:
-    """The body with a sign in place of all that isn't UTF-8.
+    """Return the body with a sign in place of all that isn't UTF-8.
 
     Any user may give a job a name in another encoding, and Slurm's answers contain its bytes.
     """
     return body.decode(errors="replace").encode()
 
 
-def _refused(request: Request[Any], status: int, errors: tuple[ErrorEntry, ...], message: str) -> Refused:
+def _refused(
+    request: Request[Any], status: int, errors: tuple[ErrorEntry, ...], message: str
+) -> Refused:
     numbers = {entry.number for entry in errors}
     kind: type[Refused]
     if status in (_STATUS_UNAUTHORIZED, _STATUS_NO_NETWORK_AUTH) or numbers & _AUTHENTICATION:
         kind = AuthenticationError
-    elif numbers & _NOT_FOUND or _no_reservation(request, numbers) or _silently_unknown(request, status, errors):
+    elif (
+        numbers & _NOT_FOUND
+        or _no_reservation(request, numbers)
+        or _silently_unknown(request, status, errors)
+    ):
         kind = NotFound
     elif numbers & _REJECTED_BY_SLURMDBD or any(
-        _FIRST_REJECTION <= n < _AFTER_REJECTIONS or _FIRST_PARSER <= n < _AFTER_PARSER for n in numbers
+        _FIRST_REJECTION <= n < _AFTER_REJECTIONS or _FIRST_PARSER <= n < _AFTER_PARSER
+        for n in numbers
     ):
         kind = Rejected
     else:
@@ -111,7 +123,7 @@ def _no_reservation(request: Request[Any], numbers: set[int]) -> bool:
 
 
 def _silently_unknown(request: Request[Any], status: int, errors: tuple[ErrorEntry, ...]) -> bool:
-    """Whether one unknown record was read: that fails with "No error"."""
+    """Return whether one unknown record was read, which fails with "No error"."""
     one = request.method == "GET" and not request.path.endswith("/")
     return one and status == 200 and all(entry.number == 0 for entry in errors)
 

@@ -1,4 +1,6 @@
-"""The requests of `explain`. `scontrol --json` prints the same answers, so that `decode` reads them too."""
+"""The requests of `explain`. `scontrol --json` prints the same answers, so that `decode` reads them
+too.
+"""
 
 from sidecars.contract import bridge
 from sidecars.slurm.details import JobDetail, PartitionDetail
@@ -11,13 +13,17 @@ from sidecars.slurm.protocol.request import Request, segment
 
 
 def get_job_details(job_id: str) -> Request[tuple[JobDetail, ...]]:
-    """The records of a job: several for a job array and a heterogeneous job."""
-    return Request("GET", f"job/{segment(job_id)}", read=lambda answer: tuple(map(_job, answer.items("jobs"))))
+    """Request the records of a job: several for a job array and a heterogeneous job."""
+    return Request(
+        "GET", f"job/{segment(job_id)}", read=lambda answer: tuple(map(_job, answer.items("jobs")))
+    )
 
 
 def get_partition_details() -> Request[tuple[PartitionDetail, ...]]:
-    """All partitions."""
-    return Request("GET", "partitions/", read=lambda answer: tuple(map(_partition, answer.items("partitions"))))
+    """Return all partitions."""
+    return Request(
+        "GET", "partitions/", read=lambda answer: tuple(map(_partition, answer.items("partitions")))
+    )
 
 
 def _job(job: Fields) -> JobDetail:
@@ -36,6 +42,9 @@ def _job(job: Fields) -> JobDetail:
         licenses=job.text("licenses"),
         last_evaluated=job.number("last_sched_evaluation"),
         exit_code=job.nested("exit_code").number("return_code"),
+        exit_signal=job.nested("exit_code").nested("signal").number("id"),
+        output=job.text("standard_output"),
+        working_directory=job.text("current_working_directory"),
         restarts=job.number("restart_cnt"),
         array_task=job.number_or_none("array_task_id"),
         guard=guard,
@@ -44,7 +53,9 @@ def _job(job: Fields) -> JobDetail:
 
 
 def _is_guard(job: Fields, states: frozenset[str]) -> bool:
-    """By what only the bridge can write, or, of a job that has not begun, by what it submits."""
+    """Recognize a guard by what only the bridge can write, or, if the job has not begun, by what
+    the bridge submits.
+    """
     if "EXTERNAL_JOB" in job.states("flags"):
         return False
     if job.text("admin_comment").startswith(bridge.ADMIN_COMMENT):
@@ -59,8 +70,8 @@ def _partition(partition: Fields) -> PartitionDetail:
         PartitionDetail,
         partition,
         max_minutes=maximums.number_or_none("time"),
-        min_nodes=partition.nested("minimums").number("nodes"),
         allow_accounts=_names(accounts.text("allowed")),
+        allow_groups=_names(partition.nested("groups").text("allowed")),
         deny_accounts=_names(accounts.text("deny")),
         allow_qos=_names(qos.text("allowed")),
         deny_qos=_names(qos.text("deny")),

@@ -9,7 +9,9 @@ R = TypeVar("R")
 
 
 class WrongField(Exception):
-    """A value that doesn't follow the REST schema. `decode` turns it into Malformed, which names the call."""
+    """A value that doesn't follow the REST schema. `decode` turns it into Malformed, which names
+    the call.
+    """
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(where, message)
@@ -32,7 +34,7 @@ class Fields:
         self._at = at
 
     def text(self, key: str, *, required: bool = False) -> str:
-        """A string; "" when absent or null, unless it is required."""
+        """Return a string, "" when absent or null, unless it is required."""
         value = self._values.get(key)
         if isinstance(value, str) and (value or not required):
             return value
@@ -41,7 +43,7 @@ class Fields:
         raise self._wrong(key, "a string" if not required else "a string that isn't empty", value)
 
     def flag(self, key: str, *, optional: bool = False) -> bool:
-        """A boolean. A missing one is wrong unless it is optional, and is then False."""
+        """Return a boolean. A missing one is wrong unless it is optional, and is then False."""
         value = self._values.get(key)
         if isinstance(value, bool):
             return value
@@ -50,12 +52,14 @@ class Fields:
         raise self._wrong(key, "a boolean", value)
 
     def number(self, key: str) -> int:
-        """A whole number, plain or as `{set, infinite, number}`; 0 when absent, not set or infinite."""
+        """Return a whole number, plain or as `{set, infinite, number}`, or 0 when absent, not set
+        or infinite.
+        """
         value = self._values.get(key)
         return self.number_or_none(key) or 0 if isinstance(value, dict) else self._whole(key, value)
 
     def number_or_none(self, key: str) -> int | None:
-        """Like `number`, but None when absent, not set or infinite."""
+        """Return a number as `number` does, but None when absent, not set or infinite."""
         value = self._values.get(key)
         if not isinstance(value, dict):
             return None if value is None else self._whole(key, value)
@@ -64,7 +68,9 @@ class Fields:
         return self._whole(f"{key}.number", value.get("number"))
 
     def numbers(self) -> dict[str, int]:
-        """All members that are whole numbers or booleans, the latter as 1 and 0, without those that are not set."""
+        """Return all members that are whole numbers or booleans, the latter as 1 and 0, without
+        those that are not set.
+        """
         found: dict[str, int] = {}
         for key, value in self._values.items():
             if isinstance(value, int) or (isinstance(value, dict) and "number" in value):
@@ -74,7 +80,9 @@ class Fields:
         return found
 
     def words(self, key: str) -> tuple[str, ...]:
-        """A list of strings, or a text separated by commas as in older API versions; () when absent."""
+        """Return a list of strings, or a text separated by commas as in older API versions, () when
+        absent.
+        """
         value = self._values.get(key)
         if isinstance(value, str):
             return tuple(filter(None, value.split(",")))
@@ -85,16 +93,18 @@ class Fields:
         raise self._wrong(key, "a list of strings", value)
 
     def states(self, key: str) -> frozenset[str]:
-        """The states of a node or job."""
+        """Return the states of a node or job."""
         return _shared(self.words(key))
 
     def nested(self, key: str) -> "Fields":
-        """A nested object; an empty one when absent."""
+        """Return a nested object, or an empty one when absent."""
         value = self._values.get(key)
         return Fields({} if value is None else value, self._place(key))
 
     def items(self, key: str, *, optional: bool = False) -> Iterator["Fields"]:
-        """The objects of a list. A missing list is wrong unless it is optional, because it would look like "none"."""
+        """Yield the objects of a list. A missing list is wrong unless it is optional, because it
+        would look like "none".
+        """
         value = self._values.get(key)
         if value is None and optional:
             return
@@ -102,9 +112,13 @@ class Fields:
             yield Fields(item, self._place(f"{key}[{index}]"))
 
     def records(self, key: str, kind: type[R], read: Callable[["Fields"], R]) -> tuple[R, ...]:
-        """The records of a required list. An item that is already a `kind` is taken as it is."""
+        """Return the records of a required list. An item that is already a `kind` is taken as it
+        is.
+        """
         return tuple(
-            value if isinstance(value, kind) else read(Fields(value, self._place(f"{key}[{index}]")))
+            value
+            if isinstance(value, kind)
+            else read(Fields(value, self._place(f"{key}[{index}]")))
             for index, value in enumerate(self._list(key))
         )
 
@@ -131,10 +145,18 @@ class Fields:
 
 @lru_cache(maxsize=1024)
 def _shared(words: tuple[str, ...]) -> frozenset[str]:
-    # One object for all records with the same states: few combinations, tens of thousands of records.
+    # One object for all records with the same states: few combinations, tens of thousands of
+    # records.
     return frozenset(map(intern, words))
 
 
 def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+    }
     return "missing or null" if value is None else names.get(type(value), type(value).__name__)

@@ -14,13 +14,19 @@ R = TypeVar("R")
 
 
 def get_jobs(update_time: int | None = None) -> Request[Jobs | None]:
-    """All jobs; with `update_time`, None when no job changed in that second or later."""
+    """Request all jobs. With `update_time`, the answer is None when no job changed in that second
+    or later.
+    """
     return all_jobs(update_time, JobFields, Job, _job, Jobs)
 
 
 def start_now(job_id: int) -> Request[None]:
-    """Let a pending job start at any time from now on. Slurm has a job wait for two minutes that it has requeued."""
-    return Request("POST", f"job/{job_id}", body={"begin_time": {"set": True, "number": 1}}, read=nothing)
+    """Let a pending job start at any time from now on. Slurm has a job wait for two minutes that it
+    has requeued.
+    """
+    return Request(
+        "POST", f"job/{job_id}", body={"begin_time": {"set": True, "number": 1}}, read=nothing
+    )
 
 
 class JobFields(TypedDict, total=False):
@@ -49,22 +55,29 @@ def all_jobs(
     record: Callable[[Fields], R],
     listed: Callable[[tuple[R, ...], int], L],
 ) -> Request[L | None]:
-    """The request for all jobs as records of this kind, of which `fields` (a TypedDict) are decoded.
+    """Return the request for all jobs as records of this kind, of which `fields` (a TypedDict) are
+    decoded.
 
-    `listed` builds the list, given the records and the server's time of it. With `update_time`, the answer is None when
-    no job changed in that second or later.
+    `listed` builds the list, given the records and the server's time of it. With `update_time`, the
+    answer is None when no job changed in that second or later.
     """
 
     def read(answer: Fields) -> L | None:
         jobs, last_update = answer.records("jobs", kind, record), answer.number("last_update")
-        return None if update_time is not None and not jobs and last_update == 0 else listed(jobs, last_update)
+        return (
+            None
+            if update_time is not None and not jobs and last_update == 0
+            else listed(jobs, last_update)
+        )
 
     streamed = stream(fields, record)
-    return Request("GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=streamed)
+    return Request(
+        "GET", "jobs/", since(update_time), read=read, unchanged=no_news, all_jobs=streamed
+    )
 
 
 def stream(fields: type, record: Callable[[Fields], object]) -> Streamed:
-    """How the answer with all jobs is read as it arrives."""
+    """Return how the answer with all jobs is read as it arrives."""
 
     def record_or_fields(found: Any) -> Any:
         try:
@@ -80,7 +93,7 @@ def _job(job: Fields) -> Job:
 
 
 def job_of(kind: Callable[..., J], job: Fields, **more: Any) -> J:
-    """A job of an answer as a Job or a kind of it, which has `more` fields."""
+    """Return a job of an answer as a Job or a kind of it, which has `more` fields."""
     return kind(
         job_id=job.number("job_id"),
         states=job.states("job_state"),

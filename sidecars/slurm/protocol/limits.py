@@ -1,6 +1,9 @@
-"""Limits of associations and QOS: sacctmgr's names, and their places in the records of the REST API."""
+"""Limits of associations and QOS: sacctmgr's names, and their places in the records of the REST
+API.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from sidecars.slurm.protocol.fields import Fields
@@ -59,27 +62,46 @@ QOS_TRES: Mapping[str, str] = {
 }
 """Limits of a QOS for each TRES, likewise."""
 
-INHERITED = frozenset({name for name in (*ASSOCIATION_LIMITS, *ASSOCIATION_TRES) if name.startswith("Max")}) | {
+INHERITED = frozenset(
+    {name for name in (*ASSOCIATION_LIMITS, *ASSOCIATION_TRES) if name.startswith("Max")}
+) | {
     "MinPrioThreshold",
     "Priority",
 }
-"""Limits that an association without its own has from its parent. Its record shows them as if they were its own."""
+"""Limits that an association without its own has from its parent. Its record shows them as if they
+were its own.
+"""
 
 Tres = Mapping[str, Mapping[str, int]]
 """By the name of a limit: a number for each TRES, such as `cpu` or `gres/gpu`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A change of limits, by their names. Others stay as they are; NO_LIMIT removes one."""
+
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    tres: Tres = field(default_factory=dict)
+
+
+NO_LIMITS = Limits()
+"""Changes nothing."""
+
+
 def read_limits(item: Fields, places: Mapping[str, str]) -> dict[str, int]:
-    """The numbers at these places, by name; those without a limit are missing."""
-    found = ((name, _holder(item, place).number_or_none(_last(place))) for name, place in places.items())
+    """Read the numbers at these places, by name. Those without a limit are missing."""
+    found = (
+        (name, _holder(item, place).number_or_none(_last(place))) for name, place in places.items()
+    )
     return {name: number for name, number in found if number is not None}
 
 
 def read_tres(item: Fields, places: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """The numbers for each TRES at these places, likewise."""
+    """Return the numbers for each TRES at these places, likewise."""
     found = {
         name: {
-            tres_name(tres): tres.number("count") for tres in _holder(item, place).items(_last(place), optional=True)
+            tres_name(tres): tres.number("count")
+            for tres in _holder(item, place).items(_last(place), optional=True)
         }
         for name, place in places.items()
     }
@@ -87,7 +109,7 @@ def read_tres(item: Fields, places: Mapping[str, str]) -> dict[str, dict[str, in
 
 
 def tres_name(tres: Fields) -> str:
-    """For example `cpu` or `gres/gpu`."""
+    """Return the name of a TRES, for example `cpu` or `gres/gpu`."""
     kind, name = tres.text("type", required=True), tres.text("name")
     return f"{kind}/{name}" if name else kind
 
@@ -113,7 +135,11 @@ def put_limits(body: dict[str, Any], places: Mapping[str, str], limits: Mapping[
     """Write the limits into a request; NO_LIMIT removes one."""
     for name, number in limits.items():
         none = number == NO_LIMIT
-        _put(body, places[name], {"set": False, "infinite": True} if none else {"set": True, "number": number})
+        _put(
+            body,
+            places[name],
+            {"set": False, "infinite": True} if none else {"set": True, "number": number},
+        )
 
 
 def put_tres(body: dict[str, Any], places: Mapping[str, str], tres: Tres) -> None:

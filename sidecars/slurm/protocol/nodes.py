@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sidecars.slurm import hostlists
+from sidecars.slurm import hostlists, nodeconf, versions
 from sidecars.slurm.protocol.fields import Fields, WrongField
 from sidecars.slurm.protocol.request import Request, no_news, nothing, segment, since
 from sidecars.slurm.records import Node, Nodes
@@ -21,7 +21,9 @@ ONE_NODES_FAULT = frozenset(
 
 
 def get_nodes(update_time: int | None = None) -> Request[Nodes | None]:
-    """All nodes; with `update_time`, None when no node changed in that second or later."""
+    """Request all nodes. With `update_time`, the answer is None when no node changed in that second
+    or later.
+    """
     return Request("GET", "nodes/", since(update_time), read=_nodes, unchanged=no_news)
 
 
@@ -31,10 +33,11 @@ def count_allocations() -> Request[None]:
 
 
 def get_node(name: str) -> Request[Node]:
-    """One node. An unknown one is NotFound.
+    """Request one node. An unknown one is NotFound.
 
-    Its states and `alloc_cpus` show the allocations at the last request for the list of nodes, whoever sent it: a node
-    whose job has ended stays MIXED until then. Send `count_allocations` first where no poller reads the list.
+    Its states and `alloc_cpus` show the allocations at the last request for the list of nodes,
+    whoever sent it: a node whose job has ended stays MIXED until then. Send `count_allocations`
+    first where no poller reads the list.
     """
     return Request("GET", f"node/{segment(name)}", read=_one_node)
 
@@ -50,22 +53,24 @@ def update_nodes(
     active_features: Sequence[str] | None = None,
     topology: str | None = None,
 ) -> Request[None]:
-    """The same change for all the named nodes, in one call.
+    """Return the same change for all the named nodes, in one call.
 
     None doesn't change a field, "" clears it (but not a reason).
 
-    NotFound means that at least one of several names is unknown. The others are changed in spite of it, unless the
-    unknown one is first in order. Raises HostlistError for a name that no node can have.
+    NotFound means that at least one of several names is unknown. The others are changed in spite of
+    it, unless the unknown one is first in order. Raises HostlistError for a name that no node can
+    have.
 
     What the states do besides setting themselves:
     - DRAIN keeps the old reason unless one is given.
-    - UNDRAIN clears the reason unless the node is DOWN, and doesn't change DOWN. It ends FAIL of a node without a job.
+    - UNDRAIN clears the reason unless the node is DOWN, and doesn't change DOWN. It ends FAIL of a
+      node without a job.
     - IDLE and RESUME end DOWN and DRAIN and clear the reason.
     - DOWN ends or requeues the node's jobs at once, including those that are COMPLETING.
     - After UNDRAIN, IDLE and RESUME the node is NOT_RESPONDING for about a second.
     - DRAIN of a node that is being powered up requeues its jobs, which wait for it.
-    - POWER_UP starts a node that is powered down. POWER_DOWN_FORCE ends or requeues the jobs and stops the node;
-      powering down ends a DRAIN.
+    - POWER_UP starts a node that is powered down. POWER_DOWN_FORCE ends or requeues the jobs and
+      stops the node; powering down ends a DRAIN.
     """
     body: dict[str, Any] = {"name": [hostlists.compress(names)]}
     if state:
@@ -80,25 +85,51 @@ def update_nodes(
 
 
 def create_nodes(conf: str) -> Request[None]:
-    """Create node records: `conf` is the line of slurm.conf for them, NodeName a hostlist (scontrol create).
+    """Create node records: `conf` is the line of slurm.conf for them, NodeName a hostlist (scontrol
+    create).
 
-    Their State has to be CLOUD, EXTERNAL or FUTURE. Gres needs GresConf. Rejected if one of the names exists.
+    Their State has to be CLOUD, EXTERNAL or FUTURE. Gres needs GresConf, which Slurm refuses in a
+    line of several nodes: see `lines_of_nodes`. Rejected if one of the names exists.
     """
     return Request("POST", "new/node/", body={"node_conf": conf}, read=nothing)
 
 
-def delete_node(name: str) -> Request[None]:
-    """Delete a dynamic node's record. An unknown one is NotFound, one with a job on it is Rejected (number 2016).
+def lines_of_nodes(names: Iterable[str], conf: str) -> list[tuple[tuple[str, ...], str]]:
+    """Return the nodes and the line of each `create_nodes` for these nodes. `conf` is the rest of
+    the line.
 
-    A node in a reservation that has begun is Rejected, too. Slurm does delete the record of a node that is DOWN
-    whatever ran there, of one that is reserved for later, and while slurmd runs: that slurmd stays unknown until it is
-    restarted or slurmctld is reconfigured.
+    One line serves all, or one each with GresConf, of which slurmctld reads only the first node's
+    (gres_add_dynamic_gres of 25.11 and 26.05 cuts up the line).
+    """
+    wanted = tuple(names)
+    alone = nodeconf.parse(conf).get("GresConf") is not None
+    return [
+        (some, f"NodeName={hostlists.compress(some)} {conf}")
+        for some in ([(name,) for name in wanted] if alone else [wanted])
+    ]
+
+
+def delete_node(name: str) -> Request[None]:
+    """Delete a dynamic node's record. An unknown one is NotFound, one with a job on it is Rejected
+    (number 2016).
+
+    A node in a reservation that has begun is Rejected, too. Slurm does delete the record of a node
+    that is DOWN whatever ran there, of one that is reserved for later, and while slurmd runs: that
+    slurmd stays unknown until it is restarted or slurmctld is reconfigured.
     """
     return Request("DELETE", f"node/{segment(name)}", read=nothing)
 
 
 def _nodes(answer: Fields) -> Nodes:
-    return Nodes(answer.records("nodes", Node, node_record), answer.number("last_update"))
+    nodes = answer.records("nodes", Node, node_record)
+    return Nodes(nodes, answer.number("last_update"), _release(answer))
+
+
+def _release(answer: Fields) -> versions.Release | None:
+    try:
+        return versions.exact(answer.nested("meta").nested("slurm").text("release"))
+    except WrongField:
+        return None
 
 
 def _one_node(answer: Fields) -> Node:
@@ -109,7 +140,7 @@ def _one_node(answer: Fields) -> Node:
 
 
 def node_record(node: Fields) -> Node:
-    """A node of an answer."""
+    """Return a node of an answer."""
     weight = node.number_or_none("weight")
     return Node(
         name=node.text("name", required=True),
@@ -137,6 +168,7 @@ def node_record(node: Fields) -> Node:
         alloc_cpus=node.number("alloc_cpus"),
         real_memory=node.number("real_memory"),
         specialized_memory=node.number("specialized_memory"),
+        owner=node.text("owner"),
         specialized_cores=node.number("specialized_cores"),
         alloc_memory=node.number("alloc_memory"),
         temporary_disk=node.number("temporary_disk"),

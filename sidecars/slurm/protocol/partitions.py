@@ -9,10 +9,15 @@ from sidecars.slurm.records import Partition
 
 P = TypeVar("P", bound=Partition)
 
+NOT_SHARED = ("", "NO", "EXCLUSIVE", "YES:1")
+"""What a partition shows in which no two jobs have the same core."""
+
 
 def get_partitions() -> Request[tuple[Partition, ...]]:
-    """All partitions."""
-    return Request("GET", "partitions/", read=lambda answer: tuple(map(_partition, answer.items("partitions"))))
+    """Return all partitions."""
+    return Request(
+        "GET", "partitions/", read=lambda answer: tuple(map(_partition, answer.items("partitions")))
+    )
 
 
 def _partition(partition: Fields) -> Partition:
@@ -20,16 +25,22 @@ def _partition(partition: Fields) -> Partition:
 
 
 def partition_of(kind: Callable[..., P], partition: Fields, **more: Any) -> P:
-    """A partition of an answer as a Partition or a kind of it, which has `more` fields."""
-    nodes = partition.nested("nodes")
+    """Return a partition of an answer as a Partition or a kind of it, which has `more` fields."""
+    nodes, most = partition.nested("nodes"), partition.nested("maximums")
+    own = partition.nested("partition")
+    exclusive, oversubscribe = own.text("exclusive"), own.text("oversubscribe")
     tier = partition.nested("priority").number_or_none("tier")
     return kind(
         name=partition.text("name", required=True),
-        states=frozenset(partition.nested("partition").words("state")),
+        states=frozenset(own.words("state")),
         node_list=nodes.text("configured"),
         node_sets=partition.text("node_sets"),
         total_nodes=nodes.number("total"),
         tier=1 if tier is None else tier,
-        max_nodes=partition.nested("maximums").number_or_none("nodes"),
+        max_nodes=most.number_or_none("nodes"),
+        max_cpus_per_node=most.number_or_none("cpus_per_node"),
+        min_nodes=partition.nested("minimums").number("nodes"),
+        exclusive=exclusive if exclusive in ("NODE", "USER") else "",
+        oversubscribe=oversubscribe.partition(":")[0] if oversubscribe not in NOT_SHARED else "",
         **more,
     )

@@ -1,7 +1,8 @@
 """The request of the autoscaling planner: all jobs, and what pending ones request.
 
-Apart from `jobs`, because these records take much more time and memory. API v0.0.44 is used where the server offers it:
-later versions don't report that a job is exclusive (observed with Slurm 26.05; `shared` is always empty).
+Apart from `jobs`, because these records take much more time and memory. API v0.0.44 is used where
+the server offers it: later versions don't report that a job is exclusive (observed with Slurm
+26.05; `shared` is always empty).
 """
 
 from dataclasses import replace
@@ -19,8 +20,7 @@ REPORTS_EXCLUSIVE = "v0.0.44"
 
 
 def get_queue(former: QueuedJobs | None = None) -> Request[QueuedJobs | None]:
-    """All jobs; with the `former` answer, None when no job has changed since.
-
+    """Request all jobs. With the `former` answer, the answer is None when no job has changed since.
     A job that is as in the former answer is the same object, so that what changed is found quickly.
     """
     known = {} if former is None else {job.job_id: job for job in former.jobs}
@@ -36,7 +36,11 @@ def get_queue(former: QueuedJobs | None = None) -> Request[QueuedJobs | None]:
     def read(answer: Fields) -> QueuedJobs | None:
         found = request.read(answer)
         parser = answer.nested("meta").nested("plugin").text("data_parser")
-        return found if found is None else replace(found, exclusive_known=parser.endswith(REPORTS_EXCLUSIVE))
+        return (
+            found
+            if found is None
+            else replace(found, exclusive_known=parser.endswith(REPORTS_EXCLUSIVE))
+        )
 
     return replace(request, version=REPORTS_EXCLUSIVE, read=read)
 
@@ -44,6 +48,7 @@ def get_queue(former: QueuedJobs | None = None) -> Request[QueuedJobs | None]:
 class QueuedJobFields(JobFields, total=False):
     """The fields of a job's record that `_job` reads, before their types are checked."""
 
+    account: Any
     array_job_id: Any
     array_max_tasks: Any
     array_task_string: Any
@@ -68,6 +73,7 @@ class QueuedJobFields(JobFields, total=False):
     minimum_cpus_per_node: Any
     minimum_tmp_disk_per_node: Any
     priority: Any
+    qos: Any
     required_nodes: Any
     resv_name: Any
     segment_size: Any
@@ -97,7 +103,7 @@ def _job(job: Fields) -> QueuedJob:
 
 
 def pending_of(job: Fields) -> Pending:
-    """What a pending job of an answer waits for."""
+    """Return what a pending job of an answer waits for."""
     flags = job.states("flags")
     submitted, eligible = job.number("submit_time"), job.number("eligible_time")
     return Pending(
@@ -130,13 +136,16 @@ def pending_of(job: Fields) -> Pending:
             job.flag("contiguous", optional=True),
             job.text("required_nodes"),
             job.text("excluded_nodes"),
-            job.number("core_spec") not in (0, _NO_SPEC) or job.number("thread_spec") not in (0, _NO_SPEC),
+            job.number("core_spec") not in (0, _NO_SPEC)
+            or job.number("thread_spec") not in (0, _NO_SPEC),
             job.number("segment_size"),
             job.text("extra"),
             job.text("licenses"),
             job.text("resv_name"),
             "EXTERNAL_JOB" in flags,
             "JOB_IMPLICIT_MAX_NODES" in flags,
+            "PREFER_MINIMUM_NODE_COUNT" in flags,
+            "SPREAD_JOB" in flags,
         ),
         reason=intern(job.text("state_reason")),
         priority=job.number("priority"),
@@ -145,6 +154,8 @@ def pending_of(job: Fields) -> Pending:
         dependency=job.text("dependency"),
         array_tasks=job.text("array_task_string").partition("%")[0],
         array_max_running=job.number("array_max_tasks"),
+        account=intern(job.text("account")),
+        qos=intern(job.text("qos")),
         het_job_id=job.number("het_job_id"),
         het_job_ids=job.text("het_job_id_set"),
     )
@@ -152,10 +163,10 @@ def pending_of(job: Fields) -> Pending:
 
 @lru_cache(maxsize=4096)
 def _request(partitions: str, tres: str, node_count: int, *fields: Any) -> JobRequest:
-    """One object for all jobs that request the same.
+    """Return one object for all jobs that request the same.
 
-    `node_count` of a pending job is what Slurm expects the job to get on the nodes that it has; the number that the job
-    requests is a part of `tres` ("cpu=4,mem=1G,node=2").
+    `node_count` of a pending job is what Slurm expects the job to get on the nodes that it has. The
+    number that the job requests is a part of `tres` ("cpu=4,mem=1G,node=2").
     """
     requested = [item.removeprefix("node=") for item in tres.split(",") if item.startswith("node=")]
     nodes = int(requested[0]) if requested and requested[0].isdecimal() else node_count

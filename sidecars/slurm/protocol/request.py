@@ -15,6 +15,11 @@ VERSIONS = ("v0.0.45", "v0.0.44")
 
 TOKEN_HEADER = "X-SLURM-USER-TOKEN"  # noqa: S105 - the header's name
 
+USER_HEADER = "X-SLURM-USER-NAME"
+"""The user as whom the request is sent, if it isn't the token's. Only a token of SlurmUser or root
+may name another.
+"""
+
 STATUS_NO_SUCH_ENDPOINT = 404
 
 
@@ -25,7 +30,9 @@ class Streamed:
     fields: type
     """A TypedDict of the fields to decode."""
     record: Callable[[Any], Any]
-    """The record of such fields, or the fields as given when one is wrong: `decode` then finds it again."""
+    """The record of such fields, or the fields as given when one is wrong: `decode` then finds it
+    again.
+    """
 
 
 @dataclass(frozen=True)
@@ -48,53 +55,65 @@ class Request(Generic[T]):
     version: str | None = field(default=None, kw_only=True, repr=False, compare=False)
     """The API version to use where the server offers it; None: the newest that it offers."""
     all_jobs: "Streamed | None" = field(default=None, kw_only=True, repr=False, compare=False)
-    """How `sidecars.slurm.streaming` reads the answer as it arrives, because it may have hundreds of megabytes."""
+    """How `sidecars.slurm.streaming` reads the answer as it arrives, because it may have hundreds
+    of megabytes.
+    """
 
     def target(self, version: str) -> str:
-        """The request target for HTTP: path and query, percent-encoded."""
+        """Return the request target for HTTP: path and query, percent-encoded."""
         query = f"?{urllib.parse.urlencode(self.query)}" if self.query else ""
         return f"/{self.service}/{version}/{self.path}{query}"
 
     def content(self) -> bytes | None:
-        """The body to send, with content type application/json."""
+        """Return the body to send, with content type application/json."""
         return None if self.body is None else json.dumps(self.body, separators=(",", ":")).encode()
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path}" if self.service == "slurm" else f"{self.method} {self.service}/{self.path}"
+        return (
+            f"{self.method} {self.path}"
+            if self.service == "slurm"
+            else f"{self.method} {self.service}/{self.path}"
+        )
 
 
 def versions_to_try(chosen: str | None, versions: Sequence[str] = VERSIONS) -> tuple[str, ...]:
-    """API versions in the order to try them: the one that worked before, then the others as listed.
+    """Return the API versions in the order to try them: the one that worked before, then the others
+    as listed.
 
     A server that lacks a version answers `STATUS_NO_SUCH_ENDPOINT` and has done nothing.
     """
-    return (*(() if chosen is None else (chosen,)), *(version for version in versions if version != chosen))
+    return (
+        *(() if chosen is None else (chosen,)),
+        *(version for version in versions if version != chosen),
+    )
 
 
 # What the modules of this package share.
 
 
 def nothing(answer: Fields) -> None:
-    """The value of an answer that only reports the absence of errors."""
+    """Read an answer that only reports the absence of errors."""
 
 
 def no_news() -> None:
-    """The value of an answer that reports no change."""
+    """Read an answer that reports no change."""
     return
 
 
 def since(update_time: int | None) -> tuple[tuple[str, str], ...]:
-    """The query for changes at or after a time in seconds since the epoch; () for everything."""
+    """Return the query for changes at or after a time in seconds since the epoch, () for
+    everything.
+    """
     return () if update_time is None else (("update_time", str(update_time)),)
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path. Raises ValueError as `named`."""
+    """Return a name as one segment of a path. Raises ValueError as `named`."""
     return urllib.parse.quote(named(name), safe="")
 
 
 def named(name: str) -> str:
-    """The name itself. Raises ValueError for one that would change the path of a request."""
+    """Return the name itself. Raises ValueError for one that would change the path of a request."""
     if not name or name in {".", ".."}:
         raise ValueError(f"{name!r} can't name anything in Slurm")
     return name

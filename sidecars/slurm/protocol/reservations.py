@@ -13,9 +13,11 @@ UNLIMITED = -1
 
 
 def get_reservations() -> Request[tuple[Reservation, ...]]:
-    """All reservations."""
+    """Return all reservations."""
     return Request(
-        "GET", "reservations/", read=lambda answer: tuple(map(reservation_record, answer.items("reservations")))
+        "GET",
+        "reservations/",
+        read=lambda answer: tuple(map(reservation_record, answer.items("reservations"))),
     )
 
 
@@ -24,20 +26,20 @@ def save_reservation(
     *,
     start_time: int | None = None,
     minutes: int | None = None,
-    nodes: Iterable[str] | None = None,
-    node_count: int | None = None,
+    nodes: Iterable[str] | int | None = None,
     partition: str | None = None,
     users: Sequence[str] | None = None,
     accounts: Sequence[str] | None = None,
     flags: Sequence[str] = (),
 ) -> Request[None]:
-    """Create the reservation of that name, or change it if it exists. None doesn't change a field of it.
+    """Create the reservation of that name, or change it if it exists. None doesn't change a field
+    of it.
 
-    A new one needs `start_time`, `minutes`, one of `nodes` and `node_count`, and one of `users` and `accounts`. With
-    `nodes`, Slurm adds the flag SPEC_NODES. UNLIMITED minutes are a year. Raises HostlistError for a name that no node
-    can have.
+    A new one needs `start_time`, `minutes`, `nodes`, and one of `users` and `accounts`. `nodes`:
+    their names, or a number of nodes, which Slurm chooses. With names, Slurm adds the flag
+    SPEC_NODES. UNLIMITED minutes are a year. Raises HostlistError for a name that no node can have.
 
-    A change of `partition` alone, or with the same `node_count`, keeps the nodes.
+    A change of `partition` alone, or with the same number of nodes, keeps the nodes.
 
     - Rejected with 2000: an unknown partition.
     - NotFound: an unknown node.
@@ -47,9 +49,14 @@ def save_reservation(
     - Rejected with 9207: an unknown flag. The reservation is created in spite of it.
     """
     body: dict[str, Any] = {"name": named(name)}
-    numbers = {"start_time": start_time, "duration": minutes, "node_count": node_count}
-    body.update((key, {"set": True, "number": number}) for key, number in numbers.items() if number is not None)
-    if nodes is not None:
+    count = nodes if isinstance(nodes, int) else None
+    numbers = {"start_time": start_time, "duration": minutes, "node_count": count}
+    body.update(
+        (key, {"set": True, "number": number})
+        for key, number in numbers.items()
+        if number is not None
+    )
+    if nodes is not None and not isinstance(nodes, int):
         body["node_list"] = [hostlists.compress(nodes)]
     if minutes == UNLIMITED:
         body["duration"] = {"set": True, "infinite": True}
@@ -63,13 +70,40 @@ def save_reservation(
     return Request("POST", "reservation", body=body, read=nothing)
 
 
+def close_nodes(
+    name: str, nodes: Iterable[str], *, start_time: int | None, end_time: int | None
+) -> Request[None]:
+    """Create or change the reservation of that name: from now on until `end_time`, no job but
+    root's gets one of the nodes. None doesn't change the time. Errors as by `save_reservation`.
+
+    It ignores jobs: those that have the nodes keep them. And it may overlap with others.
+    """
+    times = {"start_time": start_time, "end_time": end_time}
+    return Request(
+        "POST",
+        "reservation",
+        body={
+            "name": named(name),
+            "node_list": [hostlists.compress(nodes)],
+            "users": ["root"],
+            "flags": ["IGNORE_JOBS", "OVERLAP"],
+            **{
+                key: {"set": True, "number": number}
+                for key, number in times.items()
+                if number is not None
+            },
+        },
+        read=nothing,
+    )
+
+
 def delete_reservation(name: str) -> Request[None]:
     """Delete a reservation. An unknown one is NotFound."""
     return Request("DELETE", f"reservation/{segment(name)}", read=nothing)
 
 
 def reservation_record(reservation: Fields) -> Reservation:
-    """A reservation of an answer."""
+    """Return a reservation of an answer."""
     return Reservation(
         name=reservation.text("name", required=True),
         node_list=reservation.text("node_list"),

@@ -9,24 +9,28 @@ RECONFIGURE_SECONDS = 75.0
 
 
 def ping() -> Request[tuple[Ping, ...]]:
-    """Whether each slurmctld of the configuration answers slurmrestd. Cheap, even when none does."""
+    """Return whether each slurmctld of the configuration answers slurmrestd. Cheap, even when none
+    does.
+    """
     return Request("GET", "ping/", read=lambda answer: tuple(map(_ping, answer.items("pings"))))
 
 
 def slurmctld_start() -> Request[int]:
-    """When slurmctld started or was reconfigured, in seconds since the epoch; 0 if it doesn't say so.
-
-    API v0.0.45 and later.
+    """Request when slurmctld started or was reconfigured, in seconds since the epoch. The answer is
+    0 if it doesn't report it. Needs API v0.0.45 or later.
     """
-    return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf_meta").number("BOOT_TIME"))
+    return Request(
+        "GET", "conf", read=lambda answer: answer.nested("slurm_conf_meta").number("BOOT_TIME")
+    )
 
 
 def select_type_parameters() -> Request[tuple[str, ...]]:
-    """What Slurm allocates, as words of SelectTypeParameters such as `CR_CORE_MEMORY`; () if it doesn't say so.
-
-    API v0.0.45 and later.
+    """Request what Slurm allocates, as words of SelectTypeParameters such as `CR_CORE_MEMORY`. The
+    answer is () if it doesn't report it. Needs API v0.0.45 or later.
     """
-    return Request("GET", "conf", read=lambda answer: answer.nested("slurm_conf").words("SelectTypeParameters"))
+    return Request(
+        "GET", "conf", read=lambda answer: answer.nested("slurm_conf").words("SelectTypeParameters")
+    )
 
 
 def reconfigure() -> Request[None]:

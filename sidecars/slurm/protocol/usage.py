@@ -29,28 +29,38 @@ _MEBIBYTES = {"K": 2**-10, "": 1, "M": 1, "G": 2**10, "T": 2**20, "P": 2**30}
 
 
 def get_node_usage(update_time: int | None = None) -> Request[NodeUsages | None]:
-    """All nodes with their load; with `update_time`, None when no node changed in that second or later."""
+    """Request all nodes with their load. With `update_time`, the answer is None when no node
+    changed in that second or later.
+    """
     return Request("GET", "nodes/", since(update_time), read=_nodes, unchanged=no_news)
 
 
 def get_job_usage(update_time: int | None = None) -> Request[JobUsages | None]:
-    """All jobs with their allocations; with `update_time`, None when no job changed in that second or later."""
+    """Request all jobs with their allocations. With `update_time`, the answer is None when no job
+    changed in that second or later.
+    """
     return all_jobs(update_time, JobUsageFields, JobUsage, _job, JobUsages)
 
 
 def get_statistics() -> Request[Statistics]:
-    """slurmctld's statistics."""
+    """Request slurmctld's statistics."""
     return Request("GET", "diag/", read=lambda answer: _statistics(answer.nested("statistics")))
 
 
 def get_licenses() -> Request[tuple[License, ...]]:
-    """All licenses."""
-    return Request("GET", "licenses/", read=lambda answer: tuple(map(_license, answer.items("licenses"))))
+    """Return all licenses."""
+    return Request(
+        "GET", "licenses/", read=lambda answer: tuple(map(_license, answer.items("licenses")))
+    )
 
 
 def get_reservation_usage() -> Request[tuple[ReservationUsage, ...]]:
-    """All reservations with their sizes."""
-    return Request("GET", "reservations/", read=lambda answer: tuple(map(_reservation, answer.items("reservations"))))
+    """Return all reservations with their sizes."""
+    return Request(
+        "GET",
+        "reservations/",
+        read=lambda answer: tuple(map(_reservation, answer.items("reservations"))),
+    )
 
 
 def _nodes(answer: Fields) -> NodeUsages:
@@ -119,7 +129,9 @@ def _job(job: Fields) -> JobUsage:
 
 @lru_cache(maxsize=4096)
 def _tasks(indexes: str) -> int:
-    """The number of tasks in `0-99:3,120%5`; 1 for no array. A list that Slurm shortened ends with `...`."""
+    """Count the tasks in `0-99:3,120%5`, 1 for no array. A list that Slurm shortened ends with
+    `...`.
+    """
     count = 0
     for item in indexes.partition("%")[0].split(","):
         found = _RANGE.fullmatch(item)
@@ -139,12 +151,22 @@ def _memory(tres: str) -> int:
 def _statistics(statistics: Fields) -> Statistics:
     values = statistics.numbers()
     for exits in ("schedule_exit", "bf_exit"):
-        values.update((f"{exits}.{key}", number) for key, number in statistics.nested(exits).numbers().items())
+        values.update(
+            (f"{exits}.{key}", number) for key, number in statistics.nested(exits).numbers().items()
+        )
     return Statistics(
         values,
-        tuple(_rpc(rpc, "message_type", "type_id") for rpc in statistics.items("rpcs_by_message_type", optional=True)),
-        tuple(_rpc(rpc, "user", "user_id") for rpc in statistics.items("rpcs_by_user", optional=True)),
-        tuple(_rpc(rpc, "message_type", "type_id") for rpc in statistics.items("pending_rpcs", optional=True)),
+        tuple(
+            _rpc(rpc, "message_type", "type_id")
+            for rpc in statistics.items("rpcs_by_message_type", optional=True)
+        ),
+        tuple(
+            _rpc(rpc, "user", "user_id") for rpc in statistics.items("rpcs_by_user", optional=True)
+        ),
+        tuple(
+            _rpc(rpc, "message_type", "type_id")
+            for rpc in statistics.items("pending_rpcs", optional=True)
+        ),
     )
 
 
@@ -164,4 +186,6 @@ def _license(fields: Fields) -> License:
 
 
 def _reservation(fields: Fields) -> ReservationUsage:
-    return ReservationUsage(reservation_record(fields), fields.number("node_count"), fields.number("core_count"))
+    return ReservationUsage(
+        reservation_record(fields), fields.number("node_count"), fields.number("core_count")
+    )

@@ -6,7 +6,8 @@ from sidecars.workloads.resources import Manifest, NodeSet, ResourceError
 
 
 def claims(nodeset: NodeSet, ordinal: int) -> list[Manifest]:
-    """The PersistentVolumeClaims that a pod needs, without owners. They are created before the pod and never changed.
+    """Return the PersistentVolumeClaims that a pod needs, without owners. They are created before
+    the pod and never changed.
 
     In the order of spec.volumeClaimTemplates. Raises ResourceError for a template without a name.
     """
@@ -14,7 +15,7 @@ def claims(nodeset: NodeSet, ordinal: int) -> list[Manifest]:
 
 
 def daemon_claims(nodeset: NodeSet, kube_node: str, host: str) -> list[Manifest]:
-    """The same for a pod in DaemonSet mode."""
+    """Return the same for a pod in DaemonSet mode."""
     return _claims(nodeset, f"{nodeset.name}-{host}", {names.KUBE_NODE: kube_node})
 
 
@@ -23,7 +24,9 @@ def _claims(nodeset: NodeSet, suffix: str, more: dict[str, str]) -> list[Manifes
     for index, template in enumerate(nodeset.spec.volume_claim_templates or ()):
         metadata = template.get("metadata") or {}
         if not metadata.get("name"):
-            raise ResourceError(f"spec.volumeClaimTemplates[{index}].metadata.name", "must not be empty")
+            raise ResourceError(
+                f"spec.volumeClaimTemplates[{index}].metadata.name", "must not be empty"
+            )
         annotations = dict(metadata.get("annotations") or {}) | more
         found.append(
             {

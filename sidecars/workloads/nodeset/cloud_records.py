@@ -11,7 +11,9 @@ from sidecars.workloads.resources import NodeSet, ResourceError
 
 _DECLARED, _OWN = "spec.powerSaving.node", "spec.extraConf"
 
-_NOT_OF_A_RECORD = frozenset({"nodeaddr", "nodehostname", "nodename", "port", "reason", "state", "suspendtime"})
+_NOT_OF_A_RECORD = frozenset(
+    {"nodeaddr", "nodehostname", "nodename", "port", "reason", "state", "suspendtime"}
+)
 
 _SMALL, _LARGE, _MEMORY = 0xFFFF, 0xFFFF_FFF0, 1 << 40
 _RANGES: Mapping[str, tuple[int, int]] = {
@@ -29,18 +31,26 @@ _RANGES: Mapping[str, tuple[int, int]] = {
     "tmpdisk": (0, _LARGE),
     "weight": (0, _LARGE),
 }
-"""The lowest and the highest value of the keys whose value is a number: slurmctld has 16 or 32 bits for most."""
+"""The lowest and the highest value of the keys whose value is a number: slurmctld has 16 or 32 bits
+for most.
+"""
 
 _IN_MIB = frozenset({"memspeclimit", "realmemory", "tmpdisk"})
 
 
 def registered(node: Node) -> str:
-    """What the worker of this record offers, as items of a node line; "" for one that has never registered."""
-    return "" if "CLOUD" in node.states or not (node.slurmd_start_time and node.cpus) else offered(node)
+    """Return what the worker of this record offers, as items of a node line, "" for one that has
+    never registered.
+    """
+    return (
+        ""
+        if "CLOUD" in node.states or not (node.slurmd_start_time and node.cpus)
+        else offered(node)
+    )
 
 
 def offered(node: Node) -> str:
-    """What a record shows that a worker offers, as items of a node line."""
+    """Return what a record shows that a worker offers, as items of a node line."""
     numbers = {
         "Sockets": node.sockets,
         "CoresPerSocket": node.cores,
@@ -49,16 +59,26 @@ def offered(node: Node) -> str:
         "CoreSpecCount": node.specialized_cores,
         "MemSpecLimit": node.specialized_memory,
     }
-    items = [Item("CPUs", str(node.cpus)), *(Item(key, str(value)) for key, value in numbers.items() if value)]
+    items = [
+        Item("CPUs", str(node.cpus)),
+        *(Item(key, str(value)) for key, value in numbers.items() if value),
+    ]
     found = _gres(node.gres)
     return nodeconf.render([*items, Item("Gres", found)] if found else items)
 
 
-def cloud_record(nodeset: NodeSet, *, always_on: bool = False) -> str:
-    """The rest of the line that begins with NodeName; "" while it is unknown what a worker offers.
+_NEVER = 1_000_000_000
+"""Seconds from which on a SuspendTime stops no node: the global one of clusters with power
+saving.
+"""
 
-    In ascending order of what wins: what a worker has registered, spec.powerSaving.node, spec.extraConf. `always_on`:
-    Slurm never stops the node. Raises ResourceError.
+
+def cloud_record(nodeset: NodeSet) -> str:
+    """Compose the rest of the line that begins with NodeName; "" while it is unknown what a worker
+    offers.
+
+    In ascending order of what wins: what a worker has registered, spec.powerSaving.node,
+    spec.extraConf. It has no SuspendTime: the operator stops idle nodes. Raises ResourceError.
     """
     saving = nodeset.spec.power_saving
     declared = nodeconf.parse(saving.node)
@@ -66,7 +86,9 @@ def cloud_record(nodeset: NodeSet, *, always_on: bool = False) -> str:
         raise ResourceError(_DECLARED, declared.problems[0])
     for item in declared.items:
         if item.key.lower() == "suspendtime":
-            raise ResourceError(_DECLARED, "SuspendTime is set by powerSaving.idleSeconds: remove it")
+            raise ResourceError(
+                _DECLARED, "SuspendTime is set by powerSaving.idleSeconds: remove it"
+            )
         if item.key.lower() not in _NOT_OF_A_RECORD:
             check_key(nodeset, item, _DECLARED)
             _check_number(item, _DECLARED)
@@ -87,8 +109,7 @@ def cloud_record(nodeset: NodeSet, *, always_on: bool = False) -> str:
         except gres.GresError as error:
             place = _OWN if any(item.key.lower() == "gres" for item in own) else _DECLARED
             raise ResourceError(place, str(error)) from error
-    idle = "INFINITE" if always_on else str(saving.idle_seconds)
-    return nodeconf.render([Item("State", "CLOUD"), *items.values(), Item("SuspendTime", idle)])
+    return nodeconf.render([Item("State", "CLOUD"), *items.values()])
 
 
 def _check_number(item: Item, place: str) -> None:
@@ -104,7 +125,9 @@ def _check_number(item: Item, place: str) -> None:
 
 
 def _check_together(items: Mapping[str, Item]) -> None:
-    """Raise ResourceError for numbers that contradict each other, of which slurmctld would replace some."""
+    """Raise ResourceError for numbers that contradict each other, of which slurmctld would replace
+    some.
+    """
 
     def number(*keys: str) -> int | None:
         return next((int(items[key].value) for key in keys if key in items), None)
@@ -113,32 +136,59 @@ def _check_together(items: Mapping[str, Item]) -> None:
         raise ResourceError(_DECLARED, "set Sockets, or Boards and SocketsPerBoard, not both")
     memory, reserved = number("realmemory"), number("memspeclimit")
     if memory is not None and reserved is not None and reserved >= memory:
-        raise ResourceError(_DECLARED, f"MemSpecLimit={reserved} must be lower than RealMemory={memory}")
-    cpus, cores, threads = number("cpus", "procs"), number("corespersocket") or 1, number("threadspercore") or 1
+        raise ResourceError(
+            _DECLARED, f"MemSpecLimit={reserved} must be lower than RealMemory={memory}"
+        )
+    cpus, cores, threads = (
+        number("cpus", "procs"),
+        number("corespersocket") or 1,
+        number("threadspercore") or 1,
+    )
     sockets = number("sockets") or (number("boards") or 1) * (number("socketsperboard") or 0)
     if cpus is None:
         return
-    fitting = {sockets, sockets * cores, sockets * cores * threads} if sockets else {cpus - cpus % (cores * threads)}
+    fitting = (
+        {sockets, sockets * cores, sockets * cores * threads}
+        if sockets
+        else {cpus - cpus % (cores * threads)}
+    )
     if cpus not in fitting:
         choice = " or ".join(map(str, sorted(fitting - {0}))) or str(cores * threads)
-        raise ResourceError(_DECLARED, f"CPUs={cpus} must be {choice}: sockets, cores and threads contradict it")
+        raise ResourceError(
+            _DECLARED, f"CPUs={cpus} must be {choice}: sockets, cores and threads contradict it"
+        )
 
 
 def shown(node: Node) -> str:
-    """The line, as by `cloud_record`, with which Slurm creates a record of power saving like this one again."""
-    items = [Item("State", "CLOUD"), Item("Weight", str(node.weight)), *nodeconf.parse(offered(node)).items]
+    """Return the line, as by `cloud_record`, with which Slurm creates a record of power saving like
+    this one again.
+    """
+    items = [
+        Item("State", "CLOUD"),
+        Item("Weight", str(node.weight)),
+        *nodeconf.parse(offered(node)).items,
+    ]
     if node.gres:
         items.append(Item("GresConf", _gres_conf(_gres(node.gres))))
     if node.features:
         items.append(Item("Features", ",".join(node.features)))
     if node.topology:
         items.append(Item("Topology", node.topology))
-    idle = "INFINITE" if node.suspend_time is None else str(node.suspend_time)
-    return nodeconf.render([*items, Item("SuspendTime", idle)])
+    if not _stops_never(node):
+        items.append(Item("SuspendTime", str(node.suspend_time)))
+    return nodeconf.render(items)
+
+
+def _stops_never(node: Node) -> bool:
+    """Return whether the record has no SuspendTime of its own: Slurm stops the node only if
+    asked.
+    """
+    return node.suspend_time is None or node.suspend_time >= _NEVER
 
 
 def would_suffice(node: Node, conf: str) -> bool:
-    """Whether a worker that registered with less than its record has enough for this `cloud_record`.
+    """Return whether a worker that registered with less than its record has enough for this
+    `cloud_record`.
 
     slurmctld's reason has what the worker reported, of CPUs only that they were fewer.
     """
@@ -146,27 +196,34 @@ def would_suffice(node: Node, conf: str) -> bool:
     memory = re.search(r"Low RealMemory \(reported:([0-9]+) < ([0-9.]+)%", node.reason)
     if memory and 100 * int(memory[1]) < float(memory[2]) * int(wanted.get("RealMemory") or 1):
         return False
-    for name, count in re.findall(r"gres/([^ ]+) count reported lower than configured \(([0-9]+) <", node.reason):
-        if sum(it.count for it in gres.parse(wanted.get("Gres") or "") if it.name == name) > int(count):
+    for name, count in re.findall(
+        r"gres/([^ ]+) count reported lower than configured \(([0-9]+) <", node.reason
+    ):
+        if sum(it.count for it in gres.parse(wanted.get("Gres") or "") if it.name == name) > int(
+            count
+        ):
             return False
     return "CPUs" not in node.reason or int(wanted.get("CPUs") or 1) < node.cpus
 
 
 def is_current(node: Node, conf: str) -> bool:
-    """Whether a record shows what this `cloud_record` describes, as far as the REST API reports it."""
+    """Return whether a record shows what this `cloud_record` describes, as far as the REST API
+    reports it.
+    """
     wanted = nodeconf.parse(conf)
-    idle = wanted.get("SuspendTime") or ""
     numbers = {"CPUs": node.cpus, "RealMemory": node.real_memory, "Weight": node.weight}
     return (
         all(wanted.get(key) in (None, str(value)) for key, value in numbers.items())
         and set((wanted.get("Features") or "").split(",")) == set(node.features)
         and _gres(wanted.get("Gres") or "") == _gres(node.gres)
-        and node.suspend_time == (int(idle) if idle.isdigit() else None)
+        and _stops_never(node)
     )
 
 
 def _gres(text: str) -> str:
-    """A node's generic resources, without the sockets that they belong to; the text itself if it is of another form."""
+    """Return a node's generic resources, without the sockets that they belong to. A text of another
+    form is returned as it is.
+    """
     try:
         return gres.render(gres.parse(text))
     except gres.GresError:
@@ -174,9 +231,11 @@ def _gres(text: str) -> str:
 
 
 def _gres_conf(value: str) -> str:
-    """The lines of gres.conf for these: without them Slurm creates no record with Gres. Raises GresError."""
+    """Return the lines of gres.conf for these: without them Slurm creates no record with Gres.
+    Raises GresError.
+    """
     found = []
     for it in gres.parse(value):
         kind = f",type={it.type}" if it.type else ""
         found.append(f"name={it.name}{kind},count={it.count}")
-    return ";".join(found)
+    return "+".join(found)

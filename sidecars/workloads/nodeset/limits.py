@@ -6,12 +6,14 @@ from sidecars.workloads.resources import Json, NodeSet, ResourceError
 
 
 def limits(nodeset: NodeSet) -> Json:
-    """The limits of the slurmd container, and those of the pod where the container has none. Raises ResourceError."""
+    """Return the limits of the slurmd container, and those of the pod where the container has none.
+    Raises ResourceError.
+    """
     return pod_limits(nodeset) | _limits(nodeset.spec.slurmd, "spec.slurmd")
 
 
 def pod_limits(nodeset: NodeSet) -> Json:
-    """The limits of the pod as a whole. Raises ResourceError."""
+    """Return the limits of the pod as a whole. Raises ResourceError."""
     return _limits(nodeset.spec.template.spec, "spec.template.spec")
 
 
@@ -24,9 +26,9 @@ def _limits(holder: Json, place: str) -> Json:
 
 
 def register_resources(nodeset: NodeSet, devices: Json) -> Json | None:
-    """What `register` requests, to see the CPUs and devices that the kubelet gives to slurmd; None for nothing.
-
-    It is an init container, so the pod needs no more with it. `devices`: what slurmd requests for the NodeSet's GPUs.
+    """Return what `register` requests, to see the CPUs and devices that the kubelet gives to
+    slurmd, None for nothing. It is an init container, so the pod needs no more with it. `devices`:
+    what slurmd requests for the NodeSet's GPUs.
     """
     found: dict[str, dict[str, Any]] = {kind: dict(items) for kind, items in devices.items()}
     resources = nodeset.spec.slurmd.get("resources")

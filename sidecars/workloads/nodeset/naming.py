@@ -1,4 +1,6 @@
-"""The names of a NodeSet's pods, of their hosts and Slurm nodes, and the labels that select them."""
+"""The names of a NodeSet's pods, of their hosts and Slurm nodes, and the labels that select
+them.
+"""
 
 import re
 
@@ -15,46 +17,52 @@ _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def pod_name(nodeset: NodeSet, ordinal: int) -> str:
-    """The name of an ordinal's pod."""
+    """Return the name of an ordinal's pod."""
     return f"{nodeset.name}-{index(nodeset, ordinal)}"
 
 
 def daemon_pod_name(nodeset: NodeSet, kube_node: str) -> str:
-    """The name of the pod for a Kubernetes node. It is always the same, so that no second pod can be created."""
+    """Return the name of the pod for a Kubernetes node. It is always the same, so that no second
+    pod can be created.
+    """
     head = nodeset.name[: LABEL_LIMIT - 1 - _DIGEST]
     return f"{head}-{digest(f'{nodeset.name}/{kube_node}')[:_DIGEST]}"
 
 
 def hostname(nodeset: NodeSet, ordinal: int) -> str:
-    """The hostname, and with it the Slurm node name, of an ordinal's pod that doesn't use the host's network."""
+    """Return the hostname, and with it the Slurm node name, of an ordinal's pod that doesn't use
+    the host's network.
+    """
     prefix = nodeset.spec.template.spec.get("hostname")
     return f"{prefix}{index(nodeset, ordinal)}" if prefix else pod_name(nodeset, ordinal)
 
 
 def ordinal_of(nodeset: NodeSet, name: str) -> int | None:
-    """The ordinal with this hostname; None if none has it."""
+    """Return the ordinal with this hostname, or None if none has it."""
     number = name.removeprefix(hostname(nodeset, 0).removesuffix(index(nodeset, 0)))
     found = int(number) if number.isdecimal() else -1
     return found if found >= 0 and hostname(nodeset, found) == name else None
 
 
 def selector(nodeset: NodeSet) -> dict[str, str]:
-    """The labels that select this NodeSet's pods."""
+    """Return the labels that select this NodeSet's pods."""
     return {names.APP_INSTANCE: nodeset.name, names.APP_NAME: "slurmd"}
 
 
 def index(nodeset: NodeSet, ordinal: int) -> str:
-    """The ordinal as text, padded with zeros to spec.ordinalPadding."""
+    """Return the ordinal as text, padded with zeros to spec.ordinalPadding."""
     return f"{ordinal:0{nodeset.spec.ordinal_padding}d}"
 
 
 def is_hostname(text: str) -> bool:
-    """Whether a pod can have this hostname."""
+    """Return whether a pod can have this hostname."""
     return len(text) <= LABEL_LIMIT and _HOSTNAME.fullmatch(text) is not None
 
 
 def check_hostname(nodeset: NodeSet) -> None:
-    """Raises ResourceError if the hostnames of the first or the last ordinal are not valid in DNS."""
+    """Raise ResourceError if the hostnames of the first or the last ordinal are not valid in
+    DNS.
+    """
     if nodeset.spec.scaling_mode == "DaemonSet":
         return
     for ordinal in {0, max(0, nodeset.spec.replicas - 1)}:

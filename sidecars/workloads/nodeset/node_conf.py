@@ -9,12 +9,16 @@ from sidecars.workloads.resources import NodeSet, ResourceError
 
 
 def node_conf(nodeset: NodeSet) -> str:
-    """The items of slurmd's --conf that the NodeSet decides, sorted by key: `Features`, and those of extraConf.
+    """Return the items of slurmd's --conf that the NodeSet decides, sorted by key: `Features`, and
+    those of extraConf.
 
-    Raises ResourceError for an extraConf that is no list of items, has an item without a value, or a key that slurmd of
-    the image's release does not know: slurmd would end. Of an unknown release every key is accepted.
+    Raises ResourceError for an extraConf that is no list of items, has an item without a value, or
+    a key that slurmd of the image's release does not know: slurmd would end. Of an unknown release
+    every key is accepted.
     """
-    extra = nodeconf.parse(assembly.text(nodeset.spec.extra_conf.replace("\n", " "), "spec.extraConf"))
+    extra = nodeconf.parse(
+        assembly.text(nodeset.spec.extra_conf.replace("\n", " "), "spec.extraConf")
+    )
     if extra.problems:
         raise ResourceError("spec.extraConf", extra.problems[0])
     items: dict[str, str] = {}
@@ -30,15 +34,21 @@ def node_conf(nodeset: NodeSet) -> str:
 
 
 def check_key(nodeset: NodeSet, item: Item, place: str) -> None:
-    """Raise ResourceError for an item without a value, or with a key that no node has in the image's release.
+    """Raise ResourceError for an item without a value, or with a key that no node has in the
+    image's release.
 
-    Of an unknown release every key is accepted. `place`: the field of the NodeSet that has the item.
+    Of an unknown release every key is accepted. `place`: the field of the NodeSet that has the
+    item.
     """
     if not item.value:
         raise ResourceError(place, f"{item.key} has no value: remove it")
     release = versions.of_image(str(nodeset.spec.slurmd.get("image") or ""))
-    known = keys.of("NodeName", release) if release is not None and release <= keys.KNOWN[-1] else None
+    known = (
+        keys.of("NodeName", release) if release is not None and release <= keys.KNOWN[-1] else None
+    )
     if known is not None and item.key.lower() not in known:
         near = difflib.get_close_matches(item.key.lower(), known, 1)
-        meant = next((f"; is it {word}?" for word in keys.spelled("NodeName") if [word.lower()] == near), "")
+        meant = next(
+            (f"; is it {word}?" for word in keys.spelled("NodeName") if [word.lower()] == near), ""
+        )
         raise ResourceError(place, f"{item.key} isn't a key of a node in slurm.conf{meant}")

@@ -11,25 +11,46 @@ from sidecars.workloads.resources import Json, Manifest, NodeSet
 
 
 def pod(
-    nodeset: NodeSet, template: Manifest, ordinal: int, revision_hash: str, kube_node: str | None = None
+    nodeset: NodeSet,
+    template: Manifest,
+    ordinal: int,
+    revision_hash: str,
+    kube_node: str | None = None,
 ) -> Manifest:
-    """The pod of an ordinal in StatefulSet mode, to be created. With `kube_node` it can run on that node only."""
+    """Return the pod of an ordinal in StatefulSet mode, to be created. With `kube_node` it can run
+    on that node only.
+    """
     name, host = pod_name(nodeset, ordinal), hostname(nodeset, ordinal)
     labels = {names.POD_INDEX: index(nodeset, ordinal), names.SCALING_MODE: "StatefulSet"}
     created = _pod(nodeset, template, name, host, revision_hash, labels, claims(nodeset, ordinal))
     return created if kube_node is None else _on(created, kube_node)
 
 
-def daemon_pod(nodeset: NodeSet, template: Manifest, kube_node: str, host: str, revision_hash: str) -> Manifest:
-    """The pod for a Kubernetes node in DaemonSet mode, to be created; `host` is its name in Slurm."""
+def daemon_pod(
+    nodeset: NodeSet, template: Manifest, kube_node: str, host: str, revision_hash: str
+) -> Manifest:
+    """Return the pod for a Kubernetes node in DaemonSet mode, to be created. `host` is its name in
+    Slurm.
+    """
     name = daemon_pod_name(nodeset, kube_node)
     labels = {names.SCALING_MODE: "DaemonSet"}
     created = _on(
-        _pod(nodeset, template, name, host, revision_hash, labels, daemon_claims(nodeset, kube_node, host)), kube_node
+        _pod(
+            nodeset,
+            template,
+            name,
+            host,
+            revision_hash,
+            labels,
+            daemon_claims(nodeset, kube_node, host),
+        ),
+        kube_node,
     )
     metadata = created["metadata"]
     annotations = metadata.get("annotations", {}) | {names.KUBE_NODE: kube_node}
-    return created | {"metadata": metadata | {"generateName": f"{nodeset.name}-", "annotations": annotations}}
+    return created | {
+        "metadata": metadata | {"generateName": f"{nodeset.name}-", "annotations": annotations}
+    }
 
 
 def _pod(
@@ -49,7 +70,9 @@ def _pod(
             wanted["metadata"]["name"]: {"claimName": claim["metadata"]["name"]}
             for wanted, claim in zip(templates, owned_claims, strict=True)
         }
-        spec["volumes"] = [volume for volume in spec.get("volumes", ()) if volume["name"] not in volumes] + [
+        spec["volumes"] = [
+            volume for volume in spec.get("volumes", ()) if volume["name"] not in volumes
+        ] + [
             {"name": volume, "persistentVolumeClaim": source} for volume, source in volumes.items()
         ]
     return {
@@ -74,7 +97,9 @@ def _on(pod: Manifest, kube_node: str) -> Manifest:
 
 
 def _pinned(affinity: Json, kube_node: str) -> Json:
-    """The affinity, restricted to this node. Terms are alternatives, so that each of them gets the condition."""
+    """Return the affinity, restricted to this node. Terms are alternatives, so that each of them
+    gets the condition.
+    """
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     node_affinity = affinity.get("nodeAffinity") or {}
     terms = (node_affinity.get(required) or {}).get("nodeSelectorTerms") or [{}]

@@ -9,7 +9,7 @@ from sidecars.workloads.structure import Workloads
 
 
 def variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[str, Any]:
-    """The variables of slurmd-ssh.yaml. Raises ResourceError and MissingReferenceError."""
+    """Return the variables of slurmd-ssh.yaml. Raises ResourceError and MissingReferenceError."""
     ssh = nodeset.spec.ssh
     sssd = sssd_conf(nodeset)
     return {
@@ -24,17 +24,23 @@ def variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[st
 
 
 def sssd_conf(nodeset: NodeSet) -> KeySelector | None:
-    """The Secret key with sssd.conf; None without ssh. Raises ResourceError when ssh is enabled and names none."""
+    """Return the Secret key with sssd.conf, or None without ssh. Raises ResourceError when ssh is
+    enabled and names none.
+    """
     ssh = nodeset.spec.ssh
     if not ssh.enabled:
         return None
     if ssh.sssd_conf_ref is None or not ssh.sssd_conf_ref.name:
-        raise ResourceError("spec.ssh.sssdConfRef", "must name the Secret with sssd.conf when ssh is enabled")
+        raise ResourceError(
+            "spec.ssh.sssdConfRef", "must name the Secret with sssd.conf when ssh is enabled"
+        )
     return ssh.sssd_conf_ref
 
 
 def config_map(nodeset: NodeSet, controller: Controller, facts: Facts) -> Manifest:
-    """The ConfigMap with sshd's configuration. Raises ResourceError and MissingReferenceError."""
+    """Return the ConfigMap with sshd's configuration. Raises ResourceError and
+    MissingReferenceError.
+    """
     documents = facts.site.workloads.files["slurmd-ssh"]
     only = [document for document in documents if document["kind"] == "ConfigMap"]
     [manifest] = Workloads({"ssh": only}).render("ssh", [], variables(nodeset, controller, facts))
@@ -42,7 +48,7 @@ def config_map(nodeset: NodeSet, controller: Controller, facts: Facts) -> Manife
 
 
 def sshd_conf_hash(nodeset: NodeSet, controller: Controller, facts: Facts) -> str:
-    """A digest of sshd's configuration, that of nothing without ssh."""
+    """Return a digest of sshd's configuration, that of nothing without ssh."""
     if not nodeset.spec.ssh.enabled:
         return NOTHING
     return combined({"": config_map_digests(config_map(nodeset, controller, facts)["data"])})

@@ -16,18 +16,24 @@ from sidecars.workloads.resources import Controller, Json, Manifest, NodeSet, Re
 from sidecars.workloads.structure import Workloads
 
 GRACE_SECONDS = 3600
-"""terminationGracePeriodSeconds of worker pods whose NodeSet doesn't set it: the time for jobs to end."""
+"""terminationGracePeriodSeconds of worker pods whose NodeSet doesn't set it: the time for jobs to
+end.
+"""
 
 LAST_SECONDS = 20
-"""Seconds before the end of the grace period at which slurmd is stopped whatever runs, so that its node record can be
-deleted."""
+"""Seconds before the end of the grace period at which slurmd is stopped whatever runs, so that its
+node record can be deleted.
+"""
 
 
-def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revision: Revision | None = None) -> Manifest:
-    """All that the pods of a NodeSet have in common: {metadata, spec}. Render it once, then `pod` per ordinal.
+def pod_template(
+    nodeset: NodeSet, controller: Controller, facts: Facts, revision: Revision | None = None
+) -> Manifest:
+    """Return all that the pods of a NodeSet have in common: {metadata, spec}. Render it once, then
+    `pod` per ordinal.
 
-    With `revision` (a stored one), its choices and its base are used; without, the NodeSet's own and the current base.
-    Raises ResourceError and MissingReferenceError.
+    With `revision` (a stored one), its choices and its base are used. Without it, the NodeSet's own
+    and the current base are used. Raises ResourceError and MissingReferenceError.
     """
     workloads, sidecars_image = facts.site.workloads, facts.site.sidecars_image
     if revision is not None:
@@ -37,7 +43,9 @@ def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revisio
         sidecars_image = base.get("sidecarsImage", sidecars_image)
     check_hostname(nodeset)
     if nodeset.spec.power_saving.enabled and nodeset.spec.template.spec.get("hostNetwork"):
-        raise ResourceError("spec.powerSaving", "the names of the Slurm nodes must be known: remove hostNetwork")
+        raise ResourceError(
+            "spec.powerSaving", "the names of the Slurm nodes must be known: remove hostNetwork"
+        )
     user = dict(nodeset.spec.template.spec)
     # It is the prefix of the pods' hostnames, not a hostname.
     user.pop("hostname", None)
@@ -54,11 +62,12 @@ def pod_template(nodeset: NodeSet, controller: Controller, facts: Facts, revisio
 
 
 def _slurmd(nodeset: NodeSet) -> Json:
-    """The user's part of the slurmd container, with what power saving adds.
+    """Return the user's part of the slurmd container, with what power saving adds.
 
-    slurmctld uses a node that it has powered up only when the node has booted after that. With -b, slurmd reports its
-    own start instead of the host's. The image's entrypoint sets SLURMD_BOOT_TIME, so that a slurmd that is restarted
-    within the container reports the same time: after a later one, slurmctld would end the jobs.
+    slurmctld uses a node that it has powered up only when the node has booted after that. With -b,
+    slurmd reports its own start instead of the host's. The image's entrypoint sets
+    SLURMD_BOOT_TIME, so that a slurmd that is restarted within the container reports the same time:
+    after a later one, slurmctld would end the jobs.
     """
     own = nodeset.spec.slurmd
     if not nodeset.spec.power_saving.enabled:
@@ -70,7 +79,7 @@ def _slurmd(nodeset: NodeSet) -> Json:
 
 
 def _overlays(nodeset: NodeSet) -> list[str]:
-    """Names of the overlays of slurmd.yaml that this NodeSet needs, in order."""
+    """Return the names of the overlays of slurmd.yaml that this NodeSet needs, in order."""
     daemon_set, host_network = (
         nodeset.spec.scaling_mode == "DaemonSet",
         bool(nodeset.spec.template.spec.get("hostNetwork")),
@@ -103,12 +112,19 @@ def _variables(nodeset: NodeSet, controller: Controller, facts: Facts) -> dict[s
             "confServer": conf_server(controller),
             "nodesetConf": node_conf(nodeset),
             "nodesetUid": nodeset.metadata.uid,
-            "limitCpus": str(quantities.whole(slurmd_limits.get("cpu", 0), "spec.slurmd.resources.limits.cpu")),
+            "limitCpus": str(
+                quantities.whole(slurmd_limits.get("cpu", 0), "spec.slurmd.resources.limits.cpu")
+            ),
             "limitMemoryMib": str(
-                quantities.mebibytes(slurmd_limits.get("memory", 0), "spec.slurmd.resources.limits.memory")
+                quantities.mebibytes(
+                    slurmd_limits.get("memory", 0), "spec.slurmd.resources.limits.memory"
+                )
             ),
             "podMemoryMib": str(
-                quantities.mebibytes(pod_limits(nodeset).get("memory", 0), "spec.template.spec.resources.limits.memory")
+                quantities.mebibytes(
+                    pod_limits(nodeset).get("memory", 0),
+                    "spec.template.spec.resources.limits.memory",
+                )
             ),
             "registerResources": register_resources(nodeset, gpus.get("gpuResources") or {}),
             "exclusiveCpus": "false" if nodeset.spec.power_saving.enabled else "true",
@@ -133,5 +149,8 @@ def _grace_seconds(nodeset: NodeSet) -> int:
     if grace is None:
         return GRACE_SECONDS
     if isinstance(grace, bool) or not isinstance(grace, int) or grace < 0:
-        raise ResourceError("spec.template.spec.terminationGracePeriodSeconds", f"{grace!r} isn't a number of seconds")
+        raise ResourceError(
+            "spec.template.spec.terminationGracePeriodSeconds",
+            f"{grace!r} isn't a number of seconds",
+        )
     return grace

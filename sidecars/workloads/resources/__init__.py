@@ -1,30 +1,39 @@
 """The six custom resources as typed records, spelled as in their CRDs (slinky.slurm.net/v1beta1).
 
-Defaults are those of the CRDs, so that a manifest that never passed an apiserver reads the same. Pod templates,
-container overrides and the specs of Services are plain JSON values: Kubernetes owns their schema. Validates types
-only; the rules between fields are in the CRDs.
+`specs` is generated from the CRDs' source, with the same defaults: a manifest that never passed an
+apiserver reads the same. Pod templates, container overrides and the specs of Services are plain
+JSON values: Kubernetes owns their schema. Validates types only; the rules between fields are in the
+CRDs.
 """
 
-from sidecars.workloads.resources.accounting import Accounting, StorageConfig
+from sidecars.objects import Manifest
+from sidecars.workloads.resources.accounting import Accounting
 from sidecars.workloads.resources.common import (
     API_VERSION,
     GROUP,
     VERSION,
     Json,
-    KeySelector,
-    LocalObjectReference,
-    Manifest,
-    PodTemplate,
     Resource,
     ResourceError,
-    Service,
 )
-from sidecars.workloads.resources.controller import Block, Controller, MetricsEndpoint, Topology, Tree
+from sidecars.workloads.resources.controller import Controller
 from sidecars.workloads.resources.durations import duration
 from sidecars.workloads.resources.loginset import LoginSet
-from sidecars.workloads.resources.nodeset import NodeSet, NodeSetSpec
+from sidecars.workloads.resources.nodeset import NodeSet
 from sidecars.workloads.resources.reading import PLURALS, builtins, read
 from sidecars.workloads.resources.restapi import RestApi
+from sidecars.workloads.resources.specs import (
+    Block,
+    KeySelector,
+    LocalObjectReference,
+    MetricsEndpoint,
+    NodeSetSpec,
+    PodTemplate,
+    Service,
+    StorageConfig,
+    Topology,
+    Tree,
+)
 from sidecars.workloads.resources.token import Token
 
 __all__ = [

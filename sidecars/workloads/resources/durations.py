@@ -12,7 +12,9 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)", re.ASCII)
 
 
 def duration(text: str, field: str) -> float:
-    """Seconds, not negative, of a Go duration (https://pkg.go.dev/time#ParseDuration). Raises ResourceError."""
+    """Return the seconds, not negative, of a Go duration (https://pkg.go.dev/time#ParseDuration).
+    Raises ResourceError.
+    """
     found = list(_DURATION.finditer(text))
     if text != "0" and (not found or "".join(match.group() for match in found) != text):
         raise ResourceError(field, f"{text!r} isn't a duration such as 90s, 15m or 1h30m")

@@ -1,12 +1,21 @@
-"""Manifests as records of their kind, and back. Validates types only; the rules between fields are in the CRDs."""
+"""Manifests as records of their kind, and back. Validates types only; the rules between fields are
+in the CRDs.
+"""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from sidecars.objects import Manifest
 from sidecars.workloads.resources.accounting import Accounting
-from sidecars.workloads.resources.common import API_VERSION, Json, Manifest, Part, Resource, ResourceError
+from sidecars.workloads.resources.common import (
+    API_VERSION,
+    Json,
+    Part,
+    Resource,
+    ResourceError,
+)
 from sidecars.workloads.resources.controller import Controller
 from sidecars.workloads.resources.loginset import LoginSet
 from sidecars.workloads.resources.nodeset import NodeSet
@@ -30,10 +39,10 @@ R = TypeVar("R", bound=Resource)
 
 
 def read(kind: type[R], manifest: Manifest) -> R:
-    """A manifest (parsed JSON or YAML) as a record of `kind` (`Controller`, …).
+    """Return a manifest (parsed JSON or YAML) as a record of `kind` (`Controller`, …).
 
-    Nulls count as absent, as for the apiserver; unknown fields are ignored. Raises ResourceError, which names the
-    field, for a wrong type, a missing required field and another kind or version.
+    Nulls count as absent, as for the apiserver; unknown fields are ignored. Raises ResourceError,
+    which names the field, for a wrong type, a missing required field and another kind or version.
     """
     version, found = manifest.get("apiVersion", API_VERSION), manifest.get("kind", kind.__name__)
     if version != API_VERSION:
@@ -56,5 +65,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def builtins(part: Part) -> Json:
-    """The JSON form of a record, as it stands in a manifest: only what differs from the defaults."""
+    """Return the JSON form of a record, as it stands in a manifest: only what differs from the
+    defaults.
+    """
     return cast("Json", msgspec.to_builtins(part))

@@ -1,23 +1,7 @@
 """The kind RestApi: slurmrestd."""
 
-from sidecars.workloads.resources.common import Json, LocalObjectReference, Part, PodTemplate, Resource, Service, Status
-
-
-class RestApiSpec(Part, frozen=True, kw_only=True):
-    """RestApi.spec."""
-
-    controller_ref: LocalObjectReference
-    replicas: int = 1
-    slurmrestd: Json = {}
-    template: PodTemplate = PodTemplate()
-    service: Service = Service()
-
-
-class RestApiStatus(Status, frozen=True, kw_only=True):
-    """RestApi.status."""
-
-    replicas: int = 0
-    ready_replicas: int = 0
+from sidecars.workloads.resources.common import Resource
+from sidecars.workloads.resources.specs import RestApiSpec, RestApiStatus
 
 
 class RestApi(Resource, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"strings"
@@ -184,6 +185,8 @@ func kind(err error) string {
 	var wrong *tls.CertificateVerificationError
 	var answer *transport.Error
 	var network net.Error
+	var record tls.RecordHeaderError
+	var asked *url.Error
 	var unnamed *name.ErrBadName
 	switch {
 	case errors.As(err, &unnamed):
@@ -194,7 +197,7 @@ func kind(err error) string {
 		return "authority"
 	case errors.As(err, &wrong):
 		return "certificate"
-	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record):
 		return "plain"
 	case errors.As(err, &answer):
 		switch {
@@ -209,10 +212,22 @@ func kind(err error) string {
 		case answer.StatusCode >= http.StatusInternalServerError:
 			return "server"
 		}
+	case errors.As(err, &asked) && proxied(asked.URL):
+		return "proxy"
 	case errors.As(err, &network):
 		return "unreachable"
 	}
 	return "other"
+}
+
+// proxied is whether requests to an address go through a proxy. What a proxy answers to CONNECT is an error without a type.
+func proxied(text string) bool {
+	address, err := url.Parse(text)
+	if err != nil {
+		return false
+	}
+	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: address})
+	return err != nil || proxy != nil
 }
 
 func say(line map[string]any) {

@@ -1,4 +1,6 @@
-"""`backup.beforeUpgrade`: Helm itself with a real kube-apiserver. The test ends the Job, as its pods would."""
+"""`backup.beforeUpgrade`: Helm itself with a real kube-apiserver. The test ends the Job, as its
+pods would.
+"""
 
 import contextlib
 import json
@@ -21,7 +23,11 @@ NAMESPACE = "backed"
 NOW = "2026-11-24T02:30:00Z"
 ENDS: dict[str, dict[str, Any]] = {
     "Failed": {"failed": 1, "conditions": ["FailureTarget", "Failed"]},
-    "Complete": {"succeeded": 1, "completionTime": NOW, "conditions": ["SuccessCriteriaMet", "Complete"]},
+    "Complete": {
+        "succeeded": 1,
+        "completionTime": NOW,
+        "conditions": ["SuccessCriteriaMet", "Complete"],
+    },
 }
 
 
@@ -36,17 +42,34 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def helm(plane: ControlPlane, verb: str, *words: str) -> list[str | Path]:
     """A command on the release, with the values of a small cluster with accounting and backups."""
     values = f"--values={CHART / 'ci' / 'accounting-values.yaml'}"
-    return [tool("helm"), f"--kubeconfig={plane.kubeconfig}", f"-n={NAMESPACE}", verb, "slurm", CHART, values, *words]
+    return [
+        tool("helm"),
+        f"--kubeconfig={plane.kubeconfig}",
+        f"-n={NAMESPACE}",
+        verb,
+        "slurm",
+        CHART,
+        values,
+        *words,
+    ]
 
 
 def kubectl(plane: ControlPlane, *words: str) -> str:
-    return run([tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", f"--namespace={NAMESPACE}", *words], seconds=30)
+    return run(
+        [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", f"--namespace={NAMESPACE}", *words],
+        seconds=30,
+    )
 
 
 def specs(plane: ControlPlane) -> dict[str, Any]:
     """By kind and name, what an upgrade changes."""
     found = json.loads(
-        kubectl(plane, "get", "nodesets.slinky.slurm.net,controllers.slinky.slurm.net,cronjobs", "-o=json")
+        kubectl(
+            plane,
+            "get",
+            "nodesets.slinky.slurm.net,controllers.slinky.slurm.net,cronjobs",
+            "-o=json",
+        )
     )
     return {f"{it['kind']}/{it['metadata']['name']}": it["spec"] for it in found["items"]}
 
@@ -57,7 +80,12 @@ def end_hook(plane: ControlPlane, end: str) -> None:
     while HOOK not in kubectl(plane, "get", "jobs", "--output=name"):
         assert time.monotonic() < deadline, "Helm creates no Job"
     conditions = [
-        {"type": type, "status": "True", "reason": "BackoffLimitExceeded", "lastTransitionTime": NOW}
+        {
+            "type": type,
+            "status": "True",
+            "reason": "BackoffLimitExceeded",
+            "lastTransitionTime": NOW,
+        }
         for type in ENDS[end]["conditions"]
     ]
     status = {"startTime": NOW, **ENDS[end], "conditions": conditions}
@@ -82,7 +110,9 @@ def upgrade(plane: ControlPlane) -> Iterator["subprocess.Popen[str]"]:
         yield process
 
 
-def test_a_backup_that_fails_before_an_upgrade_stops_it_and_one_that_succeeds_does_not(plane: ControlPlane) -> None:
+def test_a_backup_that_fails_before_an_upgrade_stops_it_and_one_that_succeeds_does_not(
+    plane: ControlPlane,
+) -> None:
     before = specs(plane)
     with upgrade(plane) as process:
         end_hook(plane, "Failed")

@@ -72,7 +72,10 @@ def gateway(folder: Path, scheme: str, *options: str) -> Iterator[Gateway]:
     bucket = folder / "store" / BUCKET
     bucket.mkdir(parents=True)
     (folder / "attributes").mkdir()
-    environment = {"ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"], "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]}
+    environment = {
+        "ROOT_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"],
+        "ROOT_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"],
+    }
     with (folder / "versitygw.log").open("wb") as log:
         process = subprocess.Popen(
             [
@@ -131,7 +134,10 @@ def test_the_newest_backups_go_to_the_store_and_come_back_to_an_empty_volume(
 
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"]) == 0
+    assert (
+        main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"])
+        == 0
+    )
     assert (empty / newest / volume.STATE).read_bytes() == large
     assert volume.choose(empty, newest) == volume.choose(disk, newest)
 
@@ -147,14 +153,22 @@ def test_a_damaged_copy_is_refused_in_words_and_changes_nothing(
     copied.write_bytes(b"other")
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"]) == 1
+    assert (
+        main(["backup", "fetch", f"--volume={empty}", "--pod=restore", *store.words(), "latest"])
+        == 1
+    )
     assert "state.tar.gz isn't the file that was saved" in caplog.text
     assert volume.backups(empty) == []
 
     caplog.clear()
     for damaged in (volume.STATE, volume.MANIFEST):
         (disk / name / damaged).write_bytes(b"other")
-        assert main(["backup", "restore", f"--volume={disk}", f"--state={tmp_path / 'statesave'}", name]) == 1
+        assert (
+            main(
+                ["backup", "restore", f"--volume={disk}", f"--state={tmp_path / 'statesave'}", name]
+            )
+            == 1
+        )
     assert "state.tar.gz isn't the file that was saved" in caplog.text
     assert "backup.json can't be read" in caplog.text
     assert files_of(tmp_path / "statesave") == before
@@ -167,7 +181,8 @@ def begun(gateway: Gateway, key: str, prefix: str = "clusters/berlin") -> object
     writer = obstore.open_writer(client, key, buffer_size=5 << 20)
     writer.write(os.urandom(12 << 20))
     writer.flush()
-    # It goes on in the background. A part that arrives after its upload was deleted brings the upload back.
+    # It continues in the background. A part that arrives after its upload was deleted brings the
+    # upload back.
     until(lambda: gateway.parts() == arrived + 2, "both parts to arrive", SECONDS)
     return writer
 
@@ -203,7 +218,11 @@ def test_the_next_copy_deletes_the_parts_of_backups_whose_pod_was_killed_a_day_a
     store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = f"{made(disk, NOW).name}/{volume.STATE}"
-    others = [("notes.txt", "clusters/berlin"), (key, "clusters/paris"), (f"{key}.txt", "clusters/berlin")]
+    others = [
+        ("notes.txt", "clusters/berlin"),
+        (key, "clusters/paris"),
+        (f"{key}.txt", "clusters/berlin"),
+    ]
     writers = [begun(store, key), *(begun(store, *it) for it in others)]
     copy = ["backup", "copy", f"--volume={disk}", "--keep=2", *store.words()]
     assert main(copy) == 0
@@ -226,7 +245,7 @@ def test_a_store_that_refuses_to_list_uploads_gets_its_copies(
     assert "can't be listed, and keep their space: GET: AccessDenied" in caplog.text
 
 
-def test_a_wrong_password_is_told_and_not_shown(
+def test_a_wrong_password_is_reported_and_not_shown(
     store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made(disk)
@@ -238,9 +257,13 @@ def test_a_wrong_password_is_told_and_not_shown(
     assert len(volume.backups(disk)) == 1
 
 
-def test_a_bucket_that_doesnt_exist_is_named(store: Gateway, disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bucket_that_doesnt_exist_is_named(
+    store: Gateway, disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made(disk)
-    words = [f"--bucket={BUCKET}-2" if word.startswith("--bucket") else word for word in store.words()]
+    words = [
+        f"--bucket={BUCKET}-2" if word.startswith("--bucket") else word for word in store.words()
+    ]
     assert main(["backup", "copy", f"--volume={disk}", "--keep=2", *words]) == 1
     assert "s3://backups-2/clusters/berlin: NoSuchBucket" in caplog.text
 
@@ -276,7 +299,7 @@ def test_a_store_with_a_certificate_of_the_site_is_trusted_only_with_its_authori
     assert "InvalidCertificate: UnknownIssuer" in caplog.text
 
 
-def test_a_machine_without_authorities_is_an_error_in_words(
+def test_a_host_without_authorities_is_an_error_in_words(
     store: Gateway, disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", os.devnull)

@@ -6,13 +6,21 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import PODS, ApiError, Client, load_credentials
 from sidecars.simulate import serve
 from tests.cluster.control_plane import ControlPlane
 from tests.support.apiserver import until
 from tests.support.bridge import KEY, pod, slurm
-from tests.support.bridge_world import TENANT, World, a_world, all_rights, control_plane, without_gate
+from tests.support.bridge_world import (
+    TENANT,
+    World,
+    a_world,
+    all_rights,
+    control_plane,
+    without_gate,
+)
 
 
 @pytest.fixture(scope="package")
@@ -27,13 +35,15 @@ async def world(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[World]:
     """A namespace, two nodes and a simulated Slurm."""
     key, model = tmp_path / "jwt.key", slurm()
     key.write_bytes(KEY)
-    async with serve(model) as url, a_world(plane, url, key, model) as found:
+    async with serve(model) as url, a_world(plane, Settings(url, "slurm", key), model) as found:
         yield found
 
 
 @pytest_asyncio.fixture
 async def tenant(world: World, plane: ControlPlane) -> AsyncIterator[Client]:
-    """Someone who has all rights in the namespace, from the moment when the API server enforces rights and policies."""
+    """Someone who has all rights in the namespace, from the moment when the API server enforces
+    rights and policies.
+    """
     async with Client.connect(load_credentials(plane.client("tenant", *TENANT))) as client:
         await all_rights(world.admin, world.namespace)
         forged = pod(world.namespace, "forged")

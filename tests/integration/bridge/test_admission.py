@@ -26,28 +26,48 @@ MIRROR = "kubernetes.io/config.mirror"
 DAEMON_SETS = "system:serviceaccount:kube-system:daemon-set-controller"
 
 
-async def test_a_pod_gets_the_gate_beside_its_own_gates_and_nothing_else(world: World, tenant: Client) -> None:
+async def test_a_pod_gets_the_gate_beside_its_own_gates_and_nothing_else(
+    world: World, tenant: Client
+) -> None:
     # Without a volume for a token, whose name is generated.
     settings: dict[str, Any] = {"automountServiceAccountToken": False}
-    mine = without_gate(world.namespace, **settings, schedulingGates=[{"name": "example.com/quota"}])
+    mine = without_gate(
+        world.namespace, **settings, schedulingGates=[{"name": "example.com/quota"}]
+    )
     gated = await tenant.create(PODS, mine)
     written = pod(world.namespace, "q")
     written["spec"] |= settings
     plain = await tenant.create(PODS, written)
-    assert sorted(it["name"] for it in gated["spec"].pop("schedulingGates")) == ["example.com/quota", bridge.GATE]
+    assert sorted(it["name"] for it in gated["spec"].pop("schedulingGates")) == [
+        "example.com/quota",
+        bridge.GATE,
+    ]
     assert plain["spec"].pop("schedulingGates") == GATE
     assert gated["spec"] == plain["spec"]
 
 
-async def test_slurm_postrender_adds_the_gate_that_the_policy_adds(world: World, tenant: Client) -> None:
+async def test_slurm_postrender_adds_the_gate_that_the_policy_adds(
+    world: World, tenant: Client
+) -> None:
     for number, gates in enumerate(([], [{"name": "example.com/quota"}], GATE)):
         # Without a volume for a token, whose name is generated.
-        mine = without_gate(world.namespace, f"p{number}", automountServiceAccountToken=False, schedulingGates=gates)
-        [rendered] = streams.objects(streams.applied(streams.stream(mine), *gate_steps(world.namespace)))
+        mine = without_gate(
+            world.namespace, f"p{number}", automountServiceAccountToken=False, schedulingGates=gates
+        )
+        [rendered] = streams.objects(
+            streams.applied(streams.stream(mine), *gate_steps(world.namespace))
+        )
         rendered["metadata"]["name"] = f"q{number}"
-        by_policy, by_postrender = [(await tenant.create(PODS, it))["spec"] for it in (mine, rendered)]
-        names = [sorted(it["name"] for it in spec.pop("schedulingGates")) for spec in (by_policy, by_postrender)]
-        assert names[0] == names[1] == sorted(it["name"] for it in rendered["spec"]["schedulingGates"])
+        by_policy, by_postrender = [
+            (await tenant.create(PODS, it))["spec"] for it in (mine, rendered)
+        ]
+        names = [
+            sorted(it["name"] for it in spec.pop("schedulingGates"))
+            for spec in (by_policy, by_postrender)
+        ]
+        assert (
+            names[0] == names[1] == sorted(it["name"] for it in rendered["spec"]["schedulingGates"])
+        )
         assert by_policy == by_postrender
 
 
@@ -55,12 +75,31 @@ async def test_slurm_postrender_adds_the_gate_that_the_policy_adds(world: World,
     ("change", "words"),
     [
         ({"spec": {"nodeName": "k0a"}}, "spec.nodeName would bypass Slurm: remove it"),
-        ({"metadata": {"labels": {bridge.JOB_LABEL: "1"}}}, "only the Slurm Bridge writes the label"),
-        ({"metadata": {"labels": {bridge.JOB_LABEL: ""}}}, "only the Slurm Bridge writes the label"),
-        ({"metadata": {"annotations": {bridge.NODE_ANNOTATION: "k0a"}}}, "only the Slurm Bridge writes the annotation"),
-        ({"metadata": {"annotations": {bridge.NODE_ANNOTATION: ""}}}, "only the Slurm Bridge writes the annotation"),
         (
-            {"spec": {"tolerations": [{"operator": "Exists"}, {"key": bridge.TAINT, "operator": "Exists"}]}},
+            {"metadata": {"labels": {bridge.JOB_LABEL: "1"}}},
+            "only the Slurm Bridge writes the label",
+        ),
+        (
+            {"metadata": {"labels": {bridge.JOB_LABEL: ""}}},
+            "only the Slurm Bridge writes the label",
+        ),
+        (
+            {"metadata": {"annotations": {bridge.NODE_ANNOTATION: "k0a"}}},
+            "only the Slurm Bridge writes the annotation",
+        ),
+        (
+            {"metadata": {"annotations": {bridge.NODE_ANNOTATION: ""}}},
+            "only the Slurm Bridge writes the annotation",
+        ),
+        (
+            {
+                "spec": {
+                    "tolerations": [
+                        {"operator": "Exists"},
+                        {"key": bridge.TAINT, "operator": "Exists"},
+                    ]
+                }
+            },
             "only the Slurm Bridge adds a toleration",
         ),
     ],
@@ -78,10 +117,26 @@ async def test_a_tenant_creates_no_pod_that_bypasses_slurm(
 @pytest.mark.parametrize(
     ("subresource", "patch", "words"),
     [
-        (None, {"spec": {"schedulingGates": None}}, "only the Slurm Bridge removes the scheduling gate"),
-        (None, {"metadata": {"labels": {bridge.JOB_LABEL: "2"}}}, "only the Slurm Bridge writes the label"),
-        (None, {"metadata": {"labels": {bridge.JOB_LABEL: None}}}, "only the Slurm Bridge writes the label"),
-        ("status", {"metadata": {"labels": {bridge.JOB_LABEL: "2"}}}, "only the Slurm Bridge writes the label"),
+        (
+            None,
+            {"spec": {"schedulingGates": None}},
+            "only the Slurm Bridge removes the scheduling gate",
+        ),
+        (
+            None,
+            {"metadata": {"labels": {bridge.JOB_LABEL: "2"}}},
+            "only the Slurm Bridge writes the label",
+        ),
+        (
+            None,
+            {"metadata": {"labels": {bridge.JOB_LABEL: None}}},
+            "only the Slurm Bridge writes the label",
+        ),
+        (
+            "status",
+            {"metadata": {"labels": {bridge.JOB_LABEL: "2"}}},
+            "only the Slurm Bridge writes the label",
+        ),
         (
             "status",
             {"metadata": {"annotations": {bridge.NODE_ANNOTATION: "k0a"}}},
@@ -94,7 +149,11 @@ async def test_a_tenant_creates_no_pod_that_bypasses_slurm(
         ),
         (
             "resize",
-            {"spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": LARGER}}]}},
+            {
+                "spec": {
+                    "containers": [{"name": "c", "image": "x", "resources": {"requests": LARGER}}]
+                }
+            },
             "Slurm has assigned the resources of this pod",
         ),
     ],
@@ -120,11 +179,16 @@ async def test_a_tenant_can_bind_no_waiting_pod(world: World, tenant: Client) ->
 
 
 async def test_what_slurm_does_not_decide_stays_the_tenants(world: World, tenant: Client) -> None:
-    item = without_gate(world.namespace, tolerations=[{"key": "example.com/gpu", "operator": "Exists"}])
+    item = without_gate(
+        world.namespace, tolerations=[{"key": "example.com/gpu", "operator": "Exists"}]
+    )
     item["metadata"]["annotations"] = {f"{bridge.WISHES}qos": "high"}
     await tenant.create(PODS, item)
     changes: list[tuple[str | None, dict[str, Any]]] = [
-        (None, {"metadata": {"labels": {"a": "b"}, "annotations": {f"{bridge.WISHES}timelimit": "5"}}}),
+        (
+            None,
+            {"metadata": {"labels": {"a": "b"}, "annotations": {f"{bridge.WISHES}timelimit": "5"}}},
+        ),
         (None, {"spec": {"nodeSelector": {"zone": "a"}}}),
         ("status", {"status": {"message": "mine"}}),
     ]
@@ -145,7 +209,8 @@ async def test_the_bridge_may_label_and_release_a_pod_once(world: World, tenant:
     assert await world.place() == world.nodes[0]
     with pytest.raises(ApiError, match="only the Slurm Bridge writes the annotation"):
         await tenant.merge_patch(
-            *(PODS, world.namespace, "p"), {"metadata": {"annotations": {bridge.NODE_ANNOTATION: world.nodes[1]}}}
+            *(PODS, world.namespace, "p"),
+            {"metadata": {"annotations": {bridge.NODE_ANNOTATION: world.nodes[1]}}},
         )
 
 
@@ -155,18 +220,30 @@ async def test_a_kubelet_may_show_a_static_pod_and_a_tenant_may_not(
     name = world.nodes[0]
     kube_node = await world.admin.get(NODES, None, name)
     item = without_gate(world.namespace, f"static-{name}", nodeName=name)
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": kube_node["metadata"]["uid"], "controller": True}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": name,
+        "uid": kube_node["metadata"]["uid"],
+        "controller": True,
+    }
     item["metadata"] |= {"annotations": {MIRROR: "a"}, "ownerReferences": [owner]}
     with pytest.raises(ApiError, match=r"spec\.nodeName would bypass Slurm"):
         await tenant.create(PODS, item)
     account = (f"system:node:{name}", "system:nodes", "system:authenticated")
-    async with Client.connect(load_credentials(plane.client(f"kubelet-{name}", *account))) as kubelet:
+    async with Client.connect(
+        load_credentials(plane.client(f"kubelet-{name}", *account))
+    ) as kubelet:
         made = await kubelet.create(PODS, item)
     assert "schedulingGates" not in made["spec"]
 
 
-async def test_a_pod_of_a_daemon_set_waits_like_any_other(world: World, tenant: Client, plane: ControlPlane) -> None:
-    async with Client.connect(load_credentials(plane.client("daemon-sets", DAEMON_SETS))) as controller:
+async def test_a_pod_of_a_daemon_set_waits_like_any_other(
+    world: World, tenant: Client, plane: ControlPlane
+) -> None:
+    async with Client.connect(
+        load_credentials(plane.client("daemon-sets", DAEMON_SETS))
+    ) as controller:
         made = await controller.create(PODS, without_gate(world.namespace))
     assert made["spec"]["schedulingGates"] == GATE
 
@@ -180,7 +257,13 @@ async def test_a_namespace_without_the_label_is_not_concerned(world: World, tena
 
 
 def test_the_policies_fit_the_schemas_of_kubernetes_1_36() -> None:
-    words = ["template", "slurm-bridge", str(CHART), "--set=admission.mode=policy", "--kube-version=1.36.0"]
+    words = [
+        "template",
+        "slurm-bridge",
+        str(CHART),
+        "--set=admission.mode=policy",
+        "--kube-version=1.36.0",
+    ]
     rendered = run([tool("helm"), *words], env=helm_environment())
     policies = [it for it in yaml.safe_load_all(rendered) if "AdmissionPolicy" in it["kind"]]
     assert {it["apiVersion"] for it in policies} == {"admissionregistration.k8s.io/v1"}
@@ -194,7 +277,10 @@ async def test_without_the_policy_that_adds_the_gate_a_pod_is_refused_with_what_
     name = f"{world.namespace}-written"
     await another_namespace(world.admin, name)
     install(
-        plane, name, f"admission: {{addGate: false, managedNamespaces: [{name}], otherBridges: [slurm/slurm-bridge]}}"
+        plane,
+        name,
+        f"admission: {{addGate: false, managedNamespaces: [{name}], otherBridges: "
+        f"[slurm/slurm-bridge]}}",
     )
 
     async def refused() -> str:

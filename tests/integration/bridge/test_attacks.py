@@ -1,4 +1,6 @@
-"""What someone tries who has all rights in one namespace, and none elsewhere: to use what Slurm has given to others."""
+"""What someone tries who has all rights in one namespace, and none elsewhere: to use what Slurm has
+given to others.
+"""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -63,40 +65,56 @@ async def run_a_pod(world: World, name: str = "p", *, bound: bool = True, **spec
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_nobody_of_one_namespace_can_say_that_a_pod_has_ended(
+async def test_nobody_of_one_namespace_can_claim_that_a_pod_has_ended(
     world: World, attacker: Client, plane: ControlPlane, phase: str
 ) -> None:
-    """The bridge would cancel its job, and Slurm give its cores to others, while its containers run."""
+    """The bridge would cancel its job, and Slurm give its cores to others, while its containers
+    run.
+    """
     ended = {"status": {"phase": phase}}
     with pytest.raises(ApiError, match="only a kubelet reports that a pod has ended"):
         await attacker.merge_patch(PODS, world.namespace, "p", ended, subresource="status")
     # What isn't an end stays free.
-    await attacker.merge_patch(PODS, world.namespace, "p", {"status": {"message": "mine"}}, subresource="status")
+    await attacker.merge_patch(
+        PODS, world.namespace, "p", {"status": {"message": "mine"}}, subresource="status"
+    )
     name = world.nodes[0]
     kubelet = plane.client(f"kubelet-{name}", f"system:node:{name}", *KUBELET)
     async with Client.connect(load_credentials(kubelet)) as client:
         await client.merge_patch(PODS, world.namespace, "p", ended, subresource="status")
     # Kept by a finalizer, it would keep all others from its node: its job has ended.
     with pytest.raises(ApiError, match="only a kubelet reports that a pod has ended"):
-        await attacker.merge_patch(PODS, world.namespace, "p", {"status": {"phase": "Running"}}, subresource="status")
+        await attacker.merge_patch(
+            PODS, world.namespace, "p", {"status": {"phase": "Running"}}, subresource="status"
+        )
     await attacker.delete(PODS, world.namespace, "p", grace_period_seconds=0)
 
 
 async def test_nobody_of_one_namespace_can_reserve_a_node_by_nominating_it(
     world: World, attacker: Client, plane: ControlPlane
 ) -> None:
-    """The scheduler would keep what a gated pod requests free on that node, and bind none of the released pods."""
+    """The scheduler would keep what a gated pod requests free on that node, and bind none of the
+    released pods.
+    """
     nominated = {"status": {"nominatedNodeName": world.nodes[0]}}
     await world.admin.create(PODS, without_gate(world.namespace, "hog"))
     with pytest.raises(ApiError, match="only the scheduler of Kubernetes nominates a node"):
         await attacker.merge_patch(PODS, world.namespace, "hog", nominated, subresource="status")
-    async with Client.connect(load_credentials(plane.client("scheduler", "system:kube-scheduler"))) as client:
+    async with Client.connect(
+        load_credentials(plane.client("scheduler", "system:kube-scheduler"))
+    ) as client:
         await client.merge_patch(PODS, world.namespace, "hog", nominated, subresource="status")
     with pytest.raises(ApiError, match="only the scheduler of Kubernetes nominates a node"):
         await attacker.merge_patch(
-            PODS, world.namespace, "hog", {"status": {"nominatedNodeName": None}}, subresource="status"
+            PODS,
+            world.namespace,
+            "hog",
+            {"status": {"nominatedNodeName": None}},
+            subresource="status",
         )
-    await attacker.merge_patch(PODS, world.namespace, "hog", {"status": {"message": "mine"}}, subresource="status")
+    await attacker.merge_patch(
+        PODS, world.namespace, "hog", {"status": {"message": "mine"}}, subresource="status"
+    )
 
 
 async def test_the_garbage_collector_removes_the_pod_of_a_node_that_is_out_of_service(
@@ -132,7 +150,9 @@ async def test_nobody_of_one_namespace_can_delete_a_pod_before_its_containers_ha
     assert await world.pod() is None
 
 
-async def test_an_administrator_can_delete_the_pod_of_a_lost_node(world: World, attacker: Client) -> None:
+async def test_an_administrator_can_delete_the_pod_of_a_lost_node(
+    world: World, attacker: Client
+) -> None:
     await world.admin.delete(PODS, world.namespace, "p", grace_period_seconds=0)
     assert await world.pod() is None
 
@@ -146,7 +166,12 @@ async def test_a_pod_that_waits_can_be_deleted_at_once(world: World, attacker: C
 async def test_an_eviction_has_the_same_limit(world: World, attacker: Client) -> None:
     def eviction(**options: int) -> dict[str, Any]:
         metadata = {"name": "p", "namespace": world.namespace}
-        return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+        return {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": metadata,
+            "deleteOptions": options,
+        }
 
     resource = Resource("", "v1", "Eviction", "pods/p/eviction")
     with pytest.raises(ApiError, match=FORCE):
@@ -160,7 +185,9 @@ async def test_an_eviction_has_the_same_limit(world: World, attacker: Client) ->
 async def test_a_pod_without_any_grace_is_refused(world: World, attacker: Client) -> None:
     """It would be gone from the API server before its containers have ended."""
     with pytest.raises(ApiError, match="terminationGracePeriodSeconds is 0: set 1 or more"):
-        await attacker.create(PODS, without_gate(world.namespace, "q", terminationGracePeriodSeconds=0))
+        await attacker.create(
+            PODS, without_gate(world.namespace, "q", terminationGracePeriodSeconds=0)
+        )
 
 
 @pytest.mark.parametrize("plural", ["pods/q/binding", "bindings"])
@@ -192,8 +219,12 @@ async def test_nobody_of_one_namespace_can_take_it_out_of_slurms_hands(
 ) -> None:
     patch = {"metadata": {"labels": {"slurm-bridge": value}}}
     with pytest.raises(ApiError, match=NAMESPACE_LABEL):
-        await attacker.merge_patch(NAMESPACES, None, world.namespace, patch, subresource=subresource)
-    await attacker.merge_patch(NAMESPACES, None, world.namespace, {"metadata": {"labels": {"team": "a"}}})
+        await attacker.merge_patch(
+            NAMESPACES, None, world.namespace, patch, subresource=subresource
+        )
+    await attacker.merge_patch(
+        NAMESPACES, None, world.namespace, {"metadata": {"labels": {"team": "a"}}}
+    )
 
 
 async def test_finalizing_a_namespace_does_not_take_it_out_of_slurms_hands(
@@ -241,7 +272,9 @@ async def test_no_pod_elsewhere_pretends_to_be_one_of_slurm(world: World, attack
     await world.admin.merge_patch(PODS, name, "plain", label)
 
 
-async def test_an_ephemeral_container_changes_nothing_that_slurm_decides(world: World, attacker: Client) -> None:
+async def test_an_ephemeral_container_changes_nothing_that_slurm_decides(
+    world: World, attacker: Client
+) -> None:
     container = {"name": "debug", "image": "x"}
     larger = {**container, "resources": {"requests": {"cpu": "4"}}}
     with pytest.raises(ApiError, match="resources"):
@@ -251,15 +284,25 @@ async def test_an_ephemeral_container_changes_nothing_that_slurm_decides(world: 
             subresource="ephemeralcontainers",
         )
     await attacker.merge_patch(
-        *(PODS, world.namespace, "p"), {"spec": {"ephemeralContainers": [container]}}, subresource="ephemeralcontainers"
+        *(PODS, world.namespace, "p"),
+        {"spec": {"ephemeralContainers": [container]}},
+        subresource="ephemeralcontainers",
     )
 
 
 async def test_a_mirror_pod_of_a_tenant_is_refused(world: World, attacker: Client) -> None:
     kube_node = await world.admin.get(NODES, None, world.nodes[0])
-    owner = {"apiVersion": "v1", "kind": "Node", "name": world.nodes[0], "uid": kube_node["metadata"]["uid"]}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": world.nodes[0],
+        "uid": kube_node["metadata"]["uid"],
+    }
     item = without_gate(world.namespace, "q", nodeName=world.nodes[0])
-    item["metadata"] |= {"annotations": {"kubernetes.io/config.mirror": "a"}, "ownerReferences": [owner]}
+    item["metadata"] |= {
+        "annotations": {"kubernetes.io/config.mirror": "a"},
+        "ownerReferences": [owner],
+    }
     with pytest.raises(ApiError, match=r"spec\.nodeName would bypass Slurm"):
         await attacker.create(PODS, item)
     item["spec"].pop("nodeName")
@@ -272,14 +315,21 @@ async def test_a_mirror_pod_of_a_tenant_is_refused(world: World, attacker: Clien
 
 async def test_the_time_limit_of_the_job_is_not_raised(world: World, attacker: Client) -> None:
     for seconds in (None, 10**6):
-        await world.account.merge_patch(PODS, world.namespace, "p", {"spec": {"activeDeadlineSeconds": 60}})
+        await world.account.merge_patch(
+            PODS, world.namespace, "p", {"spec": {"activeDeadlineSeconds": 60}}
+        )
         with pytest.raises(ApiError, match="activeDeadlineSeconds"):
-            await attacker.merge_patch(PODS, world.namespace, "p", {"spec": {"activeDeadlineSeconds": seconds}})
+            await attacker.merge_patch(
+                PODS, world.namespace, "p", {"spec": {"activeDeadlineSeconds": seconds}}
+            )
 
 
 @pytest.mark.parametrize(
     "labels",
-    [{bridge.GROUP_LABEL: "other", bridge.GROUP_SIZE_LABEL: "2"}, {"scheduling.x-k8s.io/pod-group": "other"}],
+    [
+        {bridge.GROUP_LABEL: "other", bridge.GROUP_SIZE_LABEL: "2"},
+        {"scheduling.x-k8s.io/pod-group": "other"},
+    ],
     ids=["group", "pod group"],
 )
 async def test_a_pod_that_changes_its_group_is_deleted_at_the_end_of_its_job_all_the_same(
@@ -326,7 +376,9 @@ async def test_nobody_else_writes_the_group_of_a_pods_job(world: World, attacker
 async def test_a_pod_without_room_for_the_bridges_annotations_shows_why_it_waits(
     world: World, tenant: Client, room: int, labelled: bool
 ) -> None:
-    """An API server takes 256 KiB of annotations with their keys. That of the group has 64 bytes."""
+    """An API server takes 256 KiB of annotations with their keys. That of the group has 64
+    bytes.
+    """
     full = without_gate(world.namespace, "p")
     full["metadata"]["annotations"] = {"a": "x" * (MOST_ANNOTATIONS - 1 - room)}
     async with world.bridge():

@@ -1,4 +1,6 @@
-"""The bridge with the rights, the admission policies and the tenants of its chart, and a simulated Slurm."""
+"""The bridge with the rights, the admission policies and the tenants of its chart, and a simulated
+Slurm.
+"""
 
 import asyncio
 import contextlib
@@ -15,7 +17,9 @@ from tests.support.bridge import live
 from tests.support.bridge_world import World, bridge_account
 
 
-async def test_a_pod_is_submitted_released_bound_and_deleted_at_the_end_of_its_job(world: World) -> None:
+async def test_a_pod_is_submitted_released_bound_and_deleted_at_the_end_of_its_job(
+    world: World,
+) -> None:
     async with world.bridge():
         await world.records()
         await world.create()
@@ -74,7 +78,9 @@ async def test_nothing_is_deleted_while_slurmrestd_is_down(world: World) -> None
 
 
 @pytest.mark.parametrize("step", ["submitted", "labelled", "started", "running", "released"])
-async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(world: World, step: str) -> None:
+async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(
+    world: World, step: str
+) -> None:
     async def labelled() -> bool:
         found = await world.pod()
         return bridge.JOB_LABEL in (found or {}).get("metadata", {}).get("labels", {})
@@ -108,13 +114,19 @@ async def test_a_bridge_that_is_killed_between_two_steps_leads_to_no_second_job(
 
 @contextlib.asynccontextmanager
 async def program(world: World, plane: ControlPlane) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The bridge as a process, with the arguments of the chart. It is killed at the end if it still runs."""
+    """The bridge as a process, with the arguments of the chart. It is killed at the end if it still
+    runs.
+    """
     deployment = await world.admin.get(DEPLOYMENTS, "slurm", "slurm-bridge")
     [container] = deployment["spec"]["template"]["spec"]["containers"]
-    flags = [f"--slurmrestd-url={world.settings.slurmrestd_url}", f"--jwt-key={world.settings.key_file}"]
+    flags = [
+        f"--slurmrestd-url={world.settings.slurmrestd_url}",
+        f"--jwt-key={world.settings.key_file}",
+    ]
     flags += [f"--kubeconfig={bridge_account(plane)}", "--health-port=0"]
     found = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "sidecars", *container["args"], *flags), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "sidecars", *container["args"], *flags),
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         yield found
@@ -135,7 +147,7 @@ async def until_asked(world: World, method: str, path: str) -> None:
     await world.until(f"the request {method} {path}", look)
 
 
-async def test_a_bridge_that_is_killed_between_the_starts_of_two_components_starts_the_first_one_after_its_restart(
+async def test_a_bridge_killed_between_starts_of_two_components_starts_the_first_one_when_restarted(
     world: World, plane: ControlPlane
 ) -> None:
     world.slurm.fail(Fault.HANG, method="POST", path="job/1")
@@ -162,7 +174,9 @@ async def test_a_bridge_that_is_killed_between_the_starts_of_two_components_star
     assert set(world.slurm.jobs) == {1, 2}
 
 
-async def test_the_program_leads_by_its_lease_schedules_and_ends_on_sigterm(world: World, plane: ControlPlane) -> None:
+async def test_the_program_leads_by_its_lease_schedules_and_ends_on_sigterm(
+    world: World, plane: ControlPlane
+) -> None:
     async with program(world, plane) as process:
         await world.create()
         await world.job()

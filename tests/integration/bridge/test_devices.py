@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from sidecars.bridge.devices import CLAIMS, CLASSES, SLICES
+from sidecars.bridge.claimed_devices import CLAIMS, CLASSES, SLICES
 from sidecars.kube import PODS, AlreadyExists, ApiError, Client, Manifest, load_credentials
 from sidecars.policy.bridge.claims import FINALIZER
 from tests.cluster.control_plane import ControlPlane
@@ -43,7 +43,9 @@ async def gpus(world: World, controllers: None) -> AsyncIterator[World]:
     with contextlib.suppress(AlreadyExists):
         await world.admin.create(CLASSES, device_class())
     for name in world.nodes:
-        await world.admin.create(SLICES, resource_slice(name, *(device(f"gpu-{index}") for index in range(4))))
+        await world.admin.create(
+            SLICES, resource_slice(name, *(device(f"gpu-{index}") for index in range(4)))
+        )
     await world.admin.create(TEMPLATES, template(world.namespace, "gpu", claim_spec()))
     yield world
     for name in world.nodes:
@@ -55,7 +57,7 @@ async def create(world: World, name: str, **values: Any) -> None:
 
 
 async def claim(world: World, pod: str) -> Manifest:
-    """The claim that was created for the pod; {} while there is none."""
+    """The claim that was created for the pod; {} without one."""
     found, _ = await world.admin.list(CLAIMS, world.namespace)
     return next((it for it in found if it["metadata"]["ownerReferences"][0]["name"] == pod), {})
 
@@ -76,7 +78,11 @@ async def run(world: World, indices: str, node: int = 0, pods: int = 1) -> int:
     """The only job runs there with these devices."""
     job = await world.job()
     count = len(indices.split(","))
-    world.slurm.job_run(job.job_id, {world.nodes[node]: pods}, {world.nodes[node]: f"gpu:h100:{count}(IDX:{indices})"})
+    world.slurm.job_run(
+        job.job_id,
+        {world.nodes[node]: pods},
+        {world.nodes[node]: f"gpu:h100:{count}(IDX:{indices})"},
+    )
     return job.job_id
 
 
@@ -115,8 +121,12 @@ async def test_the_pods_of_a_group_get_different_devices_of_their_job(gpus: Worl
         assert sorted([*await devices(gpus, "a"), *await devices(gpus, "b")]) == ["gpu-1", "gpu-3"]
 
 
-async def test_a_job_that_ends_before_its_pod_is_released_leaves_no_device_behind(gpus: World) -> None:
-    """A bridge writes the allocation and is killed; the next one deletes the pod, and another pod gets the device."""
+async def test_a_job_that_ends_before_its_pod_is_released_leaves_no_device_behind(
+    gpus: World,
+) -> None:
+    """A bridge writes the allocation and is killed; the next one deletes the pod, and another pod
+    gets the device.
+    """
     async with gpus.bridge():
         await gpus.records()
         await create(gpus, "p")
@@ -144,7 +154,9 @@ async def test_a_device_that_another_claim_has_is_given_to_nobody(gpus: World) -
         "spec": claim_spec(),
     }
     await gpus.admin.create(CLAIMS, other)
-    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": gpus.nodes[0], "device": "gpu-0"}]
+    results = [
+        {"request": "gpu", "driver": "gpu.example.com", "pool": gpus.nodes[0], "device": "gpu-0"}
+    ]
     status = {"status": {"allocation": {"devices": {"results": results}}}}
     place = CLAIMS, "default", name
     await gpus.admin.merge_patch(*place, status, subresource="status")
@@ -165,7 +177,9 @@ async def test_a_device_that_another_claim_has_is_given_to_nobody(gpus: World) -
 
 async def test_what_slurm_can_not_be_asked_for_is_refused_in_the_condition(gpus: World) -> None:
     selectors = [{"cel": {"expression": 'device.attributes["gpu.example.com"].type == "gpu"'}}]
-    await gpus.admin.create(TEMPLATES, template(gpus.namespace, "chosen", claim_spec(selectors=selectors)))
+    await gpus.admin.create(
+        TEMPLATES, template(gpus.namespace, "chosen", claim_spec(selectors=selectors))
+    )
     item = with_gpu(gpus.namespace, "p")
     item["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] = "chosen"
     async with gpus.bridge():
@@ -180,7 +194,9 @@ async def test_what_slurm_can_not_be_asked_for_is_refused_in_the_condition(gpus:
         assert not live(gpus.slurm)
 
 
-async def test_nobody_but_the_bridge_allocates_and_no_tenant_frees_a_device(gpus: World, plane: ControlPlane) -> None:
+async def test_nobody_but_the_bridge_allocates_and_no_tenant_frees_a_device(
+    gpus: World, plane: ControlPlane
+) -> None:
     async with gpus.bridge():
         await gpus.records()
         await create(gpus, "p")
@@ -202,14 +218,21 @@ async def test_nobody_but_the_bridge_allocates_and_no_tenant_frees_a_device(gpus
         for patch, subresource in (
             ({"metadata": {"finalizers": None}}, None),
             ({"status": {"allocation": None, "reservedFor": None}}, "status"),
-            ({"status": {"reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}}, "status"),
+            (
+                {"status": {"reservedFor": [{"resource": "pods", "name": "x", "uid": "x"}]}},
+                "status",
+            ),
         ):
             with pytest.raises(ApiError, match="delete the pod"):
                 await tenant.merge_patch(*place, patch, subresource=subresource)
-    async with Client.connect(load_credentials(plane.client("scheduler-again", *SCHEDULER))) as scheduler:
+    async with Client.connect(
+        load_credentials(plane.client("scheduler-again", *SCHEDULER))
+    ) as scheduler:
         allocation = found["status"]["allocation"]
         # What the plugin of kube-scheduler does with a claim whose node doesn't fit.
         freed = {"status": {"allocation": None, "reservedFor": None}}
         await scheduler.merge_patch(*place, freed, subresource="status")
         with pytest.raises(ApiError, match="only the Slurm Bridge allocates"):
-            await scheduler.merge_patch(*place, {"status": {"allocation": allocation}}, subresource="status")
+            await scheduler.merge_patch(
+                *place, {"status": {"allocation": allocation}}, subresource="status"
+            )

@@ -1,4 +1,6 @@
-"""Groups of pods with the labels and annotations of their controllers, and with the rights of docs/bridge.md."""
+"""Groups of pods with the labels and annotations of their controllers, and with the rights of
+docs/bridge.md.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +16,9 @@ from tests.cluster.control_plane import ControlPlane
 from tests.support.bridge import live, pod
 from tests.support.bridge_world import CRDS, World, control_plane, crd
 
-CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
+CLUSTER_ROLES = Resource(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
+)
 WORKLOADS = RESOURCES[SourceKind.WORKLOAD]
 OPTIONS = (
     "--feature-gates=MutatingAdmissionPolicy=true,GenericWorkload=true",
@@ -31,7 +35,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield found
 
 
-async def create(world: World, name: str, cpu: str, labels: dict[str, str], **annotations: str) -> None:
+async def create(
+    world: World, name: str, cpu: str, labels: dict[str, str], **annotations: str
+) -> None:
     """A pod with these labels and annotations."""
     item = pod(world.namespace, name, cpu=cpu)
     item["metadata"] |= {"labels": labels, "annotations": annotations}
@@ -41,14 +47,23 @@ async def create(world: World, name: str, cpu: str, labels: dict[str, str], **an
 def of_job_set(replicated_job: str) -> dict[str, str]:
     """The labels by which the JobSet controller marks the pods of a JobSet `js`."""
     prefix = "jobset.sigs.k8s.io/"
-    names = {"jobset-name": "js", "jobset-uid": "0f", "replicatedjob-name": replicated_job, "job-index": "0"}
+    names = {
+        "jobset-name": "js",
+        "jobset-uid": "0f",
+        "replicatedjob-name": replicated_job,
+        "job-index": "0",
+    }
     return {f"{prefix}{key}": value for key, value in names.items()}
 
 
 def job_set(world: World) -> dict[str, Any]:
     """A driver and two workers."""
     jobs = [
-        {"name": name, "replicas": 1, "template": {"spec": {"parallelism": count, "completions": count}}}
+        {
+            "name": name,
+            "replicas": 1,
+            "template": {"spec": {"parallelism": count, "completions": count}},
+        }
         for name, count in (("driver", 1), ("workers", 2))
     ]
     metadata = {"namespace": world.namespace, "name": "js"}
@@ -84,10 +99,22 @@ async def test_a_leader_and_its_workers_are_one_heterogeneous_job(world: World) 
     labels = {f"{prefix}name": "serve", f"{prefix}group-index": "0", f"{prefix}group-key": "5c"}
     async with world.bridge():
         await world.records()
-        await create(world, "serve-0", "1", {**labels, f"{prefix}worker-index": "0"}, **{f"{prefix}size": "3"})
+        await create(
+            world,
+            "serve-0",
+            "1",
+            {**labels, f"{prefix}worker-index": "0"},
+            **{f"{prefix}size": "3"},
+        )
         for index in ("1", "2"):
             name = f"serve-0-{index}"
-            await create(world, name, "3", {**labels, f"{prefix}worker-index": index}, **{f"{prefix}size": "3"})
+            await create(
+                world,
+                name,
+                "3",
+                {**labels, f"{prefix}worker-index": index},
+                **{f"{prefix}size": "3"},
+            )
         found = await components(world)
         assert {cpus: job.tasks for cpus, job in found.items()} == {1: 1, 3: 2}
         first, second = world.nodes
@@ -105,7 +132,7 @@ async def test_a_leader_and_its_workers_are_one_heterogeneous_job(world: World) 
     assert len(world.slurm.jobs) == 2
 
 
-async def test_a_kind_that_the_cluster_lacks_holds_up_no_other_pod_and_is_found_when_it_exists(
+async def test_a_kind_that_the_cluster_lacks_delays_no_other_pod_and_is_found_when_it_exists(
     world: World,
 ) -> None:
     async with world.bridge():
@@ -113,12 +140,12 @@ async def test_a_kind_that_the_cluster_lacks_holds_up_no_other_pod_and_is_found_
         await create(world, "driver", "1", of_job_set("driver"))
         await world.create("other", cpu="2")
 
-        async def told() -> bool:
-            return "JobSet js (jobsets.jobset.x-k8s.io) doesn't exist" in (await world.condition("driver")).get(
-                "message", ""
-            )
+        async def received() -> bool:
+            return "JobSet js (jobsets.jobset.x-k8s.io) doesn't exist" in (
+                await world.condition("driver")
+            ).get("message", "")
 
-        await world.until("the missing JobSet to be named", told)
+        await world.until("the missing JobSet to be named", received)
         other = await world.job()
         assert other.cpus == 2
         world.slurm.job_run(other.job_id, {world.nodes[0]: 1})
@@ -150,7 +177,9 @@ async def test_a_kind_that_the_cluster_lacks_holds_up_no_other_pod_and_is_found_
         await world.until("the pods to be bound", all_of_them)
 
 
-async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_granted(world: World) -> None:
+async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_granted(
+    world: World,
+) -> None:
     role = await world.admin.get(CLUSTER_ROLES, None, "slurm-bridge-reader")
     rules = role["rules"]
     less = [rule for rule in rules if rule["apiGroups"] != ["scheduling.x-k8s.io"]]
@@ -163,7 +192,10 @@ async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_g
 
         async def refused() -> bool:
             found = await world.condition("a")
-            return found.get("reason") == "Refused" and "`get` on podgroups.scheduling.x-k8s.io" in found["message"]
+            return (
+                found.get("reason") == "Refused"
+                and "`get` on podgroups.scheduling.x-k8s.io" in found["message"]
+            )
 
         await world.until("the missing right to be named", refused)
         assert not live(world.slurm)
@@ -171,7 +203,12 @@ async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_g
         await world.admin.create(CRDS, crd(kind))
         await world.admin.merge_patch(CLUSTER_ROLES, None, "slurm-bridge-reader", {"rules": rules})
         metadata = {"namespace": world.namespace, "name": "tj"}
-        group = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"minMember": 2}}
+        group = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": metadata,
+            "spec": {"minMember": 2},
+        }
 
         async def created() -> bool:
             try:
@@ -184,7 +221,9 @@ async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_g
         job = await world.job()
         assert (job.tasks, job.name) == (2, "tj")
         pods = [await world.pod(name) for name in ("a", "b")]
-        assert {(it or {})["metadata"]["labels"][bridge.JOB_LABEL] for it in pods} == {str(job.job_id)}
+        assert {(it or {})["metadata"]["labels"][bridge.JOB_LABEL] for it in pods} == {
+            str(job.job_id)
+        }
 
 
 async def test_the_pods_of_a_workload_start_together_if_it_asks_for_that(world: World) -> None:
@@ -193,7 +232,9 @@ async def test_the_pods_of_a_workload_start_together_if_it_asks_for_that(world: 
         "apiVersion": WORKLOADS.api_version,
         "kind": WORKLOADS.kind,
         "metadata": {"namespace": world.namespace, "name": "w"},
-        "spec": {"podGroups": [{"name": name, "policy": policy} for name, policy in policies.items()]},
+        "spec": {
+            "podGroups": [{"name": name, "policy": policy} for name, policy in policies.items()]
+        },
     }
     await world.admin.create(WORKLOADS, workload)
     async with world.bridge():
@@ -209,11 +250,16 @@ async def test_the_pods_of_a_workload_start_together_if_it_asks_for_that(world: 
         await world.until("two jobs that may start", both)
         found = {job.tasks: str(job.job_id) for job in live(world.slurm)}
         assert set(found) == {1, 2}
-        labels = {name: ((await world.pod(name)) or {})["metadata"]["labels"][bridge.JOB_LABEL] for name in "abc"}
+        labels = {
+            name: ((await world.pod(name)) or {})["metadata"]["labels"][bridge.JOB_LABEL]
+            for name in "abc"
+        }
         assert labels == {"a": found[2], "b": found[2], "c": found[1]}
 
 
-async def test_the_annotations_of_a_workload_are_those_of_its_pods_unless_they_have_their_own(world: World) -> None:
+async def test_the_annotations_of_a_workload_are_those_of_its_pods_unless_they_have_their_own(
+    world: World,
+) -> None:
     limit = f"{bridge.WISHES}timelimit"
     workload = {
         "apiVersion": WORKLOADS.api_version,

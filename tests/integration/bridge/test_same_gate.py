@@ -1,4 +1,6 @@
-"""The policy and the webhook of the chart do the same with the same pod, on an API server that has both."""
+"""The policy and the webhook of the chart do the same with the same pod, on an API server that has
+both.
+"""
 
 import asyncio
 import random
@@ -7,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sidecars.bridge.certificate import Certificates
+from sidecars.bridge.webhook_certificate import Certificates
 from sidecars.contract import bridge
 from sidecars.kube import NAMESPACES, PODS, ApiError
 from tests.cluster.control_plane import ControlPlane
@@ -29,7 +31,7 @@ GATES: tuple[Any, ...] = (
 
 
 def any_pod(rng: random.Random, number: int) -> dict[str, Any]:
-    """A pod that somebody may create, or try to."""
+    """A pod that a user may create, or try to."""
     found = pod("", f"p-{number}", cpu=rng.choice(("100m", "1", "2")))
     spec, gates = found["spec"], GATES[number % len(GATES)]
     # Without a volume for a token, whose name is generated.
@@ -41,20 +43,31 @@ def any_pod(rng: random.Random, number: int) -> dict[str, Any]:
         "nodeName": "k0a",
         "nodeSelector": {"zone": rng.choice("ab")},
         "tolerations": [{"key": "example.com/gpu", "operator": "Exists"}],
-        "initContainers": [{"name": "i", "image": "x", "restartPolicy": rng.choice(("Always", None))}],
+        "initContainers": [
+            {"name": "i", "image": "x", "restartPolicy": rng.choice(("Always", None))}
+        ],
         "activeDeadlineSeconds": rng.randint(1, 100),
         "hostNetwork": True,
         "restartPolicy": rng.choice(("Always", "Never")),
         "terminationGracePeriodSeconds": rng.randint(0, 100),
         "affinity": {"podAntiAffinity": {}},
         "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+            {
+                "maxSkew": 1,
+                "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {},
+            }
         ],
         "priorityClassName": "system-node-critical",
         "schedulerName": "another",
         "volumes": [{"name": "v", "emptyDir": {}}],
     }
-    spec |= {name: value for name, value in optional.items() if rng.random() < (0.1 if name == "nodeName" else 0.3)}
+    spec |= {
+        name: value
+        for name, value in optional.items()
+        if rng.random() < (0.1 if name == "nodeName" else 0.3)
+    }
     if rng.random() < 0.2:
         found["metadata"]["labels"][bridge.JOB_LABEL] = "7"
     if rng.random() < 0.3:
@@ -62,14 +75,17 @@ def any_pod(rng: random.Random, number: int) -> dict[str, Any]:
     return found
 
 
-async def test_the_policy_and_the_webhook_do_the_same(world: World, plane: ControlPlane, tmp_path: Path) -> None:
+async def test_the_policy_and_the_webhook_do_the_same(
+    world: World, plane: ControlPlane, tmp_path: Path
+) -> None:
     hooked = f"{world.namespace}-hooked"
     await world.admin.create(NAMESPACES, {"metadata": {"name": hooked}})
     await world.admin.create(ACCOUNTS, {"metadata": {"name": "default", "namespace": hooked}})
     install(
         plane,
         hooked,
-        f"admission: {{mode: webhook, managedNamespaces: [{hooked}], otherBridges: [slurm/slurm-bridge]}}",
+        f"admission: {{mode: webhook, managedNamespaces: [{hooked}], otherBridges: "
+        f"[slurm/slurm-bridge]}}",
     )
     name = f"{hooked}-slurm-bridge-webhook"
     webhook = Webhook(world.admin, name, tmp_path)
@@ -77,7 +93,7 @@ async def test_the_policy_and_the_webhook_do_the_same(world: World, plane: Contr
     await Certificates(world.admin, "slurm", name, time.time).check()
 
     async def created(namespace: str, item: dict[str, Any]) -> Any:
-        """What the API server has made of it, or its refusal."""
+        """What the API server has stored, or its refusal."""
         item = {**item, "metadata": {**item["metadata"], "namespace": namespace}}
         try:
             made = await world.admin.create(PODS, item)
@@ -90,7 +106,7 @@ async def test_the_policy_and_the_webhook_do_the_same(world: World, plane: Contr
         plain = pod("", "first")
         del plain["spec"]["schedulingGates"]
         metadata = {"name": "second", "labels": {bridge.JOB_LABEL: "1"}}
-        # Another policy refuses the label than the node, which is in force by itself.
+        # Another policy refuses the label than the node, which is in force alone.
         placed = {"metadata": {"name": "third"}, "spec": {**plain["spec"], "nodeName": "none"}}
         probes = (plain, {**plain, "metadata": metadata}, {**plain, **placed})
         answers = [await created(namespace, it) for it in probes]
@@ -111,5 +127,9 @@ async def test_the_policy_and_the_webhook_do_the_same(world: World, plane: Contr
         by_policy = await asyncio.gather(*(created(world.namespace, it) for it in items))
         by_webhook = await asyncio.gather(*(created(hooked, it) for it in items))
     assert [it for it in zip(by_webhook, by_policy, strict=True) if it[0] != it[1]] == []
-    gated = [it for it in by_policy if isinstance(it, tuple) and {"name": bridge.GATE} in it[0]["schedulingGates"]]
+    gated = [
+        it
+        for it in by_policy
+        if isinstance(it, tuple) and {"name": bridge.GATE} in it[0]["schedulingGates"]
+    ]
     assert PODS_EACH / 2 < len(gated) < PODS_EACH - 10

@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from sidecars import serving
-from sidecars.bridge import certificate
+from sidecars.bridge import webhook_certificate as certificate
+from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import NAMESPACES, PODS, SECRETS, ApiError, Client
 from sidecars.simulate import serve
@@ -18,7 +19,15 @@ from tests.cluster.control_plane import ControlPlane
 from tests.support.apiserver import until
 from tests.support.bridge import KEY, pod, slurm
 from tests.support.bridge_webhook import Webhook
-from tests.support.bridge_world import ACCOUNTS, World, a_world, control_plane, documented, install, without_gate
+from tests.support.bridge_world import (
+    ACCOUNTS,
+    World,
+    a_world,
+    control_plane,
+    documented,
+    install,
+    without_gate,
+)
 
 NAME = "slurm-bridge-webhook"
 GATE = [{"name": bridge.GATE}]
@@ -33,13 +42,15 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest_asyncio.fixture
-async def world(plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(
+    plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
     """With a bridge that looks after the webhook's certificate."""
     monkeypatch.setattr(certificate, "CHECK_SECONDS", 0.2)
     monkeypatch.setattr(serving, "RELOAD_SECONDS", 0.1)
     key, model = tmp_path / "jwt.key", slurm()
     key.write_bytes(KEY)
-    async with serve(model) as url, a_world(plane, url, key, model) as found:
+    async with serve(model) as url, a_world(plane, Settings(url, "slurm", key), model) as found:
         found.settings = dataclasses.replace(found.settings, webhook=NAME)
         yield found
 
@@ -100,7 +111,9 @@ async def test_pods_get_the_gate_and_without_an_answer_are_refused_in_these_name
             await until_gated(world)
 
 
-async def test_what_would_bypass_slurm_is_refused_with_the_webhook_too(world: World, webhook: Webhook) -> None:
+async def test_what_would_bypass_slurm_is_refused_with_the_webhook_too(
+    world: World, webhook: Webhook
+) -> None:
     async with world.bridge():
         await webhook.mount()
         async with webhook.running():
@@ -108,7 +121,9 @@ async def test_what_would_bypass_slurm_is_refused_with_the_webhook_too(world: Wo
 
             async def refused() -> bool:
                 try:
-                    await create(world.admin, without_gate(world.namespace, nodeName=world.nodes[0]))
+                    await create(
+                        world.admin, without_gate(world.namespace, nodeName=world.nodes[0])
+                    )
                 except ApiError as error:
                     return "spec.nodeName would bypass Slurm" in str(error)
                 return False
@@ -117,7 +132,9 @@ async def test_what_would_bypass_slurm_is_refused_with_the_webhook_too(world: Wo
             await until("the policy to refuse a pod with a node", refused)
             await world.admin.create(PODS, without_gate(world.namespace))
             with pytest.raises(ApiError, match="only the Slurm Bridge removes the scheduling gate"):
-                await world.admin.merge_patch(PODS, world.namespace, "p", {"spec": {"schedulingGates": None}})
+                await world.admin.merge_patch(
+                    PODS, world.namespace, "p", {"spec": {"schedulingGates": None}}
+                )
 
 
 async def test_a_pod_that_the_webhook_has_gated_gets_a_job(world: World, webhook: Webhook) -> None:
@@ -143,7 +160,10 @@ async def test_a_renewed_certificate_is_served_without_a_moment_in_which_pods_ar
 
             async def renewed() -> bool:
                 data = await webhook.data()
-                return data["tls.crt"] != former and data["tls.crt"] + former == await webhook.trusted()
+                return (
+                    data["tls.crt"] != former
+                    and data["tls.crt"] + former == await webhook.trusted()
+                )
 
             await until("another certificate", renewed)
             assert await asyncio.to_thread(webhook.served) == former
@@ -165,7 +185,9 @@ async def test_an_upgrade_of_the_chart_changes_neither_the_certificate_nor_what_
         await webhook.mount()
     before = await webhook.data(), await webhook.trusted()
     change = "--set=admission.replicas=3"
-    await asyncio.to_thread(install, plane, "slurm-bridge", documented(), "--reset-values", change, verb="upgrade")
+    await asyncio.to_thread(
+        install, plane, "slurm-bridge", documented(), "--reset-values", change, verb="upgrade"
+    )
     assert (await webhook.data(), await webhook.trusted()) == before
 
 
@@ -173,15 +195,25 @@ async def test_the_bridge_may_write_no_other_webhook_and_read_no_other_secret(wo
     other = {"metadata": {"name": "other"}, "webhooks": []}
     await world.admin.create(certificate.CONFIGURATIONS, other)
     with pytest.raises(ApiError, match="cannot patch"):
-        await world.account.merge_patch(certificate.CONFIGURATIONS, None, "other", {"metadata": {"labels": {"a": "b"}}})
+        await world.account.merge_patch(
+            certificate.CONFIGURATIONS, None, "other", {"metadata": {"labels": {"a": "b"}}}
+        )
     with pytest.raises(ApiError, match="cannot get"):
         await world.account.get(SECRETS, "slurm", "slurm-auth-jwt")
 
 
-async def test_the_bridge_changes_nothing_of_its_webhook_but_the_trusted_certificates(world: World) -> None:
+async def test_the_bridge_changes_nothing_of_its_webhook_but_the_trusted_certificates(
+    world: World,
+) -> None:
     """Who has its token would have the API server send all pods to a webhook."""
     rules = [{"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["*"]}]
-    elsewhere = [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://evil.example/"}}]
+    elsewhere = [
+        {
+            "op": "replace",
+            "path": "/webhooks/0/clientConfig",
+            "value": {"url": "https://evil.example/"},
+        }
+    ]
     everywhere = [{"op": "remove", "path": "/webhooks/0/namespaceSelector"}]
     another = [{"op": "copy", "from": "/webhooks/0", "path": "/webhooks/-"}]
     another += [{"op": "replace", "path": "/webhooks/1/name", "value": "b.example.com"}]
@@ -189,7 +221,9 @@ async def test_the_bridge_changes_nothing_of_its_webhook_but_the_trusted_certifi
 
     async def enforced() -> bool:
         try:
-            await world.account.json_patch(*place, [{"op": "add", "path": "/metadata/labels/a", "value": "b"}], dict)
+            await world.account.json_patch(
+                *place, [{"op": "add", "path": "/metadata/labels/a", "value": "b"}], dict
+            )
             await world.account.json_patch(*place, rules, dict)
         except ApiError as error:
             return "alone" in error.message
@@ -197,7 +231,9 @@ async def test_the_bridge_changes_nothing_of_its_webhook_but_the_trusted_certifi
 
     await world.until("the policies to be enforced", enforced)
     for patch in (rules, elsewhere, everywhere, another):
-        with pytest.raises(ApiError, match="the Slurm Bridge changes the trusted certificates alone"):
+        with pytest.raises(
+            ApiError, match="the Slurm Bridge changes the trusted certificates alone"
+        ):
             await world.account.json_patch(*place, patch, dict)
     bundle = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
     await world.account.json_patch(*place, bundle, dict)

@@ -1,7 +1,9 @@
-"""A HorizontalPodAutoscaler of Kubernetes follows the queue by the exporter's external.metrics.k8s.io alone.
+"""A HorizontalPodAutoscaler of Kubernetes follows the queue by the exporter's
+external.metrics.k8s.io alone.
 
-A real kube-apiserver with its aggregation layer, the real controller of HorizontalPodAutoscalers, and the exporter with
-a simulated Slurm. No operator runs: the test reports the replicas of the NodeSet.
+A real kube-apiserver with its aggregation layer, the real controller of HorizontalPodAutoscalers,
+and the exporter with a simulated Slurm. No operator runs: the test reports the replicas of the
+NodeSet.
 """
 
 import asyncio
@@ -60,22 +62,32 @@ class Scene:
         return self.collector.wanted(nodeset)
 
     async def kubectl(self, *arguments: str, stdin: list[dict[str, Any]] | None = None) -> str:
-        command: list[str | Path] = [tool("kubectl"), f"--kubeconfig={self.plane.kubeconfig}", *arguments]
+        command: list[str | Path] = [
+            tool("kubectl"),
+            f"--kubeconfig={self.plane.kubeconfig}",
+            *arguments,
+        ]
         text = None if stdin is None else yaml.safe_dump_all(stdin)
         return await asyncio.to_thread(run, command, stdin=text, seconds=WITHIN)
 
     async def get(self, kind: str, name: str) -> Any:
-        return json.loads(await self.kubectl("get", "--namespace", NAMESPACE, kind, name, "--output=json"))
+        return json.loads(
+            await self.kubectl("get", "--namespace", NAMESPACE, kind, name, "--output=json")
+        )
 
     async def until_replicas(self, replicas: int) -> None:
-        """Until the autoscaler has set so many. They are reported at once, as the operator would."""
+        """Until the autoscaler has set so many. They are reported at once, as the operator
+        would.
+        """
 
         async def reached() -> bool:
             nodeset = await self.get("nodesets.slinky.slurm.net", "cpu")
             wanted = nodeset["spec"]["replicas"]
             status = json.dumps({"status": {"replicas": wanted, "selector": "app=none"}})
             patch = ["--subresource=status", "--type=merge", "--patch", status]
-            await self.kubectl("patch", "--namespace", NAMESPACE, "nodesets.slinky.slurm.net", "cpu", *patch)
+            await self.kubectl(
+                "patch", "--namespace", NAMESPACE, "nodesets.slinky.slurm.net", "cpu", *patch
+            )
             return bool(wanted == replicas)
 
         await until(f"{replicas} replicas", reached, WITHIN)
@@ -88,11 +100,14 @@ class Scene:
 @pytest_asyncio.fixture
 async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
     slurm = SlurmModel()
-    # An exporter that finds no node at all doubts that for a minute. This one is of another NodeSet, and has no room.
+    # An exporter that finds no node at all doubts that for a minute. This one is of another
+    # NodeSet, and has no room.
     slurm.node_register("other")
     slurm.job_start("other", cpus=4)
     settings = Settings(
-        "http://slurmrestd:6820", interval=1.0, nodesets=(Declared("cpu", max=9, shape=Shape(1, 4, 1, 8000)),)
+        "http://slurmrestd:6820",
+        interval=1.0,
+        nodesets=(Declared("cpu", max=9, shape=Shape(1, 4, 1, 8000)),),
     )
     collector = Collector(ModelCarrier(slurm), settings, clock=time.monotonic, now=time.time)
     host, port = f"exporter.{NAMESPACE}.svc", free_ports(1)[0]
@@ -112,7 +127,9 @@ async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
 
 
 def manifests(plane: ControlPlane, port: int) -> list[dict[str, Any]]:
-    """The APIService of the chart, with a Service that leads to this machine, a NodeSet and its autoscaler."""
+    """The APIService of the chart, with a Service that leads to this machine, a NodeSet and its
+    autoscaler.
+    """
     authority = base64.b64encode(plane.authority.certificate.read_bytes()).decode()
     metric = {"name": external.METRIC, "selector": {"matchLabels": {"nodeset": "cpu"}}}
     target = {"type": "AverageValue", "averageValue": "1"}
@@ -148,7 +165,11 @@ def manifests(plane: ControlPlane, port: int) -> list[dict[str, Any]]:
             "kind": "HorizontalPodAutoscaler",
             "metadata": {"name": "cpu", "namespace": NAMESPACE},
             "spec": {
-                "scaleTargetRef": {"apiVersion": "slinky.slurm.net/v1beta1", "kind": "NodeSet", "name": "cpu"},
+                "scaleTargetRef": {
+                    "apiVersion": "slinky.slurm.net/v1beta1",
+                    "kind": "NodeSet",
+                    "name": "cpu",
+                },
                 "minReplicas": 1,
                 "maxReplicas": 9,
                 "metrics": [{"type": "External", "external": {"metric": metric, "target": target}}],
@@ -159,7 +180,9 @@ def manifests(plane: ControlPlane, port: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.timeout(300)
-async def test_an_autoscaler_follows_the_queue_and_changes_nothing_while_data_is_missing(scene: Scene) -> None:
+async def test_an_autoscaler_follows_the_queue_and_changes_nothing_while_data_is_missing(
+    scene: Scene,
+) -> None:
     await scene.until_replicas(1)
     jobs = [scene.slurm.job_submit(cpus=4) for _ in range(4)]
     await scene.until_replicas(4)

@@ -26,5 +26,7 @@ async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
 @pytest_asyncio.fixture
 async def namespace(client: Client) -> str:
     name = f"kube-{next(NUMBERS)}"
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await client.create(
+        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    )
     return name

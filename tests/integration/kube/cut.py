@@ -1,4 +1,6 @@
-"""A TCP relay in front of the API server whose connections a test can cut or freeze, and a hand on etcd."""
+"""A TCP relay in front of the API server whose connections a test can cut or freeze, and a hand on
+etcd.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def compact(plane: ControlPlane) -> None:
-    """Make etcd forget everything but the newest state, as the API server has it do every five minutes."""
+    """Make etcd forget everything but the newest state, as the API server has it do every five
+    minutes.
+    """
     certificate, key = plane.authority.issue("apiserver-etcd", "kube-apiserver-etcd")
     trust = ssl.create_default_context(cafile=str(plane.authority.certificate))
     trust.load_cert_chain(certificate, key)

@@ -1,4 +1,6 @@
-"""Two processes run for a lease on a real API server; the leader is killed, or stands still for a while and wakes."""
+"""Two processes run for a lease on a real API server; the leader is killed, or stands still for a
+while and wakes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecars.kube import CONFIG_MAPS, Reflector
-from sidecars.kube.records import ConfigMap
+from sidecars.objects import ConfigMap
 from tests.support.candidate import LEASE_DURATION, Log, running
 from tests.support.config_maps import config_map, following, until
 
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300, func_only=True)
 
 
-FATES = {"killed": signal.SIGKILL, "frozen": signal.SIGSTOP, "its event loop blocked": signal.SIGUSR1}
+FATES = {
+    "killed": signal.SIGKILL,
+    "frozen": signal.SIGSTOP,
+    "its event loop blocked": signal.SIGUSR1,
+}
 
 
 ATTEMPTS = 5
@@ -43,11 +49,17 @@ async def test_a_former_leader_never_writes_after_the_new_leader(
                 async with running(control_plane.kubeconfig, namespace, second):
                     if await _meets(leader, fate, log, first, second):
                         return
-    raise AssertionError(f"{ATTEMPTS} leaders lost their lease before anything had happened to them")
+    raise AssertionError(
+        f"{ATTEMPTS} leaders lost their lease before anything had happened to them"
+    )
 
 
-async def _meets(leader: asyncio.subprocess.Process, fate: str, log: Log, first: str, second: str) -> bool:
-    """Whether the leader led until its fate: on a busy host it may lose the lease before, and end."""
+async def _meets(
+    leader: asyncio.subprocess.Process, fate: str, log: Log, first: str, second: str
+) -> bool:
+    """Whether the leader led until its fate: on a busy host it may lose the lease before, and
+    end.
+    """
     seconds = LEASE_DURATION  # long enough for the second to be waiting for the lease
     await asyncio.sleep(seconds)
     if leader.returncode is not None or second in log.writers:

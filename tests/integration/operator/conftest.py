@@ -54,6 +54,6 @@ async def world(kubeconfig: Path) -> AsyncIterator[WatchedNamespace]:
 
 @pytest_asyncio.fixture
 async def propagating(kubeconfig: Path) -> AsyncIterator[WatchedNamespace]:
-    """One whose operator explains cordons by the conditions Gpu and Disk of machines."""
+    """One whose operator explains cordons by the conditions Gpu and Disk of Kubernetes nodes."""
     async with a_world(kubeconfig, propagated_node_conditions=("Gpu", "Disk")) as made:
         yield made

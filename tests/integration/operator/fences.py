@@ -14,7 +14,9 @@ _numbers = itertools.count(11)
 async def passed(world: WatchedNamespace, name: str = "slinky") -> None:
     """Wait until a whole pass over the NodeSet has begun and ended from here on."""
     patch = {"spec": {"revisionHistoryLimit": next(_numbers)}}
-    generation = (await world.client.merge_patch(NODESETS, world.namespace, name, patch))["metadata"]["generation"]
+    generation = (await world.client.merge_patch(NODESETS, world.namespace, name, patch))[
+        "metadata"
+    ]["generation"]
 
     async def reported() -> bool:
         status = ((await world.get(NODESETS, name)) or {}).get("status") or {}
@@ -29,7 +31,9 @@ def passes(kind: str) -> float:
 
 
 async def woken(world: WatchedNamespace, kind: str) -> None:
-    """Wake what reads the cluster's key, whose value remains, and wait for a pass over a resource of the kind."""
+    """Wake what reads the cluster's key, whose value remains, and wait for a pass over a resource
+    of the kind.
+    """
     before = passes(kind)
     annotation = {"metadata": {"annotations": {"fence": str(next(_numbers))}}}
     await world.client.merge_patch(SECRETS, world.namespace, "slurm-auth-slurm", annotation)

@@ -1,4 +1,6 @@
-"""NodeSets that follow the queue, on a real API server: what is written, and who else has written."""
+"""NodeSets that follow the queue, on a real API server: what is written, and who else has
+written.
+"""
 
 from typing import Any
 
@@ -10,7 +12,13 @@ from tests.support.apiserver import WatchedNamespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
-QUICK = {"max": 3, "idleSeconds": 1, "coolDownSeconds": 1, "stepSeconds": 0, "node": "CPUs=4 RealMemory=16000"}
+QUICK = {
+    "max": 3,
+    "idleSeconds": 1,
+    "coolDownSeconds": 1,
+    "stepSeconds": 0,
+    "node": "CPUs=4 RealMemory=16000",
+}
 
 
 async def replicas(world: WatchedNamespace) -> int:
@@ -32,7 +40,9 @@ async def until_reason(world: WatchedNamespace, reason: str) -> dict[str, Any]:
     return await until(f"the reason {reason}", look, 60)
 
 
-async def test_a_nodeset_grows_for_a_pending_job_and_its_idle_workers_are_removed(world: WatchedNamespace) -> None:
+async def test_a_nodeset_grows_for_a_pending_job_and_its_idle_workers_are_removed(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=0, autoscaling=QUICK)
     await until_reason(world, "Satisfied")
     job = world.slurm.job_submit(cpus=8, nodes=2)
@@ -40,11 +50,16 @@ async def test_a_nodeset_grows_for_a_pending_job_and_its_idle_workers_are_remove
     await world.until_ready(2)
     world.slurm.job_end(job)
     await until_replicas(world, 0)
-    managers = {it["manager"] for it in (await world.get(NODESETS, "slinky") or {})["metadata"]["managedFields"]}
+    managers = {
+        it["manager"]
+        for it in (await world.get(NODESETS, "slinky") or {})["metadata"]["managedFields"]
+    }
     assert applied.MANAGER in managers
 
 
-async def test_who_else_sets_the_number_is_named_from_the_managed_fields(world: WatchedNamespace) -> None:
+async def test_who_else_sets_the_number_is_named_from_the_managed_fields(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=0, autoscaling=QUICK | {"coolDownSeconds": 3600})
     await until_reason(world, "Satisfied")
     patch = {"spec": {"replicas": 1}}

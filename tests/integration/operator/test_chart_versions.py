@@ -1,4 +1,6 @@
-"""The chart `slurm` in another version that changes nothing else: no pod of any kind is replaced."""
+"""The chart `slurm` in another version that changes nothing else: no pod of any kind is
+replaced.
+"""
 
 import shutil
 from pathlib import Path
@@ -49,7 +51,14 @@ RESOURCES = {
     **KINDS,
     **{
         resource.kind: resource
-        for resource in (CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES, STATEFUL_SETS, NETWORK_POLICIES)
+        for resource in (
+            CONFIG_MAPS,
+            PERSISTENT_VOLUME_CLAIMS,
+            SECRETS,
+            SERVICES,
+            STATEFUL_SETS,
+            NETWORK_POLICIES,
+        )
     },
 }
 
@@ -81,7 +90,9 @@ async def install(world: WatchedNamespace, manifests: list[Manifest], without: s
         if manifest["kind"] != without:
             metadata = {**manifest["metadata"], "namespace": world.namespace}
             await world.client.apply(
-                RESOURCES[manifest["kind"]], {**manifest, "metadata": metadata}, field_manager="helm"
+                RESOURCES[manifest["kind"]],
+                {**manifest, "metadata": metadata},
+                field_manager="helm",
             )
 
 
@@ -91,14 +102,19 @@ async def pods_are_made_of(world: WatchedNamespace) -> dict[str, Any]:
     for resource in (STATEFUL_SETS, DEPLOYMENTS):
         items, _ = await world.client.list(resource, world.namespace)
         for it in items:
-            found[f"{resource.kind}/{it['metadata']['name']}"] = (it["metadata"]["generation"], it["spec"]["template"])
+            found[f"{resource.kind}/{it['metadata']['name']}"] = (
+                it["metadata"]["generation"],
+                it["spec"]["template"],
+            )
     items, _ = await world.client.list(CONTROLLER_REVISIONS, world.namespace)
     found |= {f"ControllerRevision/{it['metadata']['name']}": it["data"] for it in items}
-    return found | {f"Pod/{name}": pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
+    return found | {
+        f"Pod/{name}": pod["metadata"]["uid"] for name, pod in (await world.pods()).items()
+    }
 
 
 async def until_logins_are_scaled(world: WatchedNamespace, replicas: int) -> None:
-    """Wait until the Deployment of the login nodes says so."""
+    """Wait until the Deployment of the login nodes reports it."""
 
     async def scaled() -> bool:
         found = await world.get(DEPLOYMENTS, "slurm-login-slinky")
@@ -107,7 +123,9 @@ async def until_logins_are_scaled(world: WatchedNamespace, replicas: int) -> Non
     await until(f"the login nodes to be scaled to {replicas}", scaled)
 
 
-async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(kubeconfig: Path, tmp_path: Path) -> None:
+async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(
+    kubeconfig: Path, tmp_path: Path
+) -> None:
     slurm, where = SlurmModel(), "chart-versions"
     async with (
         Client.connect(load_credentials(kubeconfig)) as client,
@@ -130,13 +148,16 @@ async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(ku
                 async def made(workload: str = workload) -> bool:
                     return workload in await pods_are_made_of(world)
 
-                await until(f"{workload} to be made", made, 30)
+                await until(f"{workload} to be created", made, 30)
             before = await pods_are_made_of(world)
 
             # Helm keeps the generated Secrets, which it looks up.
             await install(world, second, without="Secret")
             # What is done after it shows that the labels have been seen.
-            for resource, kind in ((NODESETS, "slurm-worker-slinky"), (LOGINSETS, "slurm-login-slinky")):
+            for resource, kind in (
+                (NODESETS, "slurm-worker-slinky"),
+                (LOGINSETS, "slurm-login-slinky"),
+            ):
                 labels = ((await world.get(resource, kind)) or {})["metadata"]["labels"]
                 assert labels["helm.sh/chart"] == "slurm-1.0.1"
                 await client.merge_patch(resource, name, kind, {"spec": {"replicas": 3}})
@@ -145,15 +166,23 @@ async def test_another_version_of_the_chart_alone_replaces_no_pod_of_any_kind(ku
             after = await pods_are_made_of(world)
             login = "Deployment/slurm-login-slinky"
             assert after[login][1] == before[login][1]
-            assert {it: after[it] for it in before if it != login} == {it: before[it] for it in before if it != login}
+            assert {it: after[it] for it in before if it != login} == {
+                it: before[it] for it in before if it != login
+            }
             items, _ = await client.list(EVENTS, name)
             assert not [it for it in items if it["reason"] == "Restarting"]
         # Nor does another version of the operator's chart, whose image the sidecars have.
         async with world.operator(image="sidecars:next"):
-            await client.merge_patch(NODESETS, name, "slurm-worker-slinky", {"spec": {"replicas": 2}})
-            await client.merge_patch(LOGINSETS, name, "slurm-login-slinky", {"spec": {"replicas": 1}})
+            await client.merge_patch(
+                NODESETS, name, "slurm-worker-slinky", {"spec": {"replicas": 2}}
+            )
+            await client.merge_patch(
+                LOGINSETS, name, "slurm-login-slinky", {"spec": {"replicas": 1}}
+            )
             await world.until_ready(2, "slurm-worker-slinky")
             await until_logins_are_scaled(world, 1)
             last = await pods_are_made_of(world)
             assert last[login][1] == before[login][1]
-            assert {it: last[it] for it in before if it != login} == {it: before[it] for it in before if it != login}
+            assert {it: last[it] for it in before if it != login} == {
+                it: before[it] for it in before if it != login
+            }

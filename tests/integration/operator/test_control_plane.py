@@ -1,4 +1,4 @@
-"""What a Controller makes, as users of Slinky's operator know it, on a real API server."""
+"""What a Controller creates, as users of Slinky's operator know it, on a real API server."""
 
 from decimal import Decimal
 from typing import Any
@@ -81,7 +81,9 @@ async def test_slurm_conf_has_the_defaults_of_a_new_cluster(world: WatchedNamesp
         "AccountingStorageType=accounting_storage/none",
     )
     config = await until("the files", lambda: world.get(CONFIG_MAPS, "slurm-config"))
-    assert {"CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes"} <= set(config["data"]["cgroup.conf"].splitlines())
+    assert {"CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes"} <= set(
+        config["data"]["cgroup.conf"].splitlines()
+    )
     client = await until("the Service", lambda: world.get(SERVICES, "slurm-controller"))
     assert client["spec"]["selector"] == {
         "app.kubernetes.io/name": "slurmctld",
@@ -89,7 +91,9 @@ async def test_slurm_conf_has_the_defaults_of_a_new_cluster(world: WatchedNamesp
     }
 
 
-async def test_backups_need_a_claim_with_access_mode_read_write_many(world: WatchedNamespace) -> None:
+async def test_backups_need_a_claim_with_access_mode_read_write_many(
+    world: WatchedNamespace,
+) -> None:
     spec = {
         **KEYS,
         "slurmctld": {"image": "slurmctld:test"},
@@ -97,11 +101,11 @@ async def test_backups_need_a_claim_with_access_mode_read_write_many(world: Watc
         "persistence": {"enabled": True, "existingClaim": "state"},
     }
     await world.create(custom("Controller", "ha", spec))
-    said = await until_reason(world, CONTROLLERS, "ha", "ReferenceMissing")
-    assert "PersistentVolumeClaim 'state' doesn't exist" in said
+    message = await until_reason(world, CONTROLLERS, "ha", "ReferenceMissing")
+    assert "PersistentVolumeClaim 'state' doesn't exist" in message
     await create_claim(world, "state", "ReadWriteOnce")
-    said = await until_reason(world, CONTROLLERS, "ha", "Invalid")
-    assert "ReadWriteMany" in said
+    message = await until_reason(world, CONTROLLERS, "ha", "Invalid")
+    assert "ReadWriteMany" in message
     assert await world.get(STATEFUL_SETS, "ha-controller") is None
     await world.client.delete(PERSISTENT_VOLUME_CLAIMS, world.namespace, "state")
     await world.client.merge_patch(
@@ -125,20 +129,28 @@ async def test_backups_need_a_claim_with_access_mode_read_write_many(world: Watc
     assert slurmctld["readinessProbe"]["httpGet"]["path"] == "/livez"
 
 
-async def test_a_missing_claim_is_reported_until_the_watch_shows_it(world: WatchedNamespace) -> None:
+async def test_a_missing_claim_is_reported_until_the_watch_shows_it(
+    world: WatchedNamespace,
+) -> None:
     persistence = {"enabled": True, "existingClaim": "late"}
     await world.create(
-        custom("Controller", "alone", {**KEYS, "slurmctld": {"image": "slurmctld:test"}, "persistence": persistence})
+        custom(
+            "Controller",
+            "alone",
+            {**KEYS, "slurmctld": {"image": "slurmctld:test"}, "persistence": persistence},
+        )
     )
-    said = await until_reason(world, CONTROLLERS, "alone", "ReferenceMissing")
-    assert "PersistentVolumeClaim 'late' doesn't exist" in said
+    message = await until_reason(world, CONTROLLERS, "alone", "ReferenceMissing")
+    assert "PersistentVolumeClaim 'late' doesn't exist" in message
     await create_claim(world, "other", "ReadWriteOnce")
     await create_claim(world, "late", "ReadWriteOnce")
     # Nothing else wakes the Controller, and it looks at nothing by the clock.
     await until_reason(world, CONTROLLERS, "alone", "Updating")
 
 
-async def test_scripts_are_published_with_the_files_and_named_in_order(world: WatchedNamespace) -> None:
+async def test_scripts_are_published_with_the_files_and_named_in_order(
+    world: WatchedNamespace,
+) -> None:
     await config_map(world, "p2", **{"90-b.sh": "#!/bin/sh\n"})
     await config_map(world, "p1", **{"00-a.sh": "#!/bin/sh\n"})
     await config_map(world, "ctl", **{"x.sh": "#!/bin/sh\n"})
@@ -147,25 +159,31 @@ async def test_scripts_are_published_with_the_files_and_named_in_order(world: Wa
         prologScriptRefs=[{"name": "p2"}, {"name": "p1"}],
         prologSlurmctldScriptRefs=[{"name": "ctl"}],
     )
-    lines = await until_lines(world, "Prolog=00-a.sh", "Prolog=90-b.sh", "PrologSlurmctld=/etc/slurm/x.sh")
+    lines = await until_lines(
+        world, "Prolog=00-a.sh", "Prolog=90-b.sh", "PrologSlurmctld=/etc/slurm/x.sh"
+    )
     assert lines.index("Prolog=00-a.sh") < lines.index("Prolog=90-b.sh")
     found = await until("the files", lambda: world.get(CONFIG_MAPS, "slurm-config"))
     names = set(found["data"])
     for index in range(1, 8):
-        names |= set(((await world.get(CONFIG_MAPS, f"slurm-config-{index}")) or {}).get("data") or {})
+        names |= set(
+            ((await world.get(CONFIG_MAPS, f"slurm-config-{index}")) or {}).get("data") or {}
+        )
     assert {"00-a.sh", "90-b.sh", "x.sh"} <= names
 
 
-async def test_a_missing_config_map_is_reported_and_used_once_it_exists(world: WatchedNamespace) -> None:
+async def test_a_missing_config_map_is_reported_and_used_once_it_exists(
+    world: WatchedNamespace,
+) -> None:
     await change(world, configFileRefs=[{"name": "late"}])
-    said = await until_reason(world, CONTROLLERS, "slurm", "ReferenceMissing")
-    assert "ConfigMap 'late' doesn't exist" in said
+    message = await until_reason(world, CONTROLLERS, "slurm", "ReferenceMissing")
+    assert "ConfigMap 'late' doesn't exist" in message
 
-    async def told() -> bool:
+    async def received() -> bool:
         items, _ = await world.client.list(EVENTS, world.namespace)
         return any(it["reason"] == "SyncFailed" and "'late'" in it.get("note", "") for it in items)
 
-    await until("the Event", told)
+    await until("the Event", received)
     await config_map(world, "late", **{"late.conf": "# here\n"})
 
     async def there() -> bool:
@@ -210,7 +228,9 @@ async def test_a_changed_configuration_changes_the_pod_template_only_with_config
     await until("another hash", another)
 
 
-async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(world: WatchedNamespace) -> None:
+async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(
+    world: WatchedNamespace,
+) -> None:
     world.slurm.key = b"j" * 1024
     await world.nodeset(replicas=1)
     await world.until_ready(1)
@@ -221,14 +241,18 @@ async def test_another_jwt_key_is_used_by_the_operator_and_restarts_nothing(worl
     await world.until_ready(2)
 
     async def reachable() -> bool:
-        return (await world.condition(CONTROLLERS, "slurm", "SlurmReachable")).get("status") == "True"
+        return (await world.condition(CONTROLLERS, "slurm", "SlurmReachable")).get(
+            "status"
+        ) == "True"
 
     # Between the two changes of the key, Slurm refused the operator's tokens.
     await until("the operator to reach Slurm with the other key", reachable)
     assert await template(world) == before
 
 
-async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: WatchedNamespace) -> None:
+async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(
         replicas=1,
         partition={"enabled": True, "config": "MaxTime=UNLIMITED"},
@@ -236,7 +260,9 @@ async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: Wat
         extraConf="features=bar",
         slurmd={"image": "slurmd:test", "resources": {"limits": {"cpu": "1500m", "memory": "2Gi"}}},
     )
-    await until_lines(world, "NodeSet=foo Feature=foo", "PartitionName=foo Nodes=foo MaxTime=UNLIMITED")
+    await until_lines(
+        world, "NodeSet=foo Feature=foo", "PartitionName=foo Nodes=foo MaxTime=UNLIMITED"
+    )
     await world.until_ready(1)
     [pod] = (await world.pods()).values()
     register = next(it for it in pod["spec"]["initContainers"] if it["name"] == "register")
@@ -245,7 +271,9 @@ async def test_a_nodeset_adds_its_partition_and_its_features_to_slurm(world: Wat
     assert (given["REGISTER_CPUS"], given["REGISTER_MEMORY_MIB"]) == ("2", "2048")
 
 
-async def test_a_worker_registers_with_the_default_limits_of_its_namespace(world: WatchedNamespace) -> None:
+async def test_a_worker_registers_with_the_default_limits_of_its_namespace(
+    world: WatchedNamespace,
+) -> None:
     default = {"type": "Container", "default": {"cpu": "500m", "memory": "512Mi"}}
     await world.client.create(
         LIMIT_RANGES,
@@ -263,7 +291,9 @@ async def test_a_worker_registers_with_the_default_limits_of_its_namespace(world
     assert (found.cpus, found.memory, found.pod_memory) == (Decimal("0.5"), 512, 3 * 512)
 
 
-async def test_an_external_controller_only_gets_the_configuration_that_names_it(world: WatchedNamespace) -> None:
+async def test_an_external_controller_only_gets_the_configuration_that_names_it(
+    world: WatchedNamespace,
+) -> None:
     spec = {
         **KEYS,
         "external": True,
@@ -271,7 +301,9 @@ async def test_an_external_controller_only_gets_the_configuration_that_names_it(
         "extraConf": "SlurmctldTimeout=77\n",
     }
     await world.create(custom("Controller", "far", spec))
-    lines = await until_lines(world, "SlurmctldHost=my-controller", "SlurmctldPort=6817", controller="far")
+    lines = await until_lines(
+        world, "SlurmctldHost=my-controller", "SlurmctldPort=6817", controller="far"
+    )
     assert "SlurmctldTimeout=77" not in lines
     await world.nodeset("away", replicas=1, controllerRef={"name": "far"})
 
@@ -288,7 +320,9 @@ async def test_an_external_controller_only_gets_the_configuration_that_names_it(
 
 async def test_external_addresses_of_a_service_are_left_out(world: WatchedNamespace) -> None:
     service = {"spec": {"externalIPs": ["192.0.2.1"], "type": "ClusterIP"}, "port": 7777}
-    await world.client.merge_patch(RESTAPIS, world.namespace, "slurm", {"spec": {"service": service}})
+    await world.client.merge_patch(
+        RESTAPIS, world.namespace, "slurm", {"spec": {"service": service}}
+    )
 
     async def changed() -> Manifest | None:
         found = await world.get(SERVICES, "slurm-restapi")

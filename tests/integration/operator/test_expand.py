@@ -63,14 +63,19 @@ EVERYTHING: dict[str, Any] = {
             "volumeClaimTemplates": [
                 {
                     "metadata": {"name": "scratch"},
-                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    },
                 }
             ],
         },
     },
     "partitions": {"all": {"enabled": True}},
 }
-ALL = yaml.safe_load((ROOT / "tests" / "configurations" / "all-values" / "slurm.yaml").read_text(encoding="utf-8"))
+ALL = yaml.safe_load(
+    (ROOT / "tests" / "configurations" / "all-values" / "slurm.yaml").read_text(encoding="utf-8")
+)
 """The values file that sets every key of the chart."""
 
 ONE_PORT = {"service": {"nodePort": None}}
@@ -86,7 +91,8 @@ APART: dict[str, Any] = {
     "accounting": ONE_PORT,
     "loginsetDefaults": ONE_PORT,
     "loginsets": {"full": ONE_PORT},
-    # What the operator does in the course of time: rotating a key, and setting the number of workers.
+    # What the operator does in the course of time: rotating a key, and setting the number of
+    # workers.
     "slurmKey": {"nextSecretRef": None},
     "nodesetDefaults": {"autoscaling": None, "powerSaving": {"enabled": False}},
     "nodesets": {"full": {"autoscaling": None, "powerSaving": {"enabled": False}}},
@@ -94,8 +100,18 @@ APART: dict[str, Any] = {
     # What the values refer to.
     "extraObjects": [
         *ALL["extraObjects"],
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mariadb"}, "stringData": {"password": "secret"}},
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "full-jwks"}, "data": {"jwks.json": "{}"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "mariadb"},
+            "stringData": {"password": "secret"},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "full-jwks"},
+            "data": {"jwks.json": "{}"},
+        },
         {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -109,7 +125,12 @@ APART: dict[str, Any] = {
                 "metadata": {"name": name},
                 "data": {f"90-{name}.sh": "#!/bin/sh\n"},
             }
-            for name in ("more-prolog", "more-epilog", "more-prolog-slurmctld", "more-epilog-slurmctld")
+            for name in (
+                "more-prolog",
+                "more-epilog",
+                "more-prolog-slurmctld",
+                "more-epilog-slurmctld",
+            )
         ),
     ],
     # Its Secret has users once a directory has answered.
@@ -129,21 +150,34 @@ CASES = {"defaults": {}, "local": LOCAL, "everything": EVERYTHING, "all values":
 
 
 def rendered(values: dict[str, Any], where: str) -> list[Manifest]:
-    """The custom resources of the chart and what they refer to, which never passed an API server."""
-    command: list[str | Path] = [tool("helm"), "template", "slurm", CHART, f"--namespace={where}", "--skip-tests"]
+    """The custom resources of the chart and what they refer to, which never passed an API
+    server.
+    """
+    command: list[str | Path] = [
+        tool("helm"),
+        "template",
+        "slurm",
+        CHART,
+        f"--namespace={where}",
+        "--skip-tests",
+    ]
     output = run([*command, "--values=-"], stdin=yaml.safe_dump(values), seconds=60)
     items = [item for item in yaml.safe_load_all(output) if item]
     return [item for item in items if is_custom(item) or item["kind"] in {"Secret", "ConfigMap"}]
 
 
 async def as_expanded(world: WatchedNamespace, documents: Sequence[Manifest]) -> Cluster:
-    """The stream with what the cluster alone knows: contents of Secrets, and uids, which owner references contain."""
+    """The stream with what the cluster alone knows: contents of Secrets, and uids, which owner
+    references contain.
+    """
     found = []
     for document in documents:
         if is_custom(document):
             live = await world.get(KINDS[document["kind"]], document["metadata"]["name"])
             assert live is not None
-            found.append(document | {"metadata": document["metadata"] | {"uid": live["metadata"]["uid"]}})
+            found.append(
+                document | {"metadata": document["metadata"] | {"uid": live["metadata"]["uid"]}}
+            )
         elif document["kind"] != "Secret":
             found.append(document)
     secrets, _ = await world.client.list(SECRETS, world.namespace)
@@ -182,10 +216,26 @@ def everything(cluster: Cluster) -> list[Manifest]:
     configured = objects.configuration(cluster, controller, SITE, frozenset())
     return [
         *objects.of_controller(cluster, controller, configured),
-        *(it for accounting in cluster.accountings.values() for it in objects.of_accounting(cluster, accounting, SITE)),
-        *(it for restapi in cluster.restapis.values() for it in objects.of_restapi(cluster, restapi, configured)),
-        *(it for loginset in cluster.loginsets.values() for it in objects.of_loginset(cluster, loginset, configured)),
-        *(it for nodeset in cluster.nodesets.values() for it in objects.of_nodeset(cluster, nodeset, configured)),
+        *(
+            it
+            for accounting in cluster.accountings.values()
+            for it in objects.of_accounting(cluster, accounting, SITE)
+        ),
+        *(
+            it
+            for restapi in cluster.restapis.values()
+            for it in objects.of_restapi(cluster, restapi, configured)
+        ),
+        *(
+            it
+            for loginset in cluster.loginsets.values()
+            for it in objects.of_loginset(cluster, loginset, configured)
+        ),
+        *(
+            it
+            for nodeset in cluster.nodesets.values()
+            for it in objects.of_nodeset(cluster, nodeset, configured)
+        ),
     ]
 
 
@@ -204,7 +254,11 @@ async def until_applied(world: WatchedNamespace, documents: Sequence[Manifest]) 
     try:
         await until("the operator to have applied all of it", applied, 60)
     except AssertionError as error:
-        custom = [await world.get(KINDS[it["kind"]], it["metadata"]["name"]) for it in documents if is_custom(it)]
+        custom = [
+            await world.get(KINDS[it["kind"]], it["metadata"]["name"])
+            for it in documents
+            if is_custom(it)
+        ]
         reasons = [
             f"{it['kind']} {it['metadata']['name']}: {condition['message']}"
             for it in custom
@@ -217,7 +271,9 @@ async def until_applied(world: WatchedNamespace, documents: Sequence[Manifest]) 
 
 
 def create_beside(kubeconfig: Path, where: str) -> None:
-    """What all values refer to and the chart doesn't create: priority classes and the claim of slurmctld's state."""
+    """What all values refer to and the chart doesn't create: priority classes, the RuntimeClass of
+    pods with GPUs, and the claim of slurmctld's state.
+    """
     names_of = (ALL["priorityClass"]["name"], ALL["controller"]["podSpec"]["priorityClassName"])
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1}
     claim = {
@@ -226,12 +282,24 @@ def create_beside(kubeconfig: Path, where: str) -> None:
         "metadata": {"name": ALL["controller"]["persistence"]["existingClaim"]},
         "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
     }
-    text = yaml.safe_dump_all([*(head | {"metadata": {"name": it}} for it in names_of), claim])
-    run([tool("kubectl"), f"--kubeconfig={kubeconfig}", f"--namespace={where}", "apply", "-f", "-"], stdin=text)
+    runtime_class = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": ALL["nodesets"]["full"]["gpu"]["runtimeClassName"]},
+        "handler": "runc",
+    }
+    classes = (head | {"metadata": {"name": it}} for it in names_of)
+    text = yaml.safe_dump_all([*classes, runtime_class, claim])
+    run(
+        [tool("kubectl"), f"--kubeconfig={kubeconfig}", f"--namespace={where}", "apply", "-f", "-"],
+        stdin=text,
+    )
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
-async def test_the_operator_applies_exactly_what_expand_renders(kubeconfig: Path, case: str) -> None:
+async def test_the_operator_applies_exactly_what_expand_renders(
+    kubeconfig: Path, case: str
+) -> None:
     slurm, where = SlurmModel(), f"expanded-{next(NUMBERS)}"
     documents = rendered(CASES[case], where)
     async with (
@@ -244,7 +312,9 @@ async def test_the_operator_applies_exactly_what_expand_renders(kubeconfig: Path
         of_kind = {**KINDS, "Secret": SECRETS, "ConfigMap": CONFIG_MAPS}
         for document in documents:
             metadata = {**document["metadata"], "namespace": name}
-            await client.apply(of_kind[document["kind"]], {**document, "metadata": metadata}, field_manager="helm")
+            await client.apply(
+                of_kind[document["kind"]], {**document, "metadata": metadata}, field_manager="helm"
+            )
         async with world.operator():
             if "accounting" in CASES[case]:
                 await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"), 30)
@@ -256,22 +326,33 @@ async def test_the_operator_applies_exactly_what_expand_renders(kubeconfig: Path
             wanted = await until_applied(world, documents)
             revisions, _ = await client.list(CONTROLLER_REVISIONS, name)
             by_name = {it["metadata"]["name"]: it["data"] for it in revisions}
-            asked = {it["metadata"]["name"]: it["data"] for it in wanted if it["kind"] == "ControllerRevision"}
+            asked = {
+                it["metadata"]["name"]: it["data"]
+                for it in wanted
+                if it["kind"] == "ControllerRevision"
+            }
             assert by_name == asked
             pods = [it for it in wanted if it["kind"] == "Pod"]
             nodesets = [it["spec"] for it in documents if it["kind"] == "NodeSet"]
             assert len(pods) == sum(
-                it.get("replicas", 1) for it in nodesets if it.get("scalingMode", "StatefulSet") == "StatefulSet"
+                it.get("replicas", 1)
+                for it in nodesets
+                if it.get("scalingMode", "StatefulSet") == "StatefulSet"
             )
             for pod in pods:
                 live = await until("the pod", partial(find_pod, world, pod["metadata"]["name"]), 30)
                 # With the API server's own words and defaults. The scheduler has added the node.
                 metadata = pod["metadata"] | {"name": f"dry-{pod['metadata']['name']}"}
-                dry = await client.apply(PODS, pod | {"metadata": metadata}, field_manager="test", dry_run=True)
+                dry = await client.apply(
+                    PODS, pod | {"metadata": metadata}, field_manager="test", dry_run=True
+                )
                 scheduled = {key: it for key, it in live["spec"].items() if key != "nodeName"}
                 assert dry["spec"] == scheduled
                 assert pod["metadata"]["labels"] == live["metadata"]["labels"]
-                assert pod["metadata"]["annotations"].items() <= live["metadata"]["annotations"].items()
+                assert (
+                    pod["metadata"]["annotations"].items()
+                    <= live["metadata"]["annotations"].items()
+                )
 
 
 async def find_pod(world: WatchedNamespace, name: str) -> Manifest | None:

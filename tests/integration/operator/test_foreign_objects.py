@@ -1,4 +1,6 @@
-"""Objects of other owners whose names the operator needs, on a real API server: it never writes to them."""
+"""Objects of other owners whose names the operator needs, on a real API server: it never writes to
+them.
+"""
 
 from typing import Any
 
@@ -37,7 +39,9 @@ async def until_ready_is(world: WatchedNamespace, reason: str) -> str:
     return str((await until(f"LoginSet web to have reason {reason}", look))["message"])
 
 
-async def test_a_loginset_does_not_rewrite_a_foreign_service_with_its_name(world: WatchedNamespace) -> None:
+async def test_a_loginset_does_not_rewrite_a_foreign_service_with_its_name(
+    world: WatchedNamespace,
+) -> None:
     before = await world.client.create(SERVICES, service(world))
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     await world.create(custom("LoginSet", "web", LOGINSET))
@@ -58,7 +62,9 @@ async def test_a_loginset_does_not_rewrite_an_object_of_another_owner_that_has_t
 ) -> None:
     labels = {"app.kubernetes.io/managed-by": "slurm-operator"}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "other", "uid": "other", "controller": True}
-    before = await world.client.create(SERVICES, service(world, labels=labels, ownerReferences=[owner]))
+    before = await world.client.create(
+        SERVICES, service(world, labels=labels, ownerReferences=[owner])
+    )
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     await world.create(custom("LoginSet", "web", LOGINSET))
     assert "Pod other" in await until_ready_is(world, "NameTaken")

@@ -1,4 +1,6 @@
-"""The configuration gate as an administrator sees it: conditions, events, nudges, and the label of the primary."""
+"""The configuration gate as an administrator sees it: conditions, events, nudges, and the label of
+the primary.
+"""
 
 import base64
 import contextlib
@@ -48,7 +50,9 @@ class Sidecar:
         self.asked = 0
         self.away = False
         self.primary = "10.0.0.1"
-        self.pods = {f"10.0.0.{ordinal + 1}": Verifier(f"slurm-controller-{ordinal}") for ordinal in range(3)}
+        self.pods = {
+            f"10.0.0.{ordinal + 1}": Verifier(f"slurm-controller-{ordinal}") for ordinal in range(3)
+        }
         self.start_gate: StartGate | None = None
         self.ended: dict[str, Any] = {}
         """More of the refusal, for daemons that ended."""
@@ -108,7 +112,11 @@ class GatedNamespace(WatchedNamespace):
         """A pod whose `reconfigure` runs."""
         address = f"10.0.0.{ordinal + 1}"
         sidecar = {"name": "reconfigure", "image": "", "imageID": "", **RUNNING}
-        status |= {"podIP": address, "podIPs": [{"ip": address}], "initContainerStatuses": [sidecar]}
+        status |= {
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "initContainerStatuses": [sidecar],
+        }
         await super().slurmctld(ordinal, **status)
 
     async def backups(self) -> None:
@@ -121,7 +129,12 @@ class GatedNamespace(WatchedNamespace):
         await until("the Controller without backups to be gone", gone)
         await create_claim(self, "shared", "ReadWriteMany")
         persistence = {"enabled": True, "existingClaim": "shared"}
-        spec = {**KEYS, "slurmctld": {"image": "x"}, "ha": {"enabled": True, "backups": 1}, "persistence": persistence}
+        spec = {
+            **KEYS,
+            "slurmctld": {"image": "x"},
+            "ha": {"enabled": True, "backups": 1},
+            "persistence": persistence,
+        }
         await self.create(
             {
                 "apiVersion": "slinky.slurm.net/v1beta1",
@@ -138,7 +151,11 @@ class GatedNamespace(WatchedNamespace):
 
         async def look() -> str | None:
             found = await self.condition(CONTROLLERS, "slurm", kind)
-            return str(found["message"]) if (found.get("status"), found.get("reason")) == (status, reason) else None
+            return (
+                str(found["message"])
+                if (found.get("status"), found.get("reason")) == (status, reason)
+                else None
+            )
 
         return await until(f"{kind}={status} {reason}", look)
 
@@ -163,7 +180,9 @@ async def gate(kubeconfig: Path, name: str) -> AsyncIterator[tuple[GatedNamespac
             yield world, sidecar
 
 
-async def test_an_accepted_and_running_configuration_is_reported_and_then_no_pod_is_asked(kubeconfig: Path) -> None:
+async def test_an_accepted_and_running_configuration_is_reported_and_then_no_pod_is_asked(
+    kubeconfig: Path,
+) -> None:
     async with gate(kubeconfig, "gate-good") as (world, _):
         await world.until_condition("ConfigurationRunning", "Unknown", "NoPod")
         await world.slurmctld()
@@ -181,8 +200,8 @@ async def test_an_accepted_and_running_configuration_is_reported_and_then_no_pod
         sha256 = await world.published()
 
         async def runs() -> bool:
-            said = await world.condition(CONTROLLERS, "slurm", "ConfigurationRunning")
-            return said["status"] == "True" and sha256[:12] in said["message"]
+            reported = await world.condition(CONTROLLERS, "slurm", "ConfigurationRunning")
+            return reported["status"] == "True" and sha256[:12] in reported["message"]
 
         await until("the change to run", runs)
         after = await world.get(STATEFUL_SETS, "slurm-controller")
@@ -190,14 +209,18 @@ async def test_an_accepted_and_running_configuration_is_reported_and_then_no_pod
         assert after is not None
         assert before["metadata"]["generation"] == after["metadata"]["generation"]
 
-        async def told() -> bool:
+        async def received() -> bool:
             events, _ = await world.client.list(EVENTS, world.namespace)
-            return {"ConfigurationAccepted", "ConfigurationRunning"} <= {event["reason"] for event in events}
+            return {"ConfigurationAccepted", "ConfigurationRunning"} <= {
+                event["reason"] for event in events
+            }
 
-        await until("events", told)
+        await until("events", received)
 
 
-async def test_a_refused_configuration_is_reported_with_its_line_and_origin(kubeconfig: Path) -> None:
+async def test_a_refused_configuration_is_reported_with_its_line_and_origin(
+    kubeconfig: Path,
+) -> None:
     async with gate(kubeconfig, "gate-bad") as (world, sidecar):
         await world.slurmctld()
         await world.until_condition("ConfigurationRunning", "True", "Running")
@@ -210,7 +233,9 @@ async def test_a_refused_configuration_is_reported_with_its_line_and_origin(kube
 
 
 @contextlib.asynccontextmanager
-async def kubelet(plane: ControlPlane, world: WatchedNamespace, logs: Mapping[str, str]) -> AsyncIterator[str]:
+async def kubelet(
+    plane: ControlPlane, world: WatchedNamespace, logs: Mapping[str, str]
+) -> AsyncIterator[str]:
     """A Kubernetes node whose kubelet serves these logs, by container; its name."""
 
     async def answer(request: web.BaseRequest) -> web.Response:
@@ -228,7 +253,9 @@ async def kubelet(plane: ControlPlane, world: WatchedNamespace, logs: Mapping[st
         "addresses": [{"type": "InternalIP", "address": ADDRESS}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": runner.addresses[0][1]}},
     }
-    await world.client.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    await world.client.create(
+        NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    )
     await world.client.merge_patch(NODES, None, name, {"status": status}, subresource="status")
     try:
         yield name
@@ -245,8 +272,13 @@ SPOOL = "/etc/hostname/spool"
 async def test_slurmds_that_ended_on_a_configuration_are_quoted_and_no_other_reader_gets_it(
     kubeconfig: Path, plane: ControlPlane
 ) -> None:
-    logs = {"slurmd": f"slurmd: fatal: mkdir({SPOOL}): Not a directory\nslurmd ended with status 1\n"}
-    async with gate(kubeconfig, "gate-slurmd") as (world, sidecar), kubelet(plane, world, logs) as kube_node:
+    logs = {
+        "slurmd": f"slurmd: fatal: mkdir({SPOOL}): Not a directory\nslurmd ended with status 1\n"
+    }
+    async with (
+        gate(kubeconfig, "gate-slurmd") as (world, sidecar),
+        kubelet(plane, world, logs) as kube_node,
+    ):
         await world.slurmctld()
         await world.until_condition("ConfigurationRunning", "True", "Running")
         await world.nodeset(replicas=1)
@@ -274,12 +306,20 @@ async def test_slurmds_that_ended_on_a_configuration_are_quoted_and_no_other_rea
             if found is None or SPOOL not in found["data"]["slurm.conf"]:
                 return False
             running = await world.condition(CONTROLLERS, "slurm", "ConfigurationRunning")
-            return running["status"] == "True" and (await world.published())[:12] in running["message"]
+            return (
+                running["status"] == "True" and (await world.published())[:12] in running["message"]
+            )
 
         await until("the change to run", runs)
         assert SPOOL not in await accepted()
         sidecar.watching, sidecar.culprit = False, "slurmd ended on 1 worker of 1"
-        sidecar.ended = {"stage": "Slurmd", "file": "", "line": None, "daemon": "slurmd", "nodes": [node]}
+        sidecar.ended = {
+            "stage": "Slurmd",
+            "file": "",
+            "line": None,
+            "daemon": "slurmd",
+            "nodes": [node],
+        }
 
         async def quoted() -> str | None:
             found = await world.condition(CONTROLLERS, "slurm", "ConfigurationAccepted")
@@ -294,7 +334,9 @@ async def test_slurmds_that_ended_on_a_configuration_are_quoted_and_no_other_rea
             "slurmctld continues with the former configuration"
         )
         assert SPOOL not in await accepted()
-        assert "slurmd logged" in await world.until_condition("Ready", "False", "ConfigurationRefused")
+        assert "slurmd logged" in await world.until_condition(
+            "Ready", "False", "ConfigurationRefused"
+        )
 
 
 async def test_slurmrestd_gets_a_configuration_when_slurmctld_runs_with_it_and_never_a_refused_one(
@@ -357,8 +399,13 @@ async def published(world: WatchedNamespace, controller: str) -> str:
 
 
 async def refused(world: WatchedNamespace, each: BadConfiguration) -> str:
-    """Ask for a bad configuration, and for a good one again; what was said against the bad one."""
-    spec: dict[str, Any] = {"extraConf": f"# {each.name}\n{each.input.get('extraConf', '')}", "configFileRefs": []}
+    """Ask for a bad configuration, and for a good one again; what was reported against the bad
+    one.
+    """
+    spec: dict[str, Any] = {
+        "extraConf": f"# {each.name}\n{each.input.get('extraConf', '')}",
+        "configFileRefs": [],
+    }
     for index, files in enumerate(each.config_maps.values()):
         name = list(each.config_maps)[index]
         contents: dict[str, dict[str, str]] = {"data": {}, "binaryData": {}}
@@ -376,7 +423,10 @@ async def refused(world: WatchedNamespace, each: BadConfiguration) -> str:
         await world.nodeset(name, **{"replicas": 0, **nodeset})
     controller = controller_of(each)
     if named(each):
-        names = {"slurmctld": {"image": "slurmctld:26.05"}, "clusterName": each.input.get("clusterName", "")}
+        names = {
+            "slurmctld": {"image": "slurmctld:26.05"},
+            "clusterName": each.input.get("clusterName", ""),
+        }
         await world.create(custom("Controller", controller, {**KEYS, **names}))
     else:
         image = {"image": f"slurmctld:{each.input.get('version', '26.05')}"}
@@ -385,14 +435,17 @@ async def refused(world: WatchedNamespace, each: BadConfiguration) -> str:
 
     message = each.message.replace(" slurm/", f" {world.namespace}/")
 
-    async def told() -> str | None:
+    async def received() -> str | None:
         for kind in ("ConfigurationAccepted", "Ready"):
             found = await world.condition(CONTROLLERS, controller, kind)
-            if (found.get("status"), found.get("reason")) == ("False", "Invalid") and message in found["message"]:
+            if (found.get("status"), found.get("reason")) == (
+                "False",
+                "Invalid",
+            ) and message in found["message"]:
                 return str(found["message"])
         return None
 
-    return await until(f"{each.name} to be refused with {message!r}", told)
+    return await until(f"{each.name} to be refused with {message!r}", received)
 
 
 async def as_before(world: WatchedNamespace, each: BadConfiguration) -> None:
@@ -414,8 +467,12 @@ async def as_before(world: WatchedNamespace, each: BadConfiguration) -> None:
 
 
 @pytest.mark.timeout(150, func_only=True)
-async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_origin(world: WatchedNamespace) -> None:
-    """Those that need no slurmctld to be found: tests/slurm/test_bad_configurations.py has the others."""
+async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_origin(
+    world: WatchedNamespace,
+) -> None:
+    """Those that need no slurmctld to be found: tests/slurm/test_bad_configurations.py has the
+    others.
+    """
     world.slurm.node_register("first")
     lint = [it for it in bad() if it.found_by == "lint"]
     assert {it.name for it in lint} > set(REFUSED_BY_THE_API_SERVER)
@@ -431,7 +488,9 @@ async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_o
         assert f"# {each.name}" not in await published(world, "slurm")
         await as_before(world, each)
     # The same look finds what is good.
-    await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": {"extraConf": "# sound"}})
+    await world.client.merge_patch(
+        CONTROLLERS, world.namespace, "slurm", {"spec": {"extraConf": "# sound"}}
+    )
 
     async def sound() -> bool:
         return "# sound" in await published(world, "slurm")
@@ -439,34 +498,42 @@ async def test_no_bad_configuration_is_published_and_each_is_reported_with_its_o
     await until("a good configuration to be published", sound)
 
 
-async def test_a_warning_about_the_configuration_is_reported_and_delays_nothing(kubeconfig: Path) -> None:
+async def test_a_warning_about_the_configuration_is_reported_and_delays_nothing(
+    kubeconfig: Path,
+) -> None:
     async with gate(kubeconfig, "gate-warning") as (world, _):
         await world.slurmctld()
         await world.change(extraConf="SlurmdTimeout=60\nSlurmdTimeout=60")
         message = await world.until_condition("ConfigurationRunning", "True", "Running")
 
-        async def told() -> bool:
+        async def received() -> bool:
             found = await world.condition(CONTROLLERS, "slurm", "ConfigurationAccepted")
-            return found.get("status") == "True" and "SlurmdTimeout is set already" in found["message"]
+            return (
+                found.get("status") == "True" and "SlurmdTimeout is set already" in found["message"]
+            )
 
-        await until(f"the warning, beside {message!r}", told)
+        await until(f"the warning, beside {message!r}", received)
 
 
-async def test_a_partition_of_an_unknown_node_is_published_when_the_node_registers(world: WatchedNamespace) -> None:
+async def test_a_partition_of_an_unknown_node_is_published_when_the_node_registers(
+    world: WatchedNamespace,
+) -> None:
     world.slurm.node_register("first")
 
     async def reachable() -> bool:
-        return (await world.condition(CONTROLLERS, "slurm", "SlurmReachable")).get("status") == "True"
+        return (await world.condition(CONTROLLERS, "slurm", "SlurmReachable")).get(
+            "status"
+        ) == "True"
 
     await until("Slurm to answer", reachable)
     patch = {"spec": {"extraConf": "PartitionName=far Nodes=outside"}}
     await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", patch)
 
-    async def told() -> bool:
+    async def received() -> bool:
         found = await world.condition(CONTROLLERS, "slurm", "ConfigurationAccepted")
         return found.get("reason") == "Invalid" and "names outside" in found["message"]
 
-    await until("the absent node to be named", told)
+    await until("the absent node to be named", received)
     world.slurm.node_register("outside")
 
     async def published() -> bool:
@@ -485,7 +552,9 @@ async def test_a_sidecar_that_does_not_answer_leaves_the_conditions_unknown_and_
 
         async def explained() -> bool:
             # Until the first request has failed, another cause is named.
-            return "connection refused" in await world.until_condition("ConfigurationRunning", "Unknown", "NoAnswer")
+            return "connection refused" in await world.until_condition(
+                "ConfigurationRunning", "Unknown", "NoAnswer"
+            )
 
         await until("the condition to name the cause", explained)
         await world.change(extraConf="KillWait=9")
@@ -505,7 +574,11 @@ async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> N
 
         async def labelled() -> list[str]:
             pods = await world.slurmctlds()
-            return sorted(name for name, pod in pods.items() if pod["metadata"]["labels"].get(ACTIVE) == "true")
+            return sorted(
+                name
+                for name, pod in pods.items()
+                if pod["metadata"]["labels"].get(ACTIVE) == "true"
+            )
 
         async def first() -> bool:
             return await labelled() == ["slurm-controller-0"]
@@ -518,7 +591,7 @@ async def test_with_backups_the_label_follows_the_primary(kubeconfig: Path) -> N
         await until("the label on the second", second)
 
 
-async def test_with_backups_a_slurmctld_that_did_not_ask_its_start_gate_is_named_in_a_condition_and_an_event(
+async def test_with_backups_a_slurmctld_that_bypassed_its_start_gate_is_in_a_condition_and_an_event(
     kubeconfig: Path,
 ) -> None:
     async with gate(kubeconfig, "gate-start") as (world, sidecar):
@@ -526,11 +599,13 @@ async def test_with_backups_a_slurmctld_that_did_not_ask_its_start_gate_is_named
         await world.backups()
         await world.until_condition("StartGated", "True", "Passed")
         sidecar.start_gate = StartGate(StartGatePhase.NOT_ASKED)
-        # The stand-in says so for both pods, and either may be asked first.
-        assert "slurmctld in slurm-controller-" in await world.until_condition("StartGated", "False", "NotAsked")
+        # The stand-in reports it for both pods, and either may be asked first.
+        assert "slurmctld in slurm-controller-" in await world.until_condition(
+            "StartGated", "False", "NotAsked"
+        )
 
-        async def told() -> bool:
+        async def received() -> bool:
             events, _ = await world.client.list(EVENTS, world.namespace)
             return "StartNotGated" in {event["reason"] for event in events}
 
-        await until("the event", told)
+        await until("the event", received)

@@ -26,7 +26,9 @@ OLD, NEW = b"s" * 1024, b"n" * 1024
 SETTLE = {"metadata": {"annotations": {"slinky.slurm.net/keys-settle-seconds": "0"}}}
 
 
-async def until_key(world: WatchedNamespace, reason: str, words: str = "", seconds: float = 30) -> dict[str, Any]:
+async def until_key(
+    world: WatchedNamespace, reason: str, words: str = "", seconds: float = 30
+) -> dict[str, Any]:
     """Wait until the condition SlurmKey has this reason and these words."""
 
     async def look() -> dict[str, Any] | None:
@@ -40,7 +42,10 @@ async def keys_of_daemons(world: WatchedNamespace) -> list[bytes]:
     """What daemons are given, the key that they sign with first."""
     found = await until("the keys", lambda: world.get(SECRETS, "slurm-auth-slurm-jwks"))
     entries = json.loads(base64.b64decode(found["data"]["slurm.jwks"]))["keys"]
-    return [base64.b64decode(it["k"]) for it in sorted(entries, key=lambda it: it.get("use") != "default")]
+    return [
+        base64.b64decode(it["k"])
+        for it in sorted(entries, key=lambda it: it.get("use") != "default")
+    ]
 
 
 async def change(world: WatchedNamespace, resource: Resource, name: str, **body: Any) -> None:
@@ -53,13 +58,17 @@ async def test_a_key_changed_in_its_secret_is_refused_and_a_key_named_in_the_spe
 ) -> None:
     await until_key(world, "InUse", "'slurm-auth-slurm'")
     assert await keys_of_daemons(world) == [OLD]
-    template = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
+    template = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))[
+        "spec"
+    ]["template"]
 
     await put(world, "slurm-auth-slurm", "slurm.key", NEW)
     await until_key(world, "Swapped", "nextSlurmKeyRef")
     assert await keys_of_daemons(world) == [OLD]
 
-    await change(world, CONTROLLERS, "slurm", spec={"nextSlurmKeyRef": {"name": "next", "key": "slurm.key"}})
+    await change(
+        world, CONTROLLERS, "slurm", spec={"nextSlurmKeyRef": {"name": "next", "key": "slurm.key"}}
+    )
     await until_key(world, "ReferenceMissing", "'next'")
     await update_status(world, DEPLOYMENTS, "slurm-restapi")
     await change(world, CONTROLLERS, "slurm", **SETTLE)
@@ -68,21 +77,30 @@ async def test_a_key_changed_in_its_secret_is_refused_and_a_key_named_in_the_spe
     assert await keys_of_daemons(world) == [NEW]
     for step in ("step 1 of 3", "step 2 of 3", "step 3 of 3"):
         await world.until_event("SlurmKey", "Controller", step)
-    after = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))["spec"]["template"]
+    after = (await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller")))[
+        "spec"
+    ]["template"]
     assert after == template
     await change(world, CONTROLLERS, "slurm", spec={"nextSlurmKeyRef": None})
     await until_key(world, "InUse", "'slurm-auth-slurm'")
 
 
-async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_remedy(world: WatchedNamespace) -> None:
+async def test_the_first_reference_can_not_be_changed_and_the_refusal_names_the_remedy(
+    world: WatchedNamespace,
+) -> None:
     with pytest.raises(Invalid, match="name the new key in nextSlurmKeyRef"):
-        await change(world, CONTROLLERS, "slurm", spec={"slurmKeyRef": {"name": "other", "key": "slurm.key"}})
+        await change(
+            world, CONTROLLERS, "slurm", spec={"slurmKeyRef": {"name": "other", "key": "slurm.key"}}
+        )
 
 
-async def test_keys_are_generated_once_however_often_their_secrets_are_applied(world: WatchedNamespace) -> None:
+async def test_keys_are_generated_once_however_often_their_secrets_are_applied(
+    world: WatchedNamespace,
+) -> None:
     keys = {"generated-slurm": "slurm.key", "generated-jwt": "jwt.key"}
     spec = {
-        field: {"name": name, "key": keys[name]} for field, name in zip(("slurmKeyRef", "jwtKeyRef"), keys, strict=True)
+        field: {"name": name, "key": keys[name]}
+        for field, name in zip(("slurmKeyRef", "jwtKeyRef"), keys, strict=True)
     }
 
     async def apply() -> None:
@@ -90,7 +108,12 @@ async def test_keys_are_generated_once_however_often_their_secrets_are_applied(w
         for name, key in keys.items():
             annotations = {"slinky.slurm.net/generate": key}
             metadata = {"name": name, "namespace": world.namespace, "annotations": annotations}
-            rendered = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+            rendered = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": metadata,
+                "type": "Opaque",
+            }
             await world.client.apply(SECRETS, rendered, field_manager="gitops")
 
     async def data() -> dict[str, Any] | None:
@@ -98,17 +121,21 @@ async def test_keys_are_generated_once_however_often_their_secrets_are_applied(w
         return found if all("data" in secret for secret in found.values()) else None
 
     await apply()
-    await world.create(custom("Controller", "generated", {**spec, "slurmctld": {"image": "slurmctld:test"}}))
-    first = await until("the keys", data)
-    assert {name: len(base64.b64decode(first[name]["data"][key])) for name, key in keys.items()} == dict.fromkeys(
-        keys, 1024
+    await world.create(
+        custom("Controller", "generated", {**spec, "slurmctld": {"image": "slurmctld:test"}})
     )
+    first = await until("the keys", data)
+    assert {
+        name: len(base64.b64decode(first[name]["data"][key])) for name, key in keys.items()
+    } == dict.fromkeys(keys, 1024)
     assert all(secret["immutable"] for secret in first.values())
     await until("slurmctld", lambda: world.get(STATEFUL_SETS, "generated-controller"))
     await apply()
     second = await data()
     assert second is not None
-    assert {name: second[name]["data"] for name in keys} == {name: first[name]["data"] for name in keys}
+    assert {name: second[name]["data"] for name in keys} == {
+        name: first[name]["data"] for name in keys
+    }
 
     async def lost() -> bool:
         return (await world.condition(CONTROLLERS, "generated")).get("reason") == "KeyLost"
@@ -140,12 +167,64 @@ def image(workload: dict[str, Any], container: str) -> str:
     return str(next(it["image"] for it in containers if it["name"] == container))
 
 
-async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_back(world: WatchedNamespace) -> None:
+async def runs(
+    world: WatchedNamespace, resource: Resource, name: str, daemon: str, wanted: str
+) -> bool:
+    """Whether the workload has that image."""
+    found = await world.get(resource, name)
+    return found is not None and image(found, daemon) == wanted
+
+
+async def until_runs(
+    world: WatchedNamespace, resource: Resource, name: str, daemon: str, wanted: str
+) -> None:
+    """Wait until the workload has that image."""
+    await until(f"{name} with {wanted}", lambda: runs(world, resource, name, daemon, wanted))
+
+
+async def report(world: WatchedNamespace, resource: Resource, name: str, *, done: bool) -> None:
+    """What Kubernetes' controllers would: the newest pods are ready, or not yet.
+
+    Those of a Deployment come beside the ones of before, which are ready and go when they aren't
+    needed by then.
+    """
+    found = await until(name, lambda: world.get(resource, name))
+    generation, count = found["metadata"]["generation"], found["spec"]["replicas"]
+    beside = 0 if done or resource is STATEFUL_SETS else count
+    status = {
+        "observedGeneration": generation,
+        "replicas": count + beside,
+        "updatedReplicas": count,
+        "readyReplicas": count if done else beside,
+    }
+    await world.client.merge_patch(
+        resource, world.namespace, name, {"status": status}, subresource="status"
+    )
+
+
+async def until_reports(world: WatchedNamespace, kind: Resource, name: str, words: str) -> None:
+    """Wait until the condition Ready has these words."""
+
+    async def reports() -> bool:
+        found = await world.condition(kind, name)
+        return words in f"{found.get('reason')}: {found.get('message')}"
+
+    await until(f"{name} to report {words!r}", reports)
+
+
+async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_back(
+    world: WatchedNamespace,
+) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
-    await world.create(custom("Accounting", "slurm", {**ACCOUNTING, "slurmdbd": {"image": "slurmdbd:25.11"}}))
-    login = {"controllerRef": {"name": "slurm"}, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    await world.create(
+        custom("Accounting", "slurm", {**ACCOUNTING, "slurmdbd": {"image": "slurmdbd:25.11"}})
+    )
+    login = {
+        "controllerRef": {"name": "slurm"},
+        "sssdConfRef": {"name": "sssd", "key": "sssd.conf"},
+    }
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     await world.create(custom("LoginSet", "login", {**login, "login": {"image": "login:25.11"}}))
     workloads = [
@@ -155,39 +234,9 @@ async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_bac
         (DEPLOYMENTS, "login", "login", LOGINSETS, "login"),
     ]
 
-    async def has(resource: Resource, name: str, daemon: str, wanted: str) -> bool:
-        found = await world.get(resource, name)
-        return found is not None and image(found, daemon) == wanted
-
-    async def until_has(resource: Resource, name: str, daemon: str, wanted: str) -> None:
-        await until(f"{name} with {wanted}", lambda: has(resource, name, daemon, wanted))
-
-    async def report(resource: Resource, name: str, *, done: bool) -> None:
-        """What Kubernetes' controllers would: the newest pods are ready, or not yet.
-
-        Those of a Deployment come beside the ones of before, which are ready and go when they aren't needed any more.
-        """
-        found = await until(name, lambda: world.get(resource, name))
-        generation, count = found["metadata"]["generation"], found["spec"]["replicas"]
-        beside = 0 if done or resource is STATEFUL_SETS else count
-        status = {
-            "observedGeneration": generation,
-            "replicas": count + beside,
-            "updatedReplicas": count,
-            "readyReplicas": count if done else beside,
-        }
-        await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
-
-    async def until_says(kind: Resource, name: str, words: str) -> None:
-        async def says() -> bool:
-            found = await world.condition(kind, name)
-            return words in f"{found.get('reason')}: {found.get('message')}"
-
-        await until(f"{name} to say {words!r}", says)
-
     for resource, name, daemon, *_ in workloads:
-        await until_has(resource, name, daemon, f"{daemon}:25.11")
-        await report(resource, name, done=True)
+        await until_runs(world, resource, name, daemon, f"{daemon}:25.11")
+        await report(world, resource, name, done=True)
     await change(world, CONTROLLERS, "slurm", spec={"accountingRef": {"name": "slurm"}})
     await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})
     await world.until_ready(1)
@@ -198,10 +247,10 @@ async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_bac
 
     await until("slurm.conf to name slurmdbd", names_slurmdbd)
     for resource, name, *_ in workloads:
-        await report(resource, name, done=True)
+        await report(world, resource, name, done=True)
 
     # From the last to the first, so that only the order that is kept can be the right one.
-    await report(*workloads[0][:2], done=False)
+    await report(world, *workloads[0][:2], done=False)
 
     async def slurmdbd_is_behind() -> bool:
         return (await world.condition(ACCOUNTINGS, "slurm")).get("status") == "False"
@@ -216,24 +265,25 @@ async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_bac
             return (await world.condition(kind, owner)).get("reason") == "WaitingForUpgrade"
 
         await until(f"{owner}'s {daemon} to wait", waits)
-        assert await has(resource, name, daemon, f"{daemon}:25.11")
+        assert await runs(world, resource, name, daemon, f"{daemon}:25.11")
     await change(world, ACCOUNTINGS, "slurm", spec={"slurmdbd": {"image": "slurmdbd:26.05"}})
     for index, (resource, name, daemon, kind, owner) in enumerate(workloads):
-        await until_has(resource, name, daemon, f"{daemon}:26.05")
+        await until_runs(world, resource, name, daemon, f"{daemon}:26.05")
         if index < 2:
             for later, later_name, later_daemon, _, _ in workloads[index + 1 :]:
-                assert await has(later, later_name, later_daemon, f"{later_daemon}:25.11")
-        await report(resource, name, done=False)
+                assert await runs(world, later, later_name, later_daemon, f"{later_daemon}:25.11")
+        await report(world, resource, name, done=False)
 
         why = "PodsNotReady" if resource is STATEFUL_SETS else "until the updated ones are ready"
-        await until_says(kind, owner, why)
+        await until_reports(world, kind, owner, why)
         assert (await world.condition(NODESETS, "slinky")).get("reason") == "WaitingForUpgrade"
-        await report(resource, name, done=True)
+        await report(world, resource, name, done=True)
 
     async def rolled() -> bool:
         pods = await world.pods()
         return bool(pods) and all(
-            next(it["image"] for it in pod["spec"]["containers"] if it["name"] == "slurmd") == "slurmd:26.05"
+            next(it["image"] for it in pod["spec"]["containers"] if it["name"] == "slurmd")
+            == "slurmd:26.05"
             for pod in pods.values()
         )
 
@@ -246,15 +296,20 @@ async def test_another_slurm_version_is_rolled_out_in_order_and_never_rolled_bac
         return found.get("reason") == "OlderThanState" and "26.05" in found["message"]
 
     await until("the older slurmctld to be refused", refused)
-    assert await has(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
+    assert await runs(world, STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
 
 
-async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(world: WatchedNamespace) -> None:
+async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(
+    world: WatchedNamespace,
+) -> None:
     await change(world, CONTROLLERS, "slurm", spec={"slurmctld": {"image": "slurmctld:25.11"}})
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:25.11"}})
     await world.nodeset(replicas=1, slurmd={"image": "slurmd:25.11"})
     await world.until_ready(1)
-    workloads = ((STATEFUL_SETS, "slurm-controller", "slurmctld"), (DEPLOYMENTS, "slurm-restapi", "slurmrestd"))
+    workloads = (
+        (STATEFUL_SETS, "slurm-controller", "slurmctld"),
+        (DEPLOYMENTS, "slurm-restapi", "slurmrestd"),
+    )
 
     async def until_has(resource: Resource, name: str, daemon: str, version: str) -> None:
         async def has() -> bool:
@@ -267,16 +322,16 @@ async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(wor
         await until_has(resource, name, daemon, "25.11")
         await update_status(world, resource, name)
 
-    async def held(kind: Resource, name: str) -> bool:
+    async def blocked(kind: Resource, name: str) -> bool:
         found = await world.condition(kind, name)
         return found.get("reason") == "NewerThanLeader" and "slurmctld 25.11" in found["message"]
 
     await change(world, RESTAPIS, "slurm", spec={"slurmrestd": {"image": "slurmrestd:26.05"}})
-    await until("slurmrestd to be held back", lambda: held(RESTAPIS, "slurm"))
+    await until("slurmrestd to be blocked", lambda: blocked(RESTAPIS, "slurm"))
     await change(world, NODESETS, "slinky", spec={"slurmd": {"image": "slurmd:26.05"}})
-    await until("the workers to be held back", lambda: held(NODESETS, "slinky"))
+    await until("the workers to be blocked", lambda: blocked(NODESETS, "slinky"))
     await world.nodeset("late", replicas=1, slurmd={"image": "slurmd:26.05"})
-    await until("new workers to be held back", lambda: held(NODESETS, "late"))
+    await until("new workers to be blocked", lambda: blocked(NODESETS, "late"))
     await until_has(*workloads[1], "25.11")
     assert set(await world.pods()) == {"slinky-0"}
 
@@ -288,7 +343,8 @@ async def test_a_replacement_pod_does_not_get_a_version_newer_than_slurmctld(wor
     async def new() -> bool:
         pods = await world.pods()
         return set(pods) == {"slinky-0", "late-0"} and all(
-            next(it["image"] for it in pod["spec"]["containers"] if it["name"] == "slurmd") == "slurmd:26.05"
+            next(it["image"] for it in pod["spec"]["containers"] if it["name"] == "slurmd")
+            == "slurmd:26.05"
             for pod in pods.values()
         )
 
@@ -305,7 +361,10 @@ async def test_a_release_of_the_charts_alone_changes_no_pod(world: WatchedNamesp
         found: dict[str, Any] = {}
         for resource in (STATEFUL_SETS, DEPLOYMENTS):
             items, _ = await world.client.list(resource, world.namespace)
-            found |= {it["metadata"]["name"]: (it["metadata"]["generation"], it["spec"]["template"]) for it in items}
+            found |= {
+                it["metadata"]["name"]: (it["metadata"]["generation"], it["spec"]["template"])
+                for it in items
+            }
         return found | {name: pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
 
     before = await templates()

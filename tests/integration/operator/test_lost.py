@@ -1,4 +1,6 @@
-"""Lost machines, pods that Slurm doesn't know, records without a slurmd, and drains that cordon their machine."""
+"""Lost Kubernetes nodes, pods that Slurm doesn't know, records without a slurmd, and drains that
+cordon their Kubernetes node.
+"""
 
 import contextlib
 import time
@@ -15,7 +17,7 @@ from sidecars.kube import NODES, PODS, Client, NotFound, load_credentials
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.simulate import SlurmModel, serve
 from tests.integration.operator.fences import passed
-from tests.integration.operator.test_nodesets import machine, machines, until_hosts
+from tests.integration.operator.test_nodesets import kube_node, kube_nodes, until_hosts
 from tests.support.apiserver import WatchedNamespace, namespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
@@ -29,7 +31,9 @@ async def uid(world: WatchedNamespace, pod: str) -> str | None:
     return None if found is None else str(found["metadata"]["uid"])
 
 
-async def on_a_machine_of_its_own(world: WatchedNamespace, host: str, **spec: Any) -> tuple[str, str]:
+async def on_a_kube_node_of_its_own(
+    world: WatchedNamespace, host: str, **spec: Any
+) -> tuple[str, str]:
     """A NodeSet with one worker, on Kubernetes node `host`; the worker's pod and its uid."""
     await world.nodeset(**spec)
     await world.until_ready(1)
@@ -38,24 +42,27 @@ async def on_a_machine_of_its_own(world: WatchedNamespace, host: str, **spec: An
     return name, pod["metadata"]["uid"]
 
 
-async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_node_is_out_of_service(
+async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_when_it_is_out_of_service(
     world: WatchedNamespace,
 ) -> None:
-    async with machines(world, "n1") as daemon_set:
-        name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
+    async with kube_nodes(world, "n1") as daemon_set:
+        name, before = await on_a_kube_node_of_its_own(world, "n1", **daemon_set)
         lost = f"n1.{world.namespace}"
         world.dead.add(lost)
         world.slurm.job_start("n1")
         world.slurm.node_vanish("n1")
         unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
-        await machine(world, "n1", {"spec": {"taints": [unreachable]}})
+        await kube_node(world, "n1", {"spec": {"taints": [unreachable]}})
         await world.client.delete(PODS, world.namespace, name, grace_period_seconds=1)
 
-        async def said() -> bool:
+        async def message() -> bool:
             ready = await world.condition(NODESETS, "slinky")
-            return ready.get("reason") == "KubeNodeLost" and f"kubectl taint nodes {lost}" in ready["message"]
+            return (
+                ready.get("reason") == "KubeNodeLost"
+                and f"kubectl taint nodes {lost}" in ready["message"]
+            )
 
-        await until("the condition to say what to do", said)
+        await until("the condition to say what to do", message)
 
         async def over() -> bool:
             pod = await world.get(PODS, name)
@@ -65,10 +72,16 @@ async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_n
 
         await until("its grace to be over", over)
         await passed(world)
-        assert await uid(world, name) == before, "its grace is over, but the machine may be alive"
+        assert await uid(world, name) == before, (
+            "its grace is over, but the Kubernetes node may be alive"
+        )
 
-        off = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
-        await machine(world, "n1", {"spec": {"taints": [unreachable, off]}})
+        off = {
+            "key": "node.kubernetes.io/out-of-service",
+            "value": "nodeshutdown",
+            "effect": "NoExecute",
+        }
+        await kube_node(world, "n1", {"spec": {"taints": [unreachable, off]}})
 
         async def gone() -> bool:
             return await uid(world, name) != before
@@ -76,16 +89,16 @@ async def test_a_pod_on_a_lost_kubernetes_node_is_deleted_by_force_only_if_the_n
         await until("the pod to be forced", gone)
 
 
-async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd_does_not_answer_either(
+async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd_is_silent_too(
     world: WatchedNamespace,
 ) -> None:
-    async with machines(world, "n1") as daemon_set:
-        name, before = await on_a_machine_of_its_own(world, "n1", **daemon_set)
+    async with kube_nodes(world, "n1") as daemon_set:
+        name, before = await on_a_kube_node_of_its_own(world, "n1", **daemon_set)
         world.dead.add(f"n1.{world.namespace}")
         await world.client.delete(PODS, world.namespace, name)
         await world.client.delete(NODES, None, f"n1.{world.namespace}")
         # Whoever has seen the node that comes has seen the other one go.
-        async with machines(world, "n2"):
+        async with kube_nodes(world, "n2"):
             await until_hosts(world, "n2")
             await passed(world)
             assert await uid(world, name) == before, "slurmctld still hears its slurmd"
@@ -102,7 +115,7 @@ async def test_a_pod_whose_kubernetes_node_is_gone_is_deleted_by_force_if_slurmd
         await until("its record to be pruned", pruned)
 
 
-async def test_a_node_record_stuck_completing_is_repaired_while_the_next_pod_waits_for_a_kubernetes_node(
+async def test_a_node_record_stuck_completing_is_repaired_while_the_next_pod_waits_to_be_scheduled(
     world: WatchedNamespace,
 ) -> None:
     await world.nodeset(replicas=1)
@@ -130,7 +143,7 @@ class Later:
 
 @pytest_asyncio.fixture
 async def watching(kubeconfig: Path) -> AsyncIterator[tuple[WatchedNamespace, Later]]:
-    """A world whose operator cordons machines, and whose time can be put forward."""
+    """A world whose operator cordons Kubernetes nodes, and whose time can be put forward."""
     slurm, later = SlurmModel(), Later()
     async with (
         Client.connect(load_credentials(kubeconfig)) as client,
@@ -151,7 +164,7 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(
     await world.until_ready(2)
     await world.slurmctld()
     before = {name: pod["metadata"]["uid"] for name, pod in (await world.pods()).items()}
-    # As `scontrol delete` leaves it: slurmd runs on and stays unknown.
+    # As after `scontrol delete`: slurmd runs on and stays unknown.
     assert world.slurm.handle("DELETE", "/slurm/v0.0.45/node/slinky-1", None).status == 200
 
     async def noticed() -> bool:
@@ -166,11 +179,11 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(
         look = {"metadata": {"annotations": {"look": str(seconds)}}}
         await world.client.merge_patch(NODESETS, world.namespace, "slinky", look)
 
-    async def said() -> bool:
+    async def message() -> bool:
         return (await world.condition(NODESETS, "slinky")).get("reason") == "NotRegistered"
 
     await put_forward(11)
-    await until("the condition", said)
+    await until("the condition", message)
     await put_forward(61)
 
     async def replaced() -> bool:
@@ -199,7 +212,7 @@ async def test_a_pod_that_never_registers_is_replaced_after_a_longer_wait_each_t
         status = ((await world.get(NODESETS, "slinky")) or {}).get("status") or {}
         return (status.get("readyReplicas"), status.get("slurmIdle")) == (2, 1)
 
-    async def said() -> bool:
+    async def message() -> bool:
         return (await world.condition(NODESETS, "slinky")).get("reason") == "NotRegistered"
 
     await until("both to run and one to be known", runs)
@@ -207,7 +220,7 @@ async def test_a_pod_that_never_registers_is_replaced_after_a_longer_wait_each_t
     for wait in (1, 2):
         await until("both to run and one to be known", runs)
         await put_forward(11)
-        await until("the condition", said)
+        await until("the condition", message)
         before, since = await uid(world, "slinky-1"), time.monotonic()
         await put_forward(50)
 
@@ -222,7 +235,7 @@ async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordon
     watching: tuple[WatchedNamespace, Later],
 ) -> None:
     world, _ = watching
-    async with machines(world, "n1") as daemon_set, contextlib.AsyncExitStack() as fences:
+    async with kube_nodes(world, "n1") as daemon_set, contextlib.AsyncExitStack() as fences:
         await world.nodeset(**daemon_set)
         await world.until_ready(1)
 
@@ -243,9 +256,11 @@ async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordon
         present = ["n1"]
 
         async def behind(host: str) -> None:
-            """Wait until a Kubernetes node that comes now has its worker: all earlier changes of nodes are seen."""
+            """Wait until a Kubernetes node that comes now has its worker: all earlier changes of
+            nodes are seen.
+            """
             present.append(host)
-            await fences.enter_async_context(machines(world, host))
+            await fences.enter_async_context(kube_nodes(world, host))
             await until_hosts(world, *present)
             await passed(world)
 
@@ -260,13 +275,13 @@ async def test_a_drain_in_slurm_cordons_its_kubernetes_node_and_its_end_uncordon
 
         await post(state=["DRAIN"], reason="bad disk")
         await until_seen(cordoned=True, mark=mark)
-        await machine(world, "n1", {"spec": {"unschedulable": None}})
+        await kube_node(world, "n1", {"spec": {"unschedulable": None}})
         await behind("n3")
         assert await seen() == (False, mark), "who uncordons it is not contradicted"
         await post(state=["UNDRAIN"])
         await until_seen(cordoned=False, mark="")
 
-        await machine(world, "n1", {"spec": {"unschedulable": True}})
+        await kube_node(world, "n1", {"spec": {"unschedulable": True}})
 
         async def drained() -> bool:
             return "DRAIN" in world.slurm.states("n1")
@@ -280,14 +295,18 @@ async def test_deletion_of_a_cluster_does_not_wait_for_a_pod_on_a_lost_kubernete
     watching: tuple[WatchedNamespace, Later],
 ) -> None:
     world, later = watching
-    async with machines(world, "n1") as daemon_set:
-        name, before = await on_a_machine_of_its_own(world, "n1", deletionTimeout="1s", **daemon_set)
+    async with kube_nodes(world, "n1") as daemon_set:
+        name, before = await on_a_kube_node_of_its_own(
+            world, "n1", deletionTimeout="1s", **daemon_set
+        )
         world.dead.add(f"n1.{world.namespace}")
         for resource, kind in ((CONTROLLERS, "slurm"), (RESTAPIS, "slurm"), (NODESETS, "slinky")):
             await world.client.delete(resource, world.namespace, kind)
 
         async def asked_to_go() -> bool:
-            return bool(((await world.get(PODS, name)) or {}).get("metadata", {}).get("deletionTimestamp"))
+            return bool(
+                ((await world.get(PODS, name)) or {}).get("metadata", {}).get("deletionTimestamp")
+            )
 
         await until("the pod to be asked to go", asked_to_go)
         assert await world.get(NODESETS, "slinky") is not None
@@ -298,7 +317,10 @@ async def test_deletion_of_a_cluster_does_not_wait_for_a_pod_on_a_lost_kubernete
             )
 
         async def gone() -> bool:
-            return await world.get(NODESETS, "slinky") is None and await world.get(CONTROLLERS, "slurm") is None
+            return (
+                await world.get(NODESETS, "slinky") is None
+                and await world.get(CONTROLLERS, "slurm") is None
+            )
 
         await until("the NodeSet and its Controller to be gone", gone)
         assert await uid(world, name) == before

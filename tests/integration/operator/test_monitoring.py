@@ -1,4 +1,6 @@
-"""The ServiceMonitor of a Controller, on an API server that gets its kind later, and loses it again."""
+"""The ServiceMonitor of a Controller, on an API server that gets its kind later, and loses it
+again.
+"""
 
 from typing import Any
 
@@ -11,7 +13,11 @@ from tests.support.apiserver import WatchedNamespace, until
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
 DEFINITIONS = Resource(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
 )
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -29,20 +35,31 @@ DEFINITION = {
                 "schema": {
                     "openAPIV3Schema": {
                         "type": "object",
-                        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                        "properties": {
+                            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                        },
                     }
                 },
             }
         ],
     },
 }
-MONITOR = {"enabled": True, "interval": "30s", "scrapeTimeout": "25s", "labels": {"release": "prometheus"}}
+MONITOR = {
+    "enabled": True,
+    "interval": "30s",
+    "scrapeTimeout": "25s",
+    "labels": {"release": "prometheus"},
+}
 
 
-async def ask(world: WatchedNamespace, enabled: bool, monitor: dict[str, Any] | None = None) -> None:
+async def ask(
+    world: WatchedNamespace, enabled: bool, monitor: dict[str, Any] | None = None
+) -> None:
     """Change spec.metrics."""
     metrics = {"enabled": enabled, "serviceMonitor": monitor}
-    await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": {"metrics": metrics}})
+    await world.client.merge_patch(
+        CONTROLLERS, world.namespace, "slurm", {"spec": {"metrics": metrics}}
+    )
 
 
 async def until_event(world: WatchedNamespace, status: str, reason: str) -> str:
@@ -50,7 +67,11 @@ async def until_event(world: WatchedNamespace, status: str, reason: str) -> str:
 
     async def look() -> str | None:
         found = await world.condition(CONTROLLERS, "slurm", "ServiceMonitor")
-        return str(found["message"]) if (found.get("status"), found.get("reason")) == (status, reason) else None
+        return (
+            str(found["message"])
+            if (found.get("status"), found.get("reason")) == (status, reason)
+            else None
+        )
 
     return await until(f"ServiceMonitor={status} {reason}", look, 45)
 
@@ -61,7 +82,7 @@ async def monitor(world: WatchedNamespace) -> Manifest | None:
 
 
 async def until_gone(world: WatchedNamespace) -> None:
-    """Wait until there is none."""
+    """Wait until none exists."""
 
     async def gone() -> bool:
         return await monitor(world) is None
@@ -74,7 +95,9 @@ async def test_a_service_monitor_is_created_where_its_kind_exists_and_deleted_wh
 ) -> None:
     await ask(world, True, MONITOR)
     assert "install the Prometheus operator" in await until_event(world, "False", "KindMissing")
-    assert await until("slurmctld, which doesn't wait for it", lambda: world.get(STATEFUL_SETS, "slurm-controller"))
+    assert await until(
+        "slurmctld, which doesn't wait for it", lambda: world.get(STATEFUL_SETS, "slurm-controller")
+    )
 
     async def updating() -> bool:
         return (await world.condition(CONTROLLERS, "slurm")).get("reason") == "Updating"
@@ -89,10 +112,11 @@ async def test_a_service_monitor_is_created_where_its_kind_exists_and_deleted_wh
         assert found["spec"]["namespaceSelector"] == {"matchNames": [world.namespace]}
         shared = {"port": "slurmctld", "scheme": "http", "interval": "30s", "scrapeTimeout": "25s"}
         assert found["spec"]["endpoints"] == [
-            {"path": f"/metrics/{what}", **shared} for what in ("jobs", "nodes", "partitions", "scheduler")
+            {"path": f"/metrics/{what}", **shared}
+            for what in ("jobs", "nodes", "partitions", "scheduler")
         ]
 
-        # One that is deleted by hand comes back, and one that is changed is mended.
+        # One that is deleted by hand comes back, and one that is changed is restored.
         await world.client.delete(SERVICE_MONITORS, world.namespace, "slurm-controller")
 
         async def another() -> bool:
@@ -105,7 +129,9 @@ async def test_a_service_monitor_is_created_where_its_kind_exists_and_deleted_wh
 
         async def changed() -> bool:
             endpoints = ((await monitor(world)) or {"spec": {"endpoints": []}})["spec"]["endpoints"]
-            return bool(endpoints == [{"path": "/metrics/jobs-users-accts", **shared, "interval": "5m"}])
+            return bool(
+                endpoints == [{"path": "/metrics/jobs-users-accts", **shared, "interval": "5m"}]
+            )
 
         await until("the user's endpoints", changed)
         await ask(world, False, MONITOR)

@@ -1,4 +1,6 @@
-"""What the operator does to a Kubernetes cluster, told by what an administrator would see there."""
+"""What the operator does to a Kubernetes cluster, as shown by what an administrator would see
+there.
+"""
 
 from pathlib import Path
 
@@ -17,8 +19,8 @@ from sidecars.kube import (
     Client,
     load_credentials,
 )
-from sidecars.release.main import release
 from sidecars.simulate import Fault, SlurmModel, serve
+from sidecars.uninstall.main import release
 from tests.integration.operator.fences import woken
 from tests.integration.operator.test_references import until_quiet
 from tests.support.apiserver import KEYS, WatchedNamespace, custom, namespace, until
@@ -26,26 +28,43 @@ from tests.support.apiserver import KEYS, WatchedNamespace, custom, namespace, u
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
 
-async def test_a_controller_gets_its_daemons_services_and_configuration(world: WatchedNamespace) -> None:
+async def test_a_controller_gets_its_daemons_services_and_configuration(
+    world: WatchedNamespace,
+) -> None:
     stateful_set = await until("slurmctld", lambda: world.get(STATEFUL_SETS, "slurm-controller"))
     assert stateful_set["spec"]["serviceName"] == "slurm-controller-internal"
     assert await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
-    internal = await until("the internal Service", lambda: world.get(SERVICES, "slurm-controller-internal"))
-    assert (internal["spec"]["clusterIP"], internal["spec"]["publishNotReadyAddresses"]) == ("None", True)
+    internal = await until(
+        "the internal Service", lambda: world.get(SERVICES, "slurm-controller-internal")
+    )
+    assert (internal["spec"]["clusterIP"], internal["spec"]["publishNotReadyAddresses"]) == (
+        "None",
+        True,
+    )
     config = await until("slurm.conf", lambda: world.get(CONFIG_MAPS, "slurm-config"))
     assert f"ClusterName={world.namespace}_slurm\n" in config["data"]["slurm.conf"]
 
 
 async def test_a_resource_reports_what_its_pods_lack(world: WatchedNamespace) -> None:
-    async def said() -> bool:
-        return (await world.condition(CONTROLLERS, "slurm")).get("reason") in {"PodsNotReady", "Updating"}
+    async def message() -> bool:
+        return (await world.condition(CONTROLLERS, "slurm")).get("reason") in {
+            "PodsNotReady",
+            "Updating",
+        }
 
-    await until("the Controller to report", said)
+    await until("the Controller to report", message)
     await world.client.merge_patch(
         STATEFUL_SETS,
         world.namespace,
         "slurm-controller",
-        {"status": {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "observedGeneration": 99}},
+        {
+            "status": {
+                "replicas": 1,
+                "readyReplicas": 1,
+                "updatedReplicas": 1,
+                "observedGeneration": 99,
+            }
+        },
         subresource="status",
     )
 
@@ -55,18 +74,24 @@ async def test_a_resource_reports_what_its_pods_lack(world: WatchedNamespace) ->
     await until("the Controller to be Ready", ready)
 
 
-async def test_a_nodeset_gets_pods_by_ordinal_with_the_documented_labels(world: WatchedNamespace) -> None:
+async def test_a_nodeset_gets_pods_by_ordinal_with_the_documented_labels(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=3)
     await world.until_pods("slinky-0", "slinky-1", "slinky-2")
     labels = (await world.pods())["slinky-2"]["metadata"]["labels"]
     assert labels["nodeset.slinky.slurm.net/pod-index"] == "2"
     assert labels["nodeset.slinky.slurm.net/pod-hostname"] == "slinky-2"
     assert labels["slinky.slurm.net/cluster"] == "slurm"
-    budget = await until("the budget", lambda: world.get(POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm"))
+    budget = await until(
+        "the budget", lambda: world.get(POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm")
+    )
     assert budget["spec"]["maxUnavailable"] == 0
 
 
-async def test_scale_in_waits_for_the_job_and_then_deletes_the_pod_and_its_record(world: WatchedNamespace) -> None:
+async def test_scale_in_waits_for_the_job_and_then_deletes_the_pod_and_its_record(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     busy = [world.slurm.job_start("slinky-0"), world.slurm.job_start("slinky-1")]
@@ -81,8 +106,8 @@ async def test_scale_in_waits_for_the_job_and_then_deletes_the_pod_and_its_recor
     )
 
     async def explained() -> bool:
-        said = await world.condition(NODESETS, "slinky")
-        return said.get("reason") == "Draining" and "slinky-1" in said["message"]
+        message = await world.condition(NODESETS, "slinky")
+        return message.get("reason") == "Draining" and "slinky-1" in message["message"]
 
     await until("the NodeSet to say what it waits for", explained)
     assert set(await world.pods()) == {"slinky-0", "slinky-1"}
@@ -111,14 +136,18 @@ async def test_scaling_out_again_lifts_the_drain_of_the_same_pod(world: WatchedN
     assert (await world.pods())["slinky-0"]["metadata"]["uid"] == uid
 
 
-async def test_while_slurm_does_not_answer_pods_are_created_and_none_is_deleted(world: WatchedNamespace) -> None:
+async def test_while_slurm_does_not_answer_pods_are_created_and_none_is_deleted(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     world.slurm.fail(Fault.SERVER_ERROR)
     await world.scale(1)
 
     async def noticed() -> bool:
-        return (await world.condition(NODESETS, "slinky", "SlurmReachable")).get("status") == "False"
+        return (await world.condition(NODESETS, "slinky", "SlurmReachable")).get(
+            "status"
+        ) == "False"
 
     await until("the NodeSet to say that Slurm can't be asked", noticed)
     await world.nodeset("other", replicas=1)
@@ -135,7 +164,9 @@ async def test_an_empty_answer_of_slurmrestd_deletes_nothing(world: WatchedNames
     await world.scale(0)
 
     async def noticed() -> bool:
-        return (await world.condition(NODESETS, "slinky", "SlurmReachable")).get("status") == "False"
+        return (await world.condition(NODESETS, "slinky", "SlurmReachable")).get(
+            "status"
+        ) == "False"
 
     await until("the NodeSet to distrust the answer", noticed, seconds=45)
     assert len(await world.pods()) == 4
@@ -156,20 +187,27 @@ async def test_a_cordoned_kubernetes_node_drains_its_slurm_node_and_an_uncordone
 
     async def marked() -> bool:
         pod = (await world.pods())["slinky-0"]
-        return bool(pod["metadata"]["annotations"].get("nodeset.slinky.slurm.net/pod-cordon") == "true")
+        return bool(
+            pod["metadata"]["annotations"].get("nodeset.slinky.slurm.net/pod-cordon") == "true"
+        )
 
     try:
-        await world.client.merge_patch(NODES, None, "default-node", {"spec": {"unschedulable": True}})
+        await world.client.merge_patch(
+            NODES, None, "default-node", {"spec": {"unschedulable": True}}
+        )
 
         async def drained() -> bool:
             return world.slurm.nodes["slinky-0"].reason == (
-                f"slurm-operator: Node (default-node) was cordoned, Pod ({world.namespace}/slinky-0) must be cordoned"
+                "slurm-operator: Node (default-node) was cordoned, Pod "
+                f"({world.namespace}/slinky-0) must be cordoned"
             )
 
         await until("the drain", drained)
         await until("the mark", marked)
     finally:
-        await world.client.merge_patch(NODES, None, "default-node", {"spec": {"unschedulable": False}})
+        await world.client.merge_patch(
+            NODES, None, "default-node", {"spec": {"unschedulable": False}}
+        )
 
     async def back() -> bool:
         return "DRAIN" not in world.slurm.states("slinky-0") and not await marked()
@@ -177,7 +215,7 @@ async def test_a_cordoned_kubernetes_node_drains_its_slurm_node_and_an_uncordone
     await until("the drain and the mark to be lifted", back)
 
 
-async def test_node_records_of_lost_pods_are_deleted_unless_they_have_a_foreign_reason_or_a_reservation(
+async def test_node_records_of_lost_pods_are_deleted_without_a_foreign_reason_or_a_reservation(
     world: WatchedNamespace,
 ) -> None:
     await world.nodeset(replicas=1)
@@ -188,7 +226,9 @@ async def test_node_records_of_lost_pods_are_deleted_unless_they_have_a_foreign_
     world.slurm.node_register("slinky-8", extra=extra)
     world.slurm.node_register("slinky-9", extra=extra)
     world.slurm.node_register("bare-metal", extra="")
-    world.slurm.handle("POST", "/slurm/v0.0.45/node/slinky-9", b'{"state":["DRAIN"],"reason":"bad disk"}')
+    world.slurm.handle(
+        "POST", "/slurm/v0.0.45/node/slinky-9", b'{"state":["DRAIN"],"reason":"bad disk"}'
+    )
 
     async def pruned() -> bool:
         return "slinky-8" not in world.slurm.nodes
@@ -203,7 +243,9 @@ async def test_node_records_of_lost_pods_are_deleted_unless_they_have_a_foreign_
     assert set(world.slurm.nodes) == {"slinky-0", "slinky-9", "bare-metal"}
 
 
-async def test_a_changed_template_replaces_one_drained_pod_at_a_time(world: WatchedNamespace) -> None:
+async def test_a_changed_template_replaces_one_drained_pod_at_a_time(
+    world: WatchedNamespace,
+) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
     await world.nodeset(replicas=2, updateStrategy=strategy)
     await world.until_ready(2)
@@ -222,22 +264,26 @@ async def test_a_changed_template_replaces_one_drained_pod_at_a_time(world: Watc
 
     async def both_replaced() -> bool:
         pods = await world.pods()
-        return len(pods) == 2 and all(pod["metadata"]["uid"] != before[name] for name, pod in pods.items())
+        return len(pods) == 2 and all(
+            pod["metadata"]["uid"] != before[name] for name, pod in pods.items()
+        )
 
     await until("slinky-0 to be replaced", both_replaced)
 
 
-async def test_deletion_of_everything_at_once_drains_first_and_completes(world: WatchedNamespace) -> None:
+async def test_deletion_of_everything_at_once_drains_first_and_completes(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     job = world.slurm.job_start("slinky-1")
     for resource, name in ((CONTROLLERS, "slurm"), (RESTAPIS, "slurm"), (NODESETS, "slinky")):
         await world.client.delete(resource, world.namespace, name)
 
-    async def held() -> bool:
+    async def blocked() -> bool:
         return (await world.condition(CONTROLLERS, "slurm")).get("reason") == "InUse"
 
-    await until("the Controller to say who holds it", held)
+    await until("the Controller to report who uses it", blocked)
     await world.until_pods("slinky-1")
     world.slurm.job_end(job)
 
@@ -253,7 +299,9 @@ async def test_deletion_of_everything_at_once_drains_first_and_completes(world: 
     await until("all three to be gone", gone)
 
 
-async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(world: WatchedNamespace) -> None:
+async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=1, deletionTimeout="2s")
     await world.until_ready(1)
     world.slurm.job_start("slinky-0")
@@ -261,7 +309,10 @@ async def test_removal_does_not_wait_for_a_job_longer_than_the_deletion_timeout(
         await world.client.delete(resource, world.namespace, name)
 
     async def gone() -> bool:
-        return await world.get(NODESETS, "slinky") is None and await world.get(CONTROLLERS, "slurm") is None
+        return (
+            await world.get(NODESETS, "slinky") is None
+            and await world.get(CONTROLLERS, "slurm") is None
+        )
 
     await until("the rest to be ended", gone)
 
@@ -281,13 +332,17 @@ async def test_a_settled_cluster_gets_no_writes(world: WatchedNamespace) -> None
 async def test_a_nodeset_without_a_controller_reports_that_and_starts_when_the_controller_exists(
     world: WatchedNamespace,
 ) -> None:
-    pool = {"controllerRef": {"name": "late"}, "replicas": 1, "slurmd": {"image": "slurmd:test"}}
-    await world.create(custom("NodeSet", "early", pool))
+    gpu_nodeset = {
+        "controllerRef": {"name": "late"},
+        "replicas": 1,
+        "slurmd": {"image": "slurmd:test"},
+    }
+    await world.create(custom("NodeSet", "early", gpu_nodeset))
 
-    async def said() -> bool:
+    async def message() -> bool:
         return (await world.condition(NODESETS, "early")).get("reason") == "ControllerMissing"
 
-    await until("the condition", said)
+    await until("the condition", message)
     await world.create(custom("Controller", "late", KEYS))
     await world.until_pods("early-0")
 
@@ -295,17 +350,21 @@ async def test_a_nodeset_without_a_controller_reports_that_and_starts_when_the_c
 async def test_a_pod_that_the_api_server_refuses_is_reported_and_delays_no_other_nodeset(
     world: WatchedNamespace,
 ) -> None:
-    await world.nodeset("poison", replicas=1, template={"spec": {"containers": [{"name": "Not A Name"}]}})
+    await world.nodeset(
+        "poison", replicas=1, template={"spec": {"containers": [{"name": "Not A Name"}]}}
+    )
     await world.nodeset("sound", replicas=1)
     await world.until_pods("sound-0")
 
-    async def said() -> bool:
+    async def message() -> bool:
         return (await world.condition(NODESETS, "poison")).get("reason") == "Refused"
 
-    await until("the condition", said)
+    await until("the condition", message)
 
 
-async def test_a_pod_deleted_by_hand_is_replaced_under_its_own_name(world: WatchedNamespace) -> None:
+async def test_a_pod_deleted_by_hand_is_replaced_under_its_own_name(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     uid = (await world.pods())["slinky-0"]["metadata"]["uid"]
@@ -318,7 +377,9 @@ async def test_a_pod_deleted_by_hand_is_replaced_under_its_own_name(world: Watch
     await until("a successor", replaced)
 
 
-async def test_release_stops_the_operator_so_that_everything_can_be_deleted_without_it(kubeconfig: Path) -> None:
+async def test_release_stops_the_operator_so_that_everything_can_be_deleted_without_it(
+    kubeconfig: Path,
+) -> None:
     slurm = SlurmModel()
     async with (
         Client.connect(load_credentials(kubeconfig)) as client,

@@ -1,4 +1,6 @@
-"""The operator with the permissions that the chart grants it, and no others, on a real API server."""
+"""The operator with the permissions that the chart grants it, and no others, on a real API
+server.
+"""
 
 import asyncio
 import contextlib
@@ -30,8 +32,8 @@ from sidecars.kube import (
 )
 from sidecars.operator.main import lead
 from sidecars.operator.settings import Settings
-from sidecars.release.main import release
 from sidecars.simulate import SlurmModel, serve
+from sidecars.uninstall.main import release
 from sidecars.workloads import structure
 from sidecars.workloads.facts import Site
 from tests.cluster.commands import run
@@ -44,7 +46,9 @@ pytestmark = pytest.mark.timeout(120, func_only=True)
 CHART = Path(__file__).parents[3] / "charts" / "slurm-operator"
 ACCOUNT = "system:serviceaccount:slinky:slurm-operator"
 RBAC = {
-    kind: Resource("rbac.authorization.k8s.io", "v1", kind, plural, namespaced=kind.startswith("Role"))
+    kind: Resource(
+        "rbac.authorization.k8s.io", "v1", kind, plural, namespaced=kind.startswith("Role")
+    )
     for kind, plural in (
         ("ClusterRole", "clusterroles"),
         ("ClusterRoleBinding", "clusterrolebindings"),
@@ -63,32 +67,49 @@ POLICIES = {
 
 def rendered(*namespaces: str) -> list[Manifest]:
     """What the chart has for these namespaces."""
-    words: list[str | Path] = [tool("helm"), "template", "slurm-operator", CHART, "--namespace=slinky"]
-    text = run([*words, f"--set=operator.namespaces={{{','.join(namespaces)}}},operator.leaderElection=false"])
+    words: list[str | Path] = [
+        tool("helm"),
+        "template",
+        "slurm-operator",
+        CHART,
+        "--namespace=slinky",
+    ]
+    text = run(
+        [
+            *words,
+            f"--set=operator.namespaces={{{','.join(namespaces)}}},operator.leaderElection=false",
+        ]
+    )
     return [manifest for manifest in yaml.safe_load_all(text) if manifest is not None]
 
 
 async def grant(client: Client, *namespaces: str, only: str | None = None) -> None:
-    """What the chart grants its ServiceAccount for these namespaces: all but the Roles of those behind the first.
+    """What the chart grants its ServiceAccount for these namespaces: all but the Roles of those
+    behind the first.
 
     `only`: just the Role in this namespace, as `helm upgrade` creates what is missing.
     """
     places = {only} if only is not None else {None, "slinky", namespaces[0]}
     if only is None:
         with contextlib.suppress(AlreadyExists):
-            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slinky"}})
+            await client.create(
+                NAMESPACES,
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slinky"}},
+            )
     for manifest in rendered(*namespaces):
         if manifest["kind"] not in RBAC or manifest["metadata"].get("namespace") not in places:
             continue
         resource, metadata = RBAC[manifest["kind"]], manifest["metadata"]
-        # Those of the whole cluster are there from another test, for other namespaces.
+        # Those of the whole cluster exist from another test, for other namespaces.
         with contextlib.suppress(NotFound):
             await client.delete(resource, metadata.get("namespace"), metadata["name"])
         await client.create(resource, manifest)
 
 
 async def until_granted(client: Client, name: str) -> None:
-    """Wait until the API server knows the new rights: in the namespace, and in the whole cluster."""
+    """Wait until the API server knows the new rights: in the namespace, and in the whole
+    cluster.
+    """
 
     async def granted() -> bool:
         try:
@@ -115,12 +136,17 @@ async def policed(client: Client, *namespaces: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def operator(world: WatchedNamespace, client: Client, *namespaces: str) -> AsyncIterator[None]:
+async def operator(
+    world: WatchedNamespace, client: Client, *namespaces: str
+) -> AsyncIterator[None]:
     """An operator with that client, which watches these namespaces, and the world's kubelets."""
     settings = Settings(namespaces=namespaces, slurmrestd_url=world.url)
     site = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars:test")
     async with asyncio.TaskGroup() as tasks:
-        work = [tasks.create_task(lead(client, settings, site)), tasks.create_task(world._kubelets())]
+        work = [
+            tasks.create_task(lead(client, settings, site)),
+            tasks.create_task(world._kubelets()),
+        ]
         try:
             yield
         finally:
@@ -147,10 +173,18 @@ async def test_the_operator_works_with_a_role_in_its_namespace_and_reaches_no_ot
                 await world.nodeset(replicas=2)
                 await world.until_ready(2)
                 await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
-                login = {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}, "login": {"image": "login:test"}}
-                await world.create(custom("LoginSet", "login", {"controllerRef": {"name": "slurm"}, **login}))
+                login = {
+                    "sssdConfRef": {"name": "sssd", "key": "sssd.conf"},
+                    "login": {"image": "login:test"},
+                }
+                await world.create(
+                    custom("LoginSet", "login", {"controllerRef": {"name": "slurm"}, **login})
+                )
                 await until("the login nodes", lambda: world.get(DEPLOYMENTS, "login"))
-                token = {"jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"}, "username": "ann"}
+                token = {
+                    "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+                    "username": "ann",
+                }
                 await world.create(custom("Token", "ann", token))
                 await until("the token", lambda: world.get(SECRETS, "ann-jwt-ann"))
                 await world.until_event("ScalingUp", "NodeSet")
@@ -159,7 +193,11 @@ async def test_the_operator_works_with_a_role_in_its_namespace_and_reaches_no_ot
                 await world.client.delete(NODESETS, name, "slinky")
                 await world.until_pods()
         # As ApiError writes it; the number alone is in ports and times too.
-        assert not [record.getMessage() for record in caplog.records if "403 Forbidden" in record.getMessage()]
+        assert not [
+            record.getMessage()
+            for record in caplog.records
+            if "403 Forbidden" in record.getMessage()
+        ]
         for resource in (PODS, SECRETS, SERVICES, TOKENS):
             for place in ("default", None):
                 with pytest.raises(Forbidden):
@@ -170,7 +208,9 @@ async def test_the_operator_works_with_a_role_in_its_namespace_and_reaches_no_ot
         await release(restricted, "slinky", "slurm-operator", [name, "missing"])
 
 
-async def test_the_operator_can_not_change_the_slurm_clusters_of_other_namespaces(plane: ControlPlane) -> None:
+async def test_the_operator_can_not_change_the_slurm_clusters_of_other_namespaces(
+    plane: ControlPlane,
+) -> None:
     async with (
         Client.connect(load_credentials(plane.kubeconfig)) as admin,
         Client.connect(load_credentials(plane.client("operator", ACCOUNT))) as restricted,
@@ -183,7 +223,9 @@ async def test_the_operator_can_not_change_the_slurm_clusters_of_other_namespace
         spec = {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "slurmd:theirs"}}
         for place in (mine, theirs):
             nodeset = custom("NodeSet", "gpu", spec)
-            await admin.create(NODESETS, {**nodeset, "metadata": {**nodeset["metadata"], "namespace": place}})
+            await admin.create(
+                NODESETS, {**nodeset, "metadata": {**nodeset["metadata"], "namespace": place}}
+            )
 
         evil = {"spec": {"slurmd": {"image": "slurmd:evil"}}}
 
@@ -200,7 +242,9 @@ async def test_the_operator_can_not_change_the_slurm_clusters_of_other_namespace
         finalizers, status = {"metadata": {"finalizers": ["a.b/c"]}}, {"status": {"replicas": 7}}
         for patch, subresource in ((evil, ""), (finalizers, ""), (status, "status")):
             with pytest.raises((Forbidden, Invalid), match=r"operator\.namespaces"):
-                await restricted.merge_patch(NODESETS, theirs, "gpu", patch, subresource=subresource)
+                await restricted.merge_patch(
+                    NODESETS, theirs, "gpu", patch, subresource=subresource
+                )
 
 
 async def test_a_namespace_without_a_role_is_reported_and_no_other_waits_for_it(

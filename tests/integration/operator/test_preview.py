@@ -1,4 +1,6 @@
-"""What a preview reports of a change is what happens when it is applied: pods, workloads and the configuration."""
+"""What a preview reports of a change is what happens when it is applied: pods, workloads and the
+configuration.
+"""
 
 import asyncio
 import copy
@@ -32,7 +34,11 @@ CHANGES: Sequence[tuple[str, str, dict[str, Any]]] = (
     ("another image of slurmd", "NodeSet", {"slurmd": {"image": "slurmd:next"}}),
     ("a variable for slurmd", "NodeSet", {"slurmd": {"image": "slurmd:next", "env": MARK}}),
     ("a label of the pods", "NodeSet", {"template": {"metadata": {"labels": {"team": "hpc"}}}}),
-    ("a toleration", "NodeSet", {"template": {"spec": {"tolerations": [{"key": "hpc", "operator": "Exists"}]}}}),
+    (
+        "a toleration",
+        "NodeSet",
+        {"template": {"spec": {"tolerations": [{"key": "hpc", "operator": "Exists"}]}}},
+    ),
     ("attributes of the Slurm nodes", "NodeSet", {"extraConf": "Weight=2"}),
     ("a partition", "NodeSet", {"partition": {"enabled": True}}),
     ("no protection", "NodeSet", {"workloadDisruptionProtection": False}),
@@ -43,10 +49,18 @@ CHANGES: Sequence[tuple[str, str, dict[str, Any]]] = (
     ("fewer and others at once", "NodeSet", {"replicas": 1, "slurmd": {"image": "slurmd:last"}}),
     ("another scheduler", "Controller", {"extraConf": "SchedulerParameters=bf_interval=9"}),
     ("another image of slurmctld", "Controller", {"slurmctld": {"image": "slurmctld:next"}}),
-    ("a toleration of slurmctld", "Controller", {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}),
+    (
+        "a toleration of slurmctld",
+        "Controller",
+        {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}},
+    ),
     ("pods that restart for the configuration", "Controller", {"configUpdate": "Recreate"}),
     ("more of slurmrestd", "RestApi", {"replicas": 3}),
-    ("a variable for slurmrestd", "RestApi", {"slurmrestd": {"image": "slurmrestd:test", "env": MARK}}),
+    (
+        "a variable for slurmrestd",
+        "RestApi",
+        {"slurmrestd": {"image": "slurmrestd:test", "env": MARK}},
+    ),
 )
 NAMES = {"NodeSet": "slinky", "Controller": "slurm", "RestApi": "slurm"}
 
@@ -88,13 +102,19 @@ async def stream(world: WatchedNamespace) -> list[Manifest]:
         items, _ = await world.client.list(resource, world.namespace)
         for it in items:
             metadata = {"name": it["metadata"]["name"], "namespace": world.namespace}
-            head = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": resource.kind, "metadata": metadata}
+            head = {
+                "apiVersion": "slinky.slurm.net/v1beta1",
+                "kind": resource.kind,
+                "metadata": metadata,
+            }
             found.append(head | {"spec": copy.deepcopy(it["spec"])})
     return found
 
 
 def previewed(world: WatchedNamespace, kubeconfig: Path, after: Sequence[Manifest]) -> Preview:
-    """The preview, with kubectl for what Kubernetes has and the simulator for what slurmctld has."""
+    """The preview, with kubectl for what Kubernetes has and the simulator for what slurmctld
+    has.
+    """
 
     def kubectl(words: Sequence[str], stdin: str) -> str:
         if words[0] == "exec":
@@ -113,7 +133,9 @@ def observed(resource: Manifest) -> int | None:
 
 
 async def until_settled(world: WatchedNamespace, kind: str, what: str = "") -> None:
-    """Wait until the operator has seen the changed resource, and the workers are what their NodeSet asks for."""
+    """Wait until the operator has seen the changed resource, and the workers are what their NodeSet
+    asks for.
+    """
 
     async def settled() -> bool:
         changed = await world.get(KINDS[kind], NAMES[kind])
@@ -124,31 +146,47 @@ async def until_settled(world: WatchedNamespace, kind: str, what: str = "") -> N
         wanted, hash_now = nodeset["spec"]["replicas"], status.get("nodeSetHash")
         seen = all(observed(it) == it["metadata"]["generation"] for it in (changed, nodeset))
         updated = nodeset["spec"].get("updateStrategy", {}).get("type") == "OnDelete" or all(
-            pod["metadata"]["labels"]["controller-revision-hash"] == hash_now for pod in pods.values()
+            pod["metadata"]["labels"]["controller-revision-hash"] == hash_now
+            for pod in pods.values()
         )
         ready = bool(status.get("readyReplicas") == wanted == len(pods))
-        return seen and updated and ready and not any(it["metadata"].get("deletionTimestamp") for it in pods.values())
+        return (
+            seen
+            and updated
+            and ready
+            and not any(it["metadata"].get("deletionTimestamp") for it in pods.values())
+        )
 
     await until(f"the workers to be what is asked for {what}", settled, 60)
 
 
 def happened(before: Snapshot, after: Snapshot) -> tuple[dict[str, str], set[str], bool]:
-    """What became of the workers, which workloads got another template, and whether slurm.conf changed."""
+    """What became of the workers, which workloads got another template, and whether slurm.conf
+    changed.
+    """
     workers = {name: "create" for name in after.pods if name not in before.pods}
     workers |= {name: "delete" for name in before.pods if name not in after.pods}
-    workers |= {name: "replace" for name, uid in before.pods.items() if after.pods.get(name, uid) != uid}
+    workers |= {
+        name: "replace" for name, uid in before.pods.items() if after.pods.get(name, uid) != uid
+    }
     restarted = {name for name, it in after.templates.items() if before.templates[name] != it}
     return workers, restarted, before.files != after.files
 
 
-def said(of: Preview) -> tuple[dict[str, str], set[str], bool]:
-    """The same from the preview. Workers that keep their pods until they are deleted by hand don't count."""
+def message(of: Preview) -> tuple[dict[str, str], set[str], bool]:
+    """The same from the preview. Workers that keep their pods until they are deleted by hand don't
+    count.
+    """
     by_hand = [it for it in of.workers if any("OnDelete" in note for note in it.notes)]
-    workers = {it.pod: it.action for found in of.workers if found not in by_hand for it in found.workers}
+    workers = {
+        it.pod: it.action for found in of.workers if found not in by_hand for it in found.workers
+    }
     return workers, {it.name for it in of.pods if it.action == "restart"}, bool(of.configured)
 
 
-async def test_what_a_preview_says_happens_for_twenty_changes(world: WatchedNamespace, kubeconfig: Path) -> None:
+async def test_what_a_preview_shows_happens_for_twenty_changes(
+    world: WatchedNamespace, kubeconfig: Path
+) -> None:
     await world.nodeset(replicas=2)
     await until_settled(world, "NodeSet")
     await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
@@ -161,21 +199,25 @@ async def test_what_a_preview_says_happens_for_twenty_changes(world: WatchedName
         before = await snapshot(world)
         await world.client.merge_patch(KINDS[kind], world.namespace, NAMES[kind], {"spec": patch})
         await until_settled(world, kind, f"after {what}")
-        expected = said(found)
+        expected = message(found)
 
-        async def as_said(before: Snapshot = before, expected: Any = expected) -> bool:
+        async def as_reported(before: Snapshot = before, expected: Any = expected) -> bool:
             return bool(happened(before, await snapshot(world)) == expected)
 
         try:
-            await until(f"what the preview says of {what}", as_said)
+            await until(f"what the preview reports of {what}", as_reported)
         except AssertionError as error:
-            raise AssertionError((what, expected, happened(before, await snapshot(world)))) from error
+            raise AssertionError(
+                (what, expected, happened(before, await snapshot(world)))
+            ) from error
 
 
 async def test_the_nodes_that_drain_first_and_the_jobs_that_end_are_those_of_the_preview(
     world: WatchedNamespace, kubeconfig: Path
 ) -> None:
-    await world.nodeset(replicas=3, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
+    await world.nodeset(
+        replicas=3, updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    )
     await until_settled(world, "NodeSet")
     job = world.slurm.job_start("slinky-2")
     after = await stream(world)
@@ -183,7 +225,9 @@ async def test_the_nodes_that_drain_first_and_the_jobs_that_end_are_those_of_the
     changed["spec"] = merged(changed["spec"], {"slurmd": {"image": "slurmd:next"}})
     [workers] = (await asyncio.to_thread(previewed, world, kubeconfig, after)).workers
     first = [it.slurm_node for it in workers.workers if it.first]
-    assert [it.slurm_node for it in workers.workers if job in {one.job_id for one in it.jobs}] == ["slinky-2"]
+    assert [it.slurm_node for it in workers.workers if job in {one.job_id for one in it.jobs}] == [
+        "slinky-2"
+    ]
     patch = {"spec": {"slurmd": {"image": "slurmd:next"}}}
     await world.client.merge_patch(NODESETS, world.namespace, "slinky", patch)
 

@@ -1,4 +1,6 @@
-"""ConfigMaps and Secrets on a real API server: only those that a custom resource refers to matter."""
+"""ConfigMaps and Secrets on a real API server: only those that a custom resource refers to
+matter.
+"""
 
 import asyncio
 from typing import Any
@@ -15,7 +17,12 @@ pytestmark = pytest.mark.timeout(120, func_only=True)
 
 def config_map(world: WatchedNamespace, name: str, text: str) -> Manifest:
     metadata = {"name": name, "namespace": world.namespace}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {f"{name}.conf": text}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {f"{name}.conf": text},
+    }
 
 
 def passes() -> float:
@@ -46,7 +53,7 @@ async def until_quiet() -> None:
     await until("two seconds without a pass", quiet, 60)
 
 
-async def test_a_referenced_config_map_is_published_at_each_change_and_an_unrelated_one_wakes_nothing(
+async def test_a_referenced_config_map_is_published_at_each_change_and_another_one_wakes_nothing(
     world: WatchedNamespace,
 ) -> None:
     await world.client.create(CONFIG_MAPS, config_map(world, "site", "# one\n"))
@@ -58,7 +65,9 @@ async def test_a_referenced_config_map_is_published_at_each_change_and_an_unrela
         return text in await published(world)
 
     await until("the file", lambda: has("# one"), 30)
-    await world.client.merge_patch(CONFIG_MAPS, world.namespace, "site", {"data": {"site.conf": "# two\n"}})
+    await world.client.merge_patch(
+        CONFIG_MAPS, world.namespace, "site", {"data": {"site.conf": "# two\n"}}
+    )
     await until("the change", lambda: has("# two"), 30)
     await world.client.create(CONFIG_MAPS, config_map(world, "leader", "0"))
 
@@ -69,9 +78,11 @@ async def test_a_referenced_config_map_is_published_at_each_change_and_an_unrela
         for number in range(unrelated):
             data = {"data": {"leader.conf": f"{text}{number}"}}
             await world.client.merge_patch(CONFIG_MAPS, world.namespace, "leader", data)
-            # So that each is seen by itself.
+            # So that each is seen alone.
             await asyncio.sleep(0.1)
-        await world.client.merge_patch(CONFIG_MAPS, world.namespace, "site", {"data": {"site.conf": text}})
+        await world.client.merge_patch(
+            CONFIG_MAPS, world.namespace, "site", {"data": {"site.conf": text}}
+        )
         await until("the change", lambda: has(text), 30)
         await until_quiet()
         return passes() - before

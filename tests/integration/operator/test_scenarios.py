@@ -1,4 +1,6 @@
-"""NodeSet scenarios that users of Slinky's slurm-operator rely on, as tests/integration/README.md lists them."""
+"""NodeSet scenarios that users of Slinky's slurm-operator rely on, as tests/integration/README.md
+lists them.
+"""
 
 import asyncio
 import time
@@ -17,7 +19,7 @@ from sidecars.policy.podstate import deadline_text
 from sidecars.simulate import Fault
 from sidecars.slurm.hostlists import expand
 from tests.integration.operator.fences import passed
-from tests.integration.operator.test_nodesets import change, machine, machines
+from tests.integration.operator.test_nodesets import change, kube_node, kube_nodes
 from tests.support.apiserver import WatchedNamespace, custom, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
@@ -26,7 +28,7 @@ CORDON = "nodeset.slinky.slurm.net/pod-cordon"
 BROKEN = "slurmd:broken"
 
 
-async def holds(what: str, look: Callable[[], bool], seconds: float = 60) -> None:
+async def is_true(what: str, look: Callable[[], bool], seconds: float = 60) -> None:
     """Wait until something of the simulated Slurm is so."""
 
     async def ask() -> bool:
@@ -39,20 +41,26 @@ async def uids(world: WatchedNamespace) -> dict[str, str]:
     """Of the worker pods that are not on their way out, by name."""
     pods = (await world.pods()).values()
     return {
-        pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods if not pod["metadata"].get("deletionTimestamp")
+        pod["metadata"]["name"]: pod["metadata"]["uid"]
+        for pod in pods
+        if not pod["metadata"].get("deletionTimestamp")
     }
 
 
 async def cordoned(world: WatchedNamespace) -> set[str]:
     """Pods with the annotation pod-cordon."""
     pods = await world.pods()
-    return {name for name, pod in pods.items() if pod["metadata"]["annotations"].get(CORDON) == "true"}
+    return {
+        name for name, pod in pods.items() if pod["metadata"]["annotations"].get(CORDON) == "true"
+    }
 
 
 async def replaced(world: WatchedNamespace, before: dict[str, str], *names: str) -> bool:
     """Whether just these pods have a successor."""
     now = await uids(world)
-    return now.keys() == before.keys() and {name for name in now if now[name] != before[name]} == set(names)
+    return now.keys() == before.keys() and {
+        name for name in now if now[name] != before[name]
+    } == set(names)
 
 
 def drained(world: WatchedNamespace, *names: str) -> bool:
@@ -68,11 +76,16 @@ async def status(world: WatchedNamespace) -> dict[str, Any]:
 
 async def annotate(world: WatchedNamespace, pod: str, **annotations: str | None) -> None:
     """Annotations `nodeset.slinky.slurm.net/…` of a pod."""
-    names = {f"nodeset.slinky.slurm.net/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    names = {
+        f"nodeset.slinky.slurm.net/{name.replace('_', '-')}": value
+        for name, value in annotations.items()
+    }
     await world.client.merge_patch(PODS, world.namespace, pod, {"metadata": {"annotations": names}})
 
 
-async def test_a_worker_pod_has_its_hostname_subdomain_and_anti_affinity(world: WatchedNamespace) -> None:
+async def test_a_worker_pod_has_its_hostname_subdomain_and_anti_affinity(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=3)
     await world.until_pods("slinky-0", "slinky-1", "slinky-2")
     spec = (await world.pods())["slinky-2"]["spec"]
@@ -105,17 +118,22 @@ async def test_scale_in_drains_the_highest_ordinals_each_with_its_own_reason_and
         return await cordoned(world) == {"slinky-1", "slinky-2"}
 
     await until("the annotation on both", marked)
-    await holds("both to drain", lambda: drained(world, "slinky-1", "slinky-2"))
+    await is_true("both to drain", lambda: drained(world, "slinky-1", "slinky-2"))
     for number in (1, 2):
-        said = f"slurm-operator: Pod ({world.namespace}/slinky-{number}) is pending termination for scale-in"
-        assert world.slurm.nodes[f"slinky-{number}"].reason == said
+        message = (
+            f"slurm-operator: Pod ({world.namespace}/slinky-{number}) is pending termination for "
+            "scale-in"
+        )
+        assert world.slurm.nodes[f"slinky-{number}"].reason == message
     for job in jobs[1:]:
         world.slurm.job_end(job)
     await world.until_pods("slinky-0")
     assert world.slurm.jobs[jobs[0]].states == {"RUNNING"}
 
 
-async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(world: WatchedNamespace) -> None:
+async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(
+    world: WatchedNamespace,
+) -> None:
     slurm = await world.get(CONTROLLERS, "slurm")
     assert slurm is not None
     await world.create(custom("Controller", "silent", slurm["spec"]))
@@ -128,15 +146,20 @@ async def test_scale_in_without_slurmrestd_waits_and_reports_the_remedy(world: W
     await until("the pod to run", runs)
     await world.scale(0, "lone")
 
-    async def said() -> bool:
+    async def message() -> bool:
         ready = await world.condition(NODESETS, "lone")
-        return ready.get("reason") == "Draining" and "no RestApi refers to Controller 'silent'" in ready["message"]
+        return (
+            ready.get("reason") == "Draining"
+            and "no RestApi refers to Controller 'silent'" in ready["message"]
+        )
 
-    await until("the condition", said)
+    await until("the condition", message)
     assert set(await world.pods()) == {"lone-0"}
 
 
-async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(world: WatchedNamespace) -> None:
+async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     await world.slurmctld()
@@ -154,7 +177,8 @@ async def test_the_least_useful_pod_is_deleted_first(world: WatchedNamespace) ->
     world.kubelet_works = False
     await world.nodeset(replicas=5)
     await world.until_pods(*(f"slinky-{number}" for number in range(5)))
-    # The highest ordinal is the most useful one, so that ordinals alone would choose the other way round.
+    # The highest ordinal is the most useful one, so that ordinals alone would choose the other way
+    # round.
     running = {"name": "slurmd", "restartCount": 0, "image": "", "imageID": "", "started": True}
     running |= {"state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
     for number, phase, ready in (
@@ -169,9 +193,13 @@ async def test_the_least_useful_pod_is_deleted_first(world: WatchedNamespace) ->
             world.slurm.node_register(f"slinky-{number}")
             found["containerStatuses"] = [{**running, "ready": ready}]
         word = "True" if ready else "False"
-        found["conditions"] = [{"type": "Ready", "status": word, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        found["conditions"] = [
+            {"type": "Ready", "status": word, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ]
         name = f"slinky-{number}"
-        await world.client.merge_patch(PODS, world.namespace, name, {"status": found}, subresource="status")
+        await world.client.merge_patch(
+            PODS, world.namespace, name, {"status": found}, subresource="status"
+        )
 
     async def seen() -> bool:
         return (await status(world)).get("slurmIdle") == 3
@@ -190,7 +218,9 @@ async def test_the_least_useful_pod_is_deleted_first(world: WatchedNamespace) ->
     assert order == [f"slinky-{number}" for number in range(5)]
 
 
-async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(world: WatchedNamespace) -> None:
+async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     jobs = [
@@ -199,17 +229,25 @@ async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(world
         world.slurm.job_start("slinky-0", time_limit=60),
     ]
     world.slurm.job_end(world.slurm.job_start("slinky-1", time_limit=600))
-    ends = {job: world.slurm.jobs[job].start_time + 60 * (world.slurm.jobs[job].time_limit or 0) for job in jobs}
+    ends = {
+        job: world.slurm.jobs[job].start_time + 60 * (world.slurm.jobs[job].time_limit or 0)
+        for job in jobs
+    }
     for name in ("slinky-0", "slinky-1"):
         await annotate(world, name, pod_cordon="true")
 
     async def shown(*wanted: str | None) -> bool:
         pods = await world.pods()
         names = ("slinky-0", "slinky-1")
-        found = [pods[name]["metadata"]["annotations"].get("nodeset.slinky.slurm.net/pod-deadline") for name in names]
+        found = [
+            pods[name]["metadata"]["annotations"].get("nodeset.slinky.slurm.net/pod-deadline")
+            for name in names
+        ]
         return found == list(wanted)
 
-    await until("the deadlines", lambda: shown(deadline_text(ends[jobs[2]]), deadline_text(ends[jobs[1]])))
+    await until(
+        "the deadlines", lambda: shown(deadline_text(ends[jobs[2]]), deadline_text(ends[jobs[1]]))
+    )
     for job in jobs:
         world.slurm.job_end(job)
     await until("the deadlines to go", lambda: shown(None, None))
@@ -218,7 +256,7 @@ async def test_the_deadline_is_that_of_the_last_job_and_is_removed_with_it(world
 async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordon_lifts_the_drain(
     world: WatchedNamespace,
 ) -> None:
-    async with machines(world, "n1") as daemon_set:
+    async with kube_nodes(world, "n1") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(1)
         for annotation, reason in (
@@ -227,11 +265,15 @@ async def test_the_drain_reason_of_a_cordon_quotes_the_annotation_and_an_uncordo
             ("x" * 300, "slurm-operator: " + "x" * 255 + "…"),
         ):
             explained = {"nodeset.slinky.slurm.net/node-cordon-reason": annotation}
-            await machine(world, "n1", {"metadata": {"annotations": explained}, "spec": {"unschedulable": True}})
-            await holds("the drain", lambda: drained(world, "n1"))
+            await kube_node(
+                world,
+                "n1",
+                {"metadata": {"annotations": explained}, "spec": {"unschedulable": True}},
+            )
+            await is_true("the drain", lambda: drained(world, "n1"))
             assert world.slurm.nodes["n1"].reason == reason
-            await machine(world, "n1", {"spec": {"unschedulable": None}})
-            await holds("its end", lambda: drained(world))
+            await kube_node(world, "n1", {"spec": {"unschedulable": None}})
+            await is_true("its end", lambda: drained(world))
 
 
 async def test_the_drain_reason_of_a_cordon_quotes_the_propagated_conditions_of_the_kubernetes_node(
@@ -241,45 +283,59 @@ async def test_the_drain_reason_of_a_cordon_quotes_the_propagated_conditions_of_
 
     async def conditions(**status: str) -> None:
         found = [
-            {"type": kind, "status": status[kind], "reason": f"{kind}Broken", "message": f"{kind} 0 fails"}
+            {
+                "type": kind,
+                "status": status[kind],
+                "reason": f"{kind}Broken",
+                "message": f"{kind} 0 fails",
+            }
             for kind in ("Fan", "Disk", "Gpu")
         ]
         await world.client.merge_patch(
-            NODES, None, f"n1.{world.namespace}", {"status": {"conditions": found}}, subresource="status"
+            NODES,
+            None,
+            f"n1.{world.namespace}",
+            {"status": {"conditions": found}},
+            subresource="status",
         )
 
     async def shown() -> bool:
         """Whether the pod shows the reason that Slurm has: the operator has nothing more to do."""
         [pod] = (await world.pods()).values()
-        said = {it["type"]: it.get("message") for it in pod["status"]["conditions"]}
-        return said.get("SlurmNodeStateDrain") == world.slurm.nodes["n1"].reason
+        message = {it["type"]: it.get("message") for it in pod["status"]["conditions"]}
+        return message.get("SlurmNodeStateDrain") == world.slurm.nodes["n1"].reason
 
-    async with machines(world, "n1") as daemon_set:
+    async with kube_nodes(world, "n1") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(1)
-        await machine(world, "n1", {"spec": {"unschedulable": True}})
-        await holds("the drain", lambda: drained(world, "n1"))
-        said = world.slurm.nodes["n1"].reason
-        assert said.startswith(f"slurm-operator: Node (n1.{world.namespace}) was cordoned")
+        await kube_node(world, "n1", {"spec": {"unschedulable": True}})
+        await is_true("the drain", lambda: drained(world, "n1"))
+        message = world.slurm.nodes["n1"].reason
+        assert message.startswith(f"slurm-operator: Node (n1.{world.namespace}) was cordoned")
         await until("the reason at the pod", shown)
         gpu = "slurm-operator: (GpuBroken: Gpu 0 fails)"
         both = f"{gpu}; (DiskBroken: Disk 0 fails)"
         await conditions(Gpu="True", Disk="False", Fan="True")
-        await holds("a condition that comes after the cordon", lambda: world.slurm.nodes["n1"].reason == gpu)
+        await is_true(
+            "a condition that comes after the cordon", lambda: world.slurm.nodes["n1"].reason == gpu
+        )
         await until("that at the pod", shown)
         await conditions(Gpu="True", Disk="True", Fan="True")
-        await holds("the conditions in the order of the setting", lambda: world.slurm.nodes["n1"].reason == both)
-        await machine(world, "n1", {"spec": {"unschedulable": None}})
-        await holds("the end of the drain", lambda: drained(world))
-        await machine(world, "n1", {"spec": {"unschedulable": True}})
-        await holds("a drain with the conditions from the start", lambda: drained(world, "n1"))
+        await is_true(
+            "the conditions in the order of the setting",
+            lambda: world.slurm.nodes["n1"].reason == both,
+        )
+        await kube_node(world, "n1", {"spec": {"unschedulable": None}})
+        await is_true("the end of the drain", lambda: drained(world))
+        await kube_node(world, "n1", {"spec": {"unschedulable": True}})
+        await is_true("a drain with the conditions from the start", lambda: drained(world, "n1"))
         assert world.slurm.nodes["n1"].reason == both
 
 
 async def test_a_foreign_drain_is_not_changed_by_a_cordon_or_an_uncordon_of_the_kubernetes_node(
     world: WatchedNamespace,
 ) -> None:
-    async with machines(world, "n1", "n2") as daemon_set:
+    async with kube_nodes(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(2)
         await world.post("n1", state=["DRAIN"], reason="admin: bad disk")
@@ -289,11 +345,11 @@ async def test_a_foreign_drain_is_not_changed_by_a_cordon_or_an_uncordon_of_the_
 
         await until("the operator to notice", noticed)
         for unschedulable in (True, None):
-            # The second machine tells when the operator has acted.
+            # The second Kubernetes node shows when the operator has acted.
             for host in ("n1", "n2"):
-                await machine(world, host, {"spec": {"unschedulable": unschedulable}})
+                await kube_node(world, host, {"spec": {"unschedulable": unschedulable}})
             acted = partial(drained, world, *(("n1", "n2") if unschedulable else ("n1",)))
-            await holds("the operator to act", acted)
+            await is_true("the operator to act", acted)
             assert world.slurm.nodes["n1"].reason == "admin: bad disk"
             pods = await world.pods()
             assert "n1" not in {pods[name]["spec"]["hostname"] for name in await cordoned(world)}
@@ -305,11 +361,41 @@ async def test_a_users_cordon_of_a_pod_drains_its_slurm_node_until_the_cordon_is
     await world.nodeset(replicas=2)
     await world.until_ready(2)
     await annotate(world, "slinky-0", pod_cordon="true")
-    await holds("the drain", lambda: drained(world, "slinky-0"))
-    assert world.slurm.nodes["slinky-0"].reason == f"slurm-operator: Pod ({world.namespace}/slinky-0) was cordoned"
+    await is_true("the drain", lambda: drained(world, "slinky-0"))
+    assert (
+        world.slurm.nodes["slinky-0"].reason
+        == f"slurm-operator: Pod ({world.namespace}/slinky-0) was cordoned"
+    )
     assert len(await uids(world)) == 2
     await annotate(world, "slinky-0", pod_cordon=None)
-    await holds("its end", lambda: drained(world))
+    await is_true("its end", lambda: drained(world))
+
+
+async def test_a_requested_cordon_drains_a_busy_node_and_its_removal_returns_it_to_service(
+    world: WatchedNamespace,
+) -> None:
+    await world.nodeset(replicas=2)
+    await world.until_ready(2)
+    world.slurm.job_start("slinky-0", cpus=1)
+    await annotate(world, "slinky-0", pod_cordon_requested="true")
+    await is_true("the drain", lambda: drained(world, "slinky-0"))
+    assert (
+        world.slurm.nodes["slinky-0"].reason
+        == f"slurm-operator: Pod ({world.namespace}/slinky-0) was asked to be cordoned"
+    )
+
+    async def answered() -> bool:
+        return await cordoned(world) == {"slinky-0"}
+
+    await until("the operator's answer", answered)
+    assert len(await uids(world)) == 2
+    await annotate(world, "slinky-0", pod_cordon_requested=None)
+    await is_true("its end", lambda: drained(world))
+
+    async def taken_back() -> bool:
+        return not await cordoned(world)
+
+    await until("the end of the mark", taken_back)
 
 
 async def test_only_a_node_without_work_counts_as_drained(world: WatchedNamespace) -> None:
@@ -324,8 +410,14 @@ async def test_only_a_node_without_work_counts_as_drained(world: WatchedNamespac
     await world.scale(0)
     await world.until_pods("slinky-1", "slinky-2", "slinky-3")
     # The record of a node that an administrator has set DOWN outlives its pod, drained.
-    await holds("the rest to drain", lambda: drained(world, "slinky-1", "slinky-2", "slinky-3", "slinky-4"))
-    for job, left in ((mixed, ("slinky-2", "slinky-3")), (allocated, ("slinky-3",)), (completing, ())):
+    await is_true(
+        "the rest to drain", lambda: drained(world, "slinky-1", "slinky-2", "slinky-3", "slinky-4")
+    )
+    for job, left in (
+        (mixed, ("slinky-2", "slinky-3")),
+        (allocated, ("slinky-3",)),
+        (completing, ()),
+    ):
         world.slurm.job_end(job)
         await world.until_pods(*left)
 
@@ -356,16 +448,20 @@ def rolling(maximum: int | str) -> dict[str, Any]:
     return {**ROLLING, "rollingUpdate": {"maxUnavailable": maximum}}
 
 
-async def test_a_small_percentage_of_two_workers_updates_one_at_a_time(world: WatchedNamespace) -> None:
+async def test_a_small_percentage_of_two_workers_updates_one_at_a_time(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=2, updateStrategy=rolling("10%"))
     await world.until_ready(2)
     before = await uids(world)
     world.slurm.job_start("slinky-0", time_limit=60)
     job = world.slurm.job_start("slinky-1", time_limit=60)
     await change(world, slurmd={"image": "slurmd:next"})
-    await holds("one to drain", lambda: drained(world, "slinky-1"))
-    said = f"slurm-operator: Pod ({world.namespace}/slinky-1) is pending termination for an update"
-    assert world.slurm.nodes["slinky-1"].reason == said
+    await is_true("one to drain", lambda: drained(world, "slinky-1"))
+    message = (
+        f"slurm-operator: Pod ({world.namespace}/slinky-1) is pending termination for an update"
+    )
+    assert world.slurm.nodes["slinky-1"].reason == message
 
     async def one_cordoned() -> bool:
         return await cordoned(world) == {"slinky-1"}
@@ -388,10 +484,14 @@ async def with_a_new_pod_that_is_not_ready(world: WatchedNamespace, replicas: in
         return (found.get("replicas"), found.get("updatedReplicas")) == (replicas, 0)
 
     await until("the operator to see the new template", seen)
-    assert await uids(world) == before, "OnDelete replaces none by itself"
+    assert await uids(world) == before, "OnDelete replaces none automatically"
     await world.client.delete(PODS, world.namespace, "slinky-0")
     await until("a new slinky-0", lambda: replaced(world, before, "slinky-0"))
-    [container] = [it for it in (await world.pods())["slinky-0"]["spec"]["containers"] if it["name"] == "slurmd"]
+    [container] = [
+        it
+        for it in (await world.pods())["slinky-0"]["spec"]["containers"]
+        if it["name"] == "slurmd"
+    ]
     assert container["image"] == BROKEN
 
 
@@ -403,25 +503,37 @@ async def test_unhealthy_old_pods_are_replaced_at_once_and_healthy_ones_only_wit
     before = await uids(world)
     not_ready = [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     await world.client.merge_patch(
-        PODS, world.namespace, "slinky-1", {"status": {"conditions": not_ready}}, subresource="status"
+        PODS,
+        world.namespace,
+        "slinky-1",
+        {"status": {"conditions": not_ready}},
+        subresource="status",
     )
     world.slurm.node_vanish("slinky-1")
     world.slurm.job_start("slinky-2")
     await change(world, updateStrategy=rolling(maximum))
     if also_a_healthy_one:
-        await holds("slinky-2 to drain", lambda: "DRAIN" in world.slurm.states("slinky-2"))
+        await is_true("slinky-2 to drain", lambda: "DRAIN" in world.slurm.states("slinky-2"))
     await until("slinky-1 to be replaced", lambda: replaced(world, before, "slinky-1"))
     if not also_a_healthy_one:
         assert not await cordoned(world)
 
 
-async def test_an_unavailable_new_pod_counts_against_max_unavailable(world: WatchedNamespace) -> None:
+async def test_an_unavailable_new_pod_counts_against_max_unavailable(
+    world: WatchedNamespace,
+) -> None:
     await with_a_new_pod_that_is_not_ready(world, 4)
     for number in (1, 2, 3):
         world.slurm.job_start(f"slinky-{number}")
     await change(world, updateStrategy=rolling("50%"))
-    await holds("just one to drain", lambda: drained(world, "slinky-3"))
-    counts = {"replicas": 4, "updatedReplicas": 1, "readyReplicas": 3, "availableReplicas": 3, "unavailableReplicas": 1}
+    await is_true("just one to drain", lambda: drained(world, "slinky-3"))
+    counts = {
+        "replicas": 4,
+        "updatedReplicas": 1,
+        "readyReplicas": 3,
+        "availableReplicas": 3,
+        "unavailableReplicas": 1,
+    }
 
     async def counted() -> bool:
         found = await status(world)
@@ -439,14 +551,23 @@ async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits
     await world.nodeset(replicas=2, minReadySeconds=least, updateStrategy=rolling(1))
 
     async def made_and_ready() -> list[tuple[float, float]]:
-        """When each pod was made, and has been ready since, in the order in which they were made; [] until all are."""
+        """When each pod was created, and has been ready since, in the order in which they were
+        created; [] until all are.
+        """
         found = []
         for pod in (await world.pods()).values():
-            ready = next((it for it in pod["status"].get("conditions", ()) if it["type"] == "Ready"), None)
+            ready = next(
+                (it for it in pod["status"].get("conditions", ()) if it["type"] == "Ready"), None
+            )
             if ready is None:
                 return []
             times = (pod["metadata"]["creationTimestamp"], ready["lastTransitionTime"])
-            found.append((datetime.fromisoformat(times[0]).timestamp(), datetime.fromisoformat(times[1]).timestamp()))
+            found.append(
+                (
+                    datetime.fromisoformat(times[0]).timestamp(),
+                    datetime.fromisoformat(times[1]).timestamp(),
+                )
+            )
         return sorted(found)
 
     async def available() -> bool:
@@ -471,7 +592,10 @@ async def test_a_worker_is_available_after_min_ready_seconds_and_an_update_waits
 def scheduled(start: float, **more: Any) -> dict[str, Any]:
     """An updateStrategy."""
     text = datetime.fromtimestamp(start, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": text, "duration": "10m", **more}}
+    return {
+        "type": "ScheduledUpdate",
+        "scheduledUpdate": {"startTime": text, "duration": "10m", **more},
+    }
 
 
 NAME = "SlurmOperatorMaint-slinky"
@@ -481,24 +605,28 @@ async def test_no_reservation_is_created_for_a_start_in_the_past(world: WatchedN
     await world.nodeset(replicas=1, updateStrategy=scheduled(time.time() - 3600))
     await world.until_ready(1)
 
-    async def said() -> bool:
-        return (await world.condition(NODESETS, "slinky", "ReservationCreated")).get("status") == "False"
+    async def message() -> bool:
+        return (await world.condition(NODESETS, "slinky", "ReservationCreated")).get(
+            "status"
+        ) == "False"
 
-    await until("the condition", said)
+    await until("the condition", message)
     assert NAME not in world.slurm.reservations
 
 
-async def test_a_scheduled_update_replaces_workers_in_its_own_reservation_which_also_gets_new_workers(
+async def test_a_scheduled_update_replaces_workers_in_its_reservation_which_also_gets_new_ones(
     world: WatchedNamespace,
 ) -> None:
     start = int(time.time()) + 8
     await world.nodeset(replicas=2, updateStrategy=scheduled(start))
     await world.until_ready(2)
     before = await uids(world)
-    # Somebody else's maintenance is no reason.
-    world.slurm.reserve("other", "slinky-0", start=int(time.time()) - 57, minutes=1, flags=["MAINT"])
+    # An administrator's maintenance is no reason.
+    world.slurm.reserve(
+        "other", "slinky-0", start=int(time.time()) - 57, minutes=1, flags=["MAINT"]
+    )
     await change(world, slurmd={"image": "slurmd:next"})
-    await holds("the reservation", lambda: NAME in world.slurm.reservations)
+    await is_true("the reservation", lambda: NAME in world.slurm.reservations)
     assert {"MAINT", "IGNORE_JOBS"} <= set(world.slurm.reservations[NAME].flags)
     while True:
         found = await uids(world)
@@ -512,27 +640,36 @@ async def test_a_scheduled_update_replaces_workers_in_its_own_reservation_which_
     await change(world, replicas=3, updateStrategy=scheduled(start, duration="20m"))
     await world.until_ready(3)
     wanted = {"slinky-0", "slinky-1", "slinky-2"}
-    await holds("the new one to be in it", lambda: set(expand(world.slurm.reservations[NAME].nodes)) == wanted)
-    assert world.slurm.reservations[NAME].end_time == end, "what is under way is not changed otherwise"
+    await is_true(
+        "the new one to be in it",
+        lambda: set(expand(world.slurm.reservations[NAME].nodes)) == wanted,
+    )
+    assert world.slurm.reservations[NAME].end_time == end, (
+        "what is under way is not changed otherwise"
+    )
 
 
-async def test_a_reservation_has_the_flags_of_its_nodeset_and_is_deleted_before_it(world: WatchedNamespace) -> None:
+async def test_a_reservation_has_the_flags_of_its_nodeset_and_is_deleted_before_it(
+    world: WatchedNamespace,
+) -> None:
     start = int(time.time()) + 3600
-    await world.nodeset(replicas=1, updateStrategy=scheduled(start, flags=["DAILY", "NO_HOLD_JOBS"]))
-    await holds("the reservation", lambda: NAME in world.slurm.reservations)
+    await world.nodeset(
+        replicas=1, updateStrategy=scheduled(start, flags=["DAILY", "NO_HOLD_JOBS"])
+    )
+    await is_true("the reservation", lambda: NAME in world.slurm.reservations)
     made = world.slurm.reservations[NAME]
     assert set(made.flags) == {"MAINT", "IGNORE_JOBS", "DAILY", "NO_HOLD_JOBS", "SPEC_NODES"}
     assert (made.start_time, made.end_time, made.nodes) == (start, start + 600, "slinky-0")
     world.slurm.fail(Fault.RESET, method="DELETE", path="reservation")
     await world.client.delete(NODESETS, world.namespace, "slinky")
 
-    async def said() -> bool:
+    async def message() -> bool:
         nodeset = await world.get(NODESETS, "slinky")
         assert nodeset is not None, "it left before its reservation"
         condition = await world.condition(NODESETS, "slinky", "ReservationCreated")
         return not await world.pods() and condition.get("reason") == "NoAnswer"
 
-    await until("the workers to have left and the condition", said)
+    await until("the workers to have left and the condition", message)
     assert NAME in world.slurm.reservations
     world.slurm.heal()
 
@@ -546,8 +683,10 @@ async def test_a_reservation_has_the_flags_of_its_nodeset_and_is_deleted_before_
 # What is left of a pod
 
 
-async def test_a_pin_is_removed_with_its_kubernetes_node_and_with_the_setting(world: WatchedNamespace) -> None:
-    async with machines(world, "n1") as only_there:
+async def test_a_pin_is_removed_with_its_kubernetes_node_and_with_the_setting(
+    world: WatchedNamespace,
+) -> None:
+    async with kube_nodes(world, "n1") as only_there:
         del only_there["scalingMode"]
         world.default_kube_node = f"n1.{world.namespace}"
         await world.nodeset(replicas=1, pinToNode=True, **only_there)
@@ -562,11 +701,13 @@ async def test_a_pin_is_removed_with_its_kubernetes_node_and_with_the_setting(wo
         await change(world, scalingMode="StatefulSet")
         await until("the pin again", lambda: pins({"0": f"n1.{world.namespace}"}))
         await world.client.delete(NODES, None, f"n1.{world.namespace}")
-        await until("the pin to be dropped with its machine", lambda: pins({}))
+        await until("the pin to be dropped with its Kubernetes node", lambda: pins({}))
 
 
-async def test_a_pin_is_removed_when_the_template_excludes_its_kubernetes_node(world: WatchedNamespace) -> None:
-    async with machines(world, "n1", "n2") as only_there:
+async def test_a_pin_is_removed_when_the_template_excludes_its_kubernetes_node(
+    world: WatchedNamespace,
+) -> None:
+    async with kube_nodes(world, "n1", "n2") as only_there:
         del only_there["scalingMode"]
         first, second = (f"{host}.{world.namespace}" for host in ("n1", "n2"))
         world.default_kube_node = first
@@ -574,20 +715,22 @@ async def test_a_pin_is_removed_when_the_template_excludes_its_kubernetes_node(w
         await world.until_ready(1)
         before = await uids(world)
 
-        async def pinned(machine: str) -> bool:
-            return (await status(world)).get("ordinalToNode") == {"0": machine}
+        async def pinned(kube_node: str) -> bool:
+            return (await status(world)).get("ordinalToNode") == {"0": kube_node}
 
         await until("the pin", lambda: pinned(first))
-        await machine(world, "n2", {"metadata": {"labels": {"rack": "2"}}})
+        await kube_node(world, "n2", {"metadata": {"labels": {"rack": "2"}}})
         world.default_kube_node = second
         await change(world, template={"spec": {"nodeSelector": {"rack": "2"}}})
         await until("a new pod", lambda: replaced(world, before, "slinky-0"))
         spec = (await world.pods())["slinky-0"]["spec"]
         assert "nodeAffinity" not in spec["affinity"]
-        await until("a pin to the machine that is admitted", lambda: pinned(second))
+        await until("a pin to the Kubernetes node that is admitted", lambda: pinned(second))
 
 
-async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_ready(world: WatchedNamespace) -> None:
+async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_ready(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset(replicas=1)
     await world.until_ready(1)
     nodeset = await world.get(NODESETS, "slinky")
@@ -595,10 +738,12 @@ async def test_a_drain_that_a_former_pod_left_is_lifted_once_its_successor_is_re
     left = PodFacts("long-gone", "slinky-0", world.namespace, nodeset["metadata"]["uid"])
     world.slurm.nodes["slinky-0"].extra = encode(left)
     await world.post("slinky-0", state=["DRAIN"], reason="slurm-node: the pod is terminating")
-    await holds("the drain to be lifted", lambda: drained(world))
+    await is_true("the drain to be lifted", lambda: drained(world))
 
 
-async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(world: WatchedNamespace) -> None:
+async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(
+    world: WatchedNamespace,
+) -> None:
     world.broken_images.add("slurmd:test")
     await world.nodeset(replicas=1)
     await world.until_pods("slinky-0")
@@ -606,7 +751,9 @@ async def test_a_failed_pod_is_created_again_after_a_longer_wait_each_time(world
         before = await uids(world)
         failed = {"status": {"phase": "Failed"}}
         since = time.monotonic()
-        await world.client.merge_patch(PODS, world.namespace, "slinky-0", failed, subresource="status")
+        await world.client.merge_patch(
+            PODS, world.namespace, "slinky-0", failed, subresource="status"
+        )
         await until("a new pod", partial(replaced, world, before, "slinky-0"))
         assert time.monotonic() - since >= wait
 
@@ -616,15 +763,29 @@ async def test_objects_that_a_controllers_workers_share_are_restored_after_a_for
 ) -> None:
     await world.nodeset(replicas=1)
     service = await until("the Service", lambda: world.get(SERVICES, "slurm-workers-slurm"))
-    budget = await until("the budget", lambda: world.get(POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm"))
+    budget = await until(
+        "the budget", lambda: world.get(POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm")
+    )
     spoilt: list[tuple[Any, str, Manifest, Manifest]] = [
-        (SERVICES, "slurm-workers-slurm", {"spec": {"publishNotReadyAddresses": False}}, service["spec"]),
-        (POD_DISRUPTION_BUDGETS, "slurm-workers-pdb-slurm", {"spec": {"maxUnavailable": 5}}, budget["spec"]),
+        (
+            SERVICES,
+            "slurm-workers-slurm",
+            {"spec": {"publishNotReadyAddresses": False}},
+            service["spec"],
+        ),
+        (
+            POD_DISRUPTION_BUDGETS,
+            "slurm-workers-pdb-slurm",
+            {"spec": {"maxUnavailable": 5}},
+            budget["spec"],
+        ),
     ]
     for resource, name, patch, spec in spoilt:
         await world.client.merge_patch(resource, world.namespace, name, patch)
 
-        def put_right(resource: Any = resource, name: str = name, spec: Manifest = spec) -> Awaitable[bool]:
+        def put_right(
+            resource: Any = resource, name: str = name, spec: Manifest = spec
+        ) -> Awaitable[bool]:
             async def look() -> bool:
                 return ((await world.get(resource, name)) or {}).get("spec") == spec
 
@@ -636,14 +797,17 @@ async def test_objects_that_a_controllers_workers_share_are_restored_after_a_for
             async def look() -> str | None:
                 found = ((await world.get(resource, name)) or {}).get("metadata") or {}
                 owners = [
-                    (it["kind"], it["name"], it.get("controller", False)) for it in found.get("ownerReferences", ())
+                    (it["kind"], it["name"], it.get("controller", False))
+                    for it in found.get("ownerReferences", ())
                 ]
                 return str(found["uid"]) if owners == [("NodeSet", "slinky", False)] else None
 
             return look()
 
         before = await until(f"the owner of {name}", belongs)
-        await world.client.merge_patch(resource, world.namespace, name, {"metadata": {"ownerReferences": None}})
+        await world.client.merge_patch(
+            resource, world.namespace, name, {"metadata": {"ownerReferences": None}}
+        )
         assert await until(f"{name} to have its owner again", belongs) == before
         await world.client.delete(resource, world.namespace, name)
         assert await until(f"{name} to come back", belongs) != before
@@ -652,47 +816,65 @@ async def test_objects_that_a_controllers_workers_share_are_restored_after_a_for
 # Bad input
 
 
-async def test_a_bad_hostname_of_a_kubernetes_node_is_reported_and_removes_no_worker(world: WatchedNamespace) -> None:
-    async with machines(world, "n1", "n2") as daemon_set:
+async def test_a_bad_hostname_of_a_kubernetes_node_is_reported_and_removes_no_worker(
+    world: WatchedNamespace,
+) -> None:
+    async with kube_nodes(world, "n1", "n2") as daemon_set:
         await world.nodeset(**daemon_set)
         await world.until_ready(2)
         before = await uids(world)
         for bad in ("two\nlines", "x" * 64):
             override = {"nodeset.slinky.slurm.net/hostname-override": bad}
-            await machine(world, "n1", {"metadata": {"annotations": override}})
+            await kube_node(world, "n1", {"metadata": {"annotations": override}})
 
-            async def said(bad: str = bad) -> bool:
+            async def message(bad: str = bad) -> bool:
                 ready = await world.condition(NODESETS, "slinky")
                 return ready.get("reason") == "NameConflict" and repr(bad[:80]) in ready["message"]
 
-            await until("the condition", said)
+            await until("the condition", message)
         assert await uids(world) == before
         assert drained(world)
 
 
-async def test_an_extra_conf_that_stops_slurmd_is_reported_and_delays_no_other_nodeset(world: WatchedNamespace) -> None:
+async def test_an_extra_conf_that_stops_slurmd_is_reported_and_delays_no_other_nodeset(
+    world: WatchedNamespace,
+) -> None:
     await world.nodeset("bad", replicas=1, extraConf="Wieght=10", slurmd={"image": "slurmd:26.05"})
     await world.nodeset("good", replicas=1)
 
-    async def said() -> bool:
+    async def message() -> bool:
         ready = await world.condition(NODESETS, "bad")
-        return ready.get("reason") == "Invalid" and "spec.extraConf: Wieght isn't a key" in ready["message"]
+        return (
+            ready.get("reason") == "Invalid"
+            and "spec.extraConf: Wieght isn't a key" in ready["message"]
+        )
 
-    await until("the condition", said)
+    await until("the condition", message)
     await world.until_ready(1, "good")
     assert set(await world.pods()) == {"good-0"}
     await change(world, "bad", extraConf="Weight=10")
     await world.until_ready(1, "bad")
 
 
-async def test_a_configuration_file_of_a_reserved_name_is_named_in_a_condition(world: WatchedNamespace) -> None:
-    mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine", "namespace": world.namespace}}
-    await world.client.create(CONFIG_MAPS, {**mine, "data": {"slurm.conf": "ClusterName=mine\n", "foo.conf": "a=b\n"}})
+async def test_a_configuration_file_of_a_reserved_name_is_named_in_a_condition(
+    world: WatchedNamespace,
+) -> None:
+    mine = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "mine", "namespace": world.namespace},
+    }
+    await world.client.create(
+        CONFIG_MAPS, {**mine, "data": {"slurm.conf": "ClusterName=mine\n", "foo.conf": "a=b\n"}}
+    )
     refer = {"spec": {"configFileRefs": [{"name": "mine"}]}}
     await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", refer)
 
-    async def said() -> bool:
+    async def message() -> bool:
         accepted = await world.condition(CONTROLLERS, "slurm", ACCEPTED)
-        return accepted.get("reason") == "Invalid" and "may not bring slurm.conf" in accepted["message"]
+        return (
+            accepted.get("reason") == "Invalid"
+            and "may not bring slurm.conf" in accepted["message"]
+        )
 
-    await until("the condition", said)
+    await until("the condition", message)

@@ -25,7 +25,11 @@ from tests.support.apiserver import KEYS, WatchedNamespace, custom, secret, unti
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
-STORAGE = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "mariadb-password", "key": "password"}}
+STORAGE = {
+    "host": "mariadb",
+    "username": "slurm",
+    "passwordKeyRef": {"name": "mariadb-password", "key": "password"},
+}
 ACCOUNTING = {**KEYS, "storageConfig": STORAGE, "slurmdbd": {"image": "slurmdbd:test"}}
 JWT_KEY = b"j" * 1024
 
@@ -43,7 +47,9 @@ async def until_reason(world: WatchedNamespace, resource: Resource, name: str, r
     return str(found["message"])
 
 
-async def update_status(world: WatchedNamespace, resource: Resource, name: str, ready: int = 1) -> None:
+async def update_status(
+    world: WatchedNamespace, resource: Resource, name: str, ready: int = 1
+) -> None:
     """What the controllers of Kubernetes would report of running pods."""
     status = {
         "replicas": max(ready, 1),
@@ -51,7 +57,9 @@ async def update_status(world: WatchedNamespace, resource: Resource, name: str, 
         "updatedReplicas": max(ready, 1),
         "observedGeneration": 99,
     }
-    await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
+    await world.client.merge_patch(
+        resource, world.namespace, name, {"status": status}, subresource="status"
+    )
 
 
 async def put(world: WatchedNamespace, name: str, key: str, value: bytes) -> None:
@@ -66,10 +74,12 @@ async def slurmdbd_conf(world: WatchedNamespace) -> str:
     return base64.b64decode(found["data"]["slurmdbd.conf"]).decode()
 
 
-async def test_accounting_waits_for_its_password_and_starts_once_it_exists(world: WatchedNamespace) -> None:
+async def test_accounting_waits_for_its_password_and_starts_once_it_exists(
+    world: WatchedNamespace,
+) -> None:
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
-    said = await until_reason(world, ACCOUNTINGS, "slurm", "ReferenceMissing")
-    assert "spec.storageConfig.passwordKeyRef: Secret 'mariadb-password' doesn't exist" in said
+    message = await until_reason(world, ACCOUNTINGS, "slurm", "ReferenceMissing")
+    assert "spec.storageConfig.passwordKeyRef: Secret 'mariadb-password' doesn't exist" in message
     await world.until_event("SyncFailed", "Accounting", "'mariadb-password'")
     assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
     await world.create(secret("mariadb-password", "password", b"first"))
@@ -79,11 +89,16 @@ async def test_accounting_waits_for_its_password_and_starts_once_it_exists(world
     assert container["readinessProbe"]["tcpSocket"]["port"] == "slurmdbd"
     assert await until("its Service", lambda: world.get(SERVICES, "slurm-accounting"))
     lines = (await slurmdbd_conf(world)).splitlines()
-    for line in ("DbdHost=slurm-accounting-0", "StoragePass=first", "StorageLoc=slurm_acct_db", "StoragePort=3306"):
+    for line in (
+        "DbdHost=slurm-accounting-0",
+        "StoragePass=first",
+        "StorageLoc=slurm_acct_db",
+        "StoragePort=3306",
+    ):
         assert line in lines
     await update_status(world, STATEFUL_SETS, "slurm-accounting", ready=0)
-    said = await until_reason(world, ACCOUNTINGS, "slurm", "PodsNotReady")
-    assert "mariadb:3306 answers" in said
+    message = await until_reason(world, ACCOUNTINGS, "slurm", "PodsNotReady")
+    assert "mariadb:3306 answers" in message
     await update_status(world, STATEFUL_SETS, "slurm-accounting")
     await until_reason(world, ACCOUNTINGS, "slurm", "Ready")
 
@@ -107,8 +122,8 @@ async def test_another_password_is_published_and_restarts_slurmdbd(world: Watche
     assert "StoragePass=second" in await slurmdbd_conf(world)
     await world.until_event("Restarting", "Accounting", "slurmdbd conf changed")
     await put(world, "mariadb-password", "password", b"third\nStorageHost=evil")
-    said = await until_reason(world, ACCOUNTINGS, "slurm", "Invalid")
-    assert "evil" not in said
+    message = await until_reason(world, ACCOUNTINGS, "slurm", "Invalid")
+    assert "evil" not in message
     assert "StoragePass=second" in await slurmdbd_conf(world)
 
 
@@ -121,16 +136,18 @@ async def accounted(world: WatchedNamespace) -> None:
 
 
 async def accounting_lines(world: WatchedNamespace) -> list[str]:
-    """What slurm.conf says of accounting."""
+    """What slurm.conf sets for accounting."""
     found = await world.get(CONFIG_MAPS, "slurm-config")
     text = (found or {"data": {"slurm.conf": ""}})["data"]["slurm.conf"]
     return [line for line in text.splitlines() if line.startswith("AccountingStorage")]
 
 
-async def test_a_controller_enables_accounting_when_slurmdbd_is_ready(world: WatchedNamespace) -> None:
+async def test_a_controller_enables_accounting_when_slurmdbd_is_ready(
+    world: WatchedNamespace,
+) -> None:
     await accounted(world)
-    said = await until_reason(world, CONTROLLERS, "slurm", "AccountingMissing")
-    assert "no Accounting 'slurm'" in said
+    message = await until_reason(world, CONTROLLERS, "slurm", "AccountingMissing")
+    assert "no Accounting 'slurm'" in message
     assert await accounting_lines(world) == ["AccountingStorageType=accounting_storage/none"]
     await world.create(secret("mariadb-password", "password", b"first"))
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
@@ -151,7 +168,9 @@ async def test_a_controller_enables_accounting_when_slurmdbd_is_ready(world: Wat
 
     await update_status(world, STATEFUL_SETS, "slurm-accounting", ready=0)
     await until_reason(world, ACCOUNTINGS, "slurm", "PodsNotReady")
-    assert await accounting_lines(world) == wanted, "a slurmdbd that is away for a while changes nothing"
+    assert await accounting_lines(world) == wanted, (
+        "a slurmdbd that is away for a while changes nothing"
+    )
 
 
 async def test_an_external_accounting_creates_no_slurmdbd_and_slurm_conf_names_its_address(
@@ -164,7 +183,10 @@ async def test_an_external_accounting_creates_no_slurmdbd_and_slurm_conf_names_i
 
     async def named() -> bool:
         lines = await accounting_lines(world)
-        return "AccountingStorageHost=dbd.example.com" in lines and "AccountingStoragePort=7000" in lines
+        return (
+            "AccountingStorageHost=dbd.example.com" in lines
+            and "AccountingStoragePort=7000" in lines
+        )
 
     await until("slurm.conf to name it", named)
     assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
@@ -181,23 +203,39 @@ def token(**spec: Any) -> Manifest:
     return custom("Token", "api", {"username": "root", "jwtKeyRef": KEYS["jwtKeyRef"], **spec})
 
 
-async def test_a_token_is_signed_once_and_again_only_with_another_key(world: WatchedNamespace) -> None:
+async def test_a_token_is_signed_once_and_again_only_with_another_key(
+    world: WatchedNamespace,
+) -> None:
     made = await world.create(token())
     first = await until("the token", lambda: token_of(world, "api-jwt-root"))
     claims = jwt.decode(first, JWT_KEY, algorithms=["HS256"])
-    assert (claims["sun"], claims["iss"], claims["exp"] - claims["iat"]) == ("root", "slurm-operator", 900)
+    assert (claims["sun"], claims["iss"], claims["exp"] - claims["iat"]) == (
+        "root",
+        "slurm-operator",
+        900,
+    )
     await until_reason(world, TOKENS, "api", "Issued")
-    held = await world.get(SECRETS, "api-jwt-root")
-    assert held is not None
-    [owner] = held["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["uid"], owner["controller"]) == ("Token", made["metadata"]["uid"], True)
+    blocked = await world.get(SECRETS, "api-jwt-root")
+    assert blocked is not None
+    [owner] = blocked["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == (
+        "Token",
+        made["metadata"]["uid"],
+        True,
+    )
     status = ((await world.get(TOKENS, "api")) or {})["status"]
-    assert (status["issuedAt"], status["expiresAt"]) == (timestamp(claims["iat"]), timestamp(claims["exp"]))
+    assert (status["issuedAt"], status["expiresAt"]) == (
+        timestamp(claims["iat"]),
+        timestamp(claims["exp"]),
+    )
     await put(world, "slurm-auth-jwt", "jwt.key", b"k" * 1024)
 
     async def again() -> bool:
         second = await token_of(world, "api-jwt-root")
-        return second not in {None, first} and jwt.decode(second or "", b"k" * 1024, algorithms=["HS256"]) != claims
+        return (
+            second not in {None, first}
+            and jwt.decode(second or "", b"k" * 1024, algorithms=["HS256"]) != claims
+        )
 
     await until("a token of the new key", again)
     await world.until_event("Signed", "Token", "the key that signs tokens has changed")
@@ -233,7 +271,9 @@ async def test_a_token_that_is_not_refreshed_is_immutable(world: WatchedNamespac
 
 async def test_a_token_does_not_overwrite_a_foreign_secret(world: WatchedNamespace) -> None:
     await world.create(token(secretRef={"name": "slurm-auth-jwt", "key": "jwt.key"}))
-    assert "'slurm-auth-jwt' already exists" in await until_reason(world, TOKENS, "api", "SecretTaken")
+    assert "'slurm-auth-jwt' already exists" in await until_reason(
+        world, TOKENS, "api", "SecretTaken"
+    )
     found = await world.get(SECRETS, "slurm-auth-jwt")
     assert base64.b64decode((found or {})["data"]["jwt.key"]) == JWT_KEY
 
@@ -242,7 +282,9 @@ async def test_a_token_without_its_key_reports_that_and_a_lifetime_that_is_too_s
     world: WatchedNamespace,
 ) -> None:
     await world.create(token(jwtKeyRef={"name": "absent", "key": "jwt.key"}))
-    assert "Secret 'absent' doesn't exist" in await until_reason(world, TOKENS, "api", "ReferenceMissing")
+    assert "Secret 'absent' doesn't exist" in await until_reason(
+        world, TOKENS, "api", "ReferenceMissing"
+    )
     await world.create(secret("absent", "jwt.key", b"z" * 32))
     await until_reason(world, TOKENS, "api", "Issued")
     with pytest.raises(ApiError, match="lifetime must be at least 30s"):
@@ -260,12 +302,16 @@ async def loginset(world: WatchedNamespace, **spec: Any) -> None:
     await world.create(custom("LoginSet", "login", {**smallest, **spec}))
 
 
-async def test_a_login_set_scales_by_its_scale_subresource_and_reports(world: WatchedNamespace) -> None:
+async def test_a_login_set_scales_by_its_scale_subresource_and_reports(
+    world: WatchedNamespace,
+) -> None:
     await loginset(world, replicas=0)
     await until("the Deployment", lambda: world.get(DEPLOYMENTS, "login"))
     await update_status(world, DEPLOYMENTS, "login", ready=0)
     await until_reason(world, LOGINSETS, "login", "ScaledToZero")
-    await world.client.merge_patch(LOGINSETS, world.namespace, "login", {"spec": {"replicas": 2}}, subresource="scale")
+    await world.client.merge_patch(
+        LOGINSETS, world.namespace, "login", {"spec": {"replicas": 2}}, subresource="scale"
+    )
 
     async def scaled() -> bool:
         return bool(((await world.get(DEPLOYMENTS, "login")) or {})["spec"]["replicas"] == 2)
@@ -278,7 +324,9 @@ async def test_a_login_set_scales_by_its_scale_subresource_and_reports(world: Wa
     assert status["selector"] == "app.kubernetes.io/instance=login,app.kubernetes.io/name=login"
 
 
-async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers(world: WatchedNamespace) -> None:
+async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers(
+    world: WatchedNamespace,
+) -> None:
     await loginset(world)
     await until("the Deployment", lambda: world.get(DEPLOYMENTS, "login"))
     world.kubelet_works = False
@@ -290,13 +338,21 @@ async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers
             "metadata": {
                 "name": name,
                 "namespace": world.namespace,
-                "labels": {"app.kubernetes.io/name": "login", "app.kubernetes.io/instance": "login"},
+                "labels": {
+                    "app.kubernetes.io/name": "login",
+                    "app.kubernetes.io/instance": "login",
+                },
             },
-            "spec": {"containers": [{"name": "login", "image": "login:test"}], "nodeName": "default-node"},
+            "spec": {
+                "containers": [{"name": "login", "image": "login:test"}],
+                "nodeName": "default-node",
+            },
         }
         await world.client.create(PODS, pod)
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
-        await world.client.merge_patch(PODS, world.namespace, name, {"status": status}, subresource="status")
+        await world.client.merge_patch(
+            PODS, world.namespace, name, {"status": status}, subresource="status"
+        )
 
     async def known() -> dict[str, list[str]]:
         found = await world.get(ENDPOINT_SLICES, "login-hosts")
@@ -316,7 +372,9 @@ async def test_the_hostnames_of_login_pods_are_published_beside_those_of_workers
     await until("none to be published", lambda: are({}))
 
 
-async def test_host_keys_are_created_once_and_settings_reach_running_pods(world: WatchedNamespace) -> None:
+async def test_host_keys_are_created_once_and_settings_reach_running_pods(
+    world: WatchedNamespace,
+) -> None:
     await loginset(world)
     keys = await until("host keys", lambda: world.get(SECRETS, "login-ssh-host-keys"))
     assert (keys["immutable"], len(keys["data"])) == (True, 6)
@@ -343,10 +401,12 @@ async def test_host_keys_are_created_once_and_settings_reach_running_pods(world:
     await world.client.merge_patch(LOGINSETS, world.namespace, "login", {"spec": spec})
 
     async def nudged() -> bool:
-        annotations = ((await world.get(PODS, "login-0")) or {})["metadata"].get("annotations") or {}
+        annotations = ((await world.get(PODS, "login-0")) or {})["metadata"].get(
+            "annotations"
+        ) or {}
         return bool(annotations.get("slinky.slurm.net/sshd-conf-hash"))
 
-    await until("the kubelet to be told", nudged)
+    await until("the kubelet to be notified", nudged)
     config = await world.get(CONFIG_MAPS, "login-ssh-config")
     assert "MaxAuthTries 3\n" in (config or {})["data"]["sshd_config"]
     assert "Subsystem sftp internal-sftp\n" in (config or {})["data"]["sshd_config"]
@@ -356,21 +416,27 @@ async def test_host_keys_are_created_once_and_settings_reach_running_pods(world:
     assert ((await world.get(SECRETS, "login-ssh-host-keys")) or {})["data"] == keys["data"]
 
 
-async def test_resources_without_their_controller_report_that_and_start_when_it_exists(world: WatchedNamespace) -> None:
+async def test_resources_without_their_controller_report_that_and_start_when_it_exists(
+    world: WatchedNamespace,
+) -> None:
     await world.create(secret("sssd", "sssd.conf", b"[sssd]"))
     late = {"controllerRef": {"name": "late"}}
     await world.create(custom("RestApi", "early", {**late, "slurmrestd": {"image": "x"}}))
     sssd = {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
     await world.create(custom("LoginSet", "early", {**late, **sssd, "login": {"image": "x"}}))
     for resource in (RESTAPIS, LOGINSETS):
-        assert "no Controller 'late'" in await until_reason(world, resource, "early", "ControllerMissing")
+        assert "no Controller 'late'" in await until_reason(
+            world, resource, "early", "ControllerMissing"
+        )
         await world.until_event("SyncFailed", resource.kind, "'late'")
     await world.create(custom("Controller", "late", {**KEYS, "slurmctld": {"image": "x"}}))
     for name in ("early-restapi", "early"):
         await until(f"Deployment {name}", lambda name=name: world.get(DEPLOYMENTS, name))  # type: ignore[misc]
 
 
-async def test_slurmrestd_has_the_documented_arguments_and_environment(world: WatchedNamespace) -> None:
+async def test_slurmrestd_has_the_documented_arguments_and_environment(
+    world: WatchedNamespace,
+) -> None:
     found = await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
     spec = found["spec"]["template"]["spec"]
     [container] = spec["containers"]
@@ -386,19 +452,24 @@ async def test_slurmrestd_has_the_documented_arguments_and_environment(world: Wa
     assert ((await world.get(RESTAPIS, "slurm")) or {})["status"]["readyReplicas"] == 1
 
 
-async def test_objects_of_a_resource_that_is_being_deleted_are_not_created_again(world: WatchedNamespace) -> None:
+async def test_objects_of_a_resource_that_is_being_deleted_are_not_created_again(
+    world: WatchedNamespace,
+) -> None:
     await world.create(secret("mariadb-password", "password", b"first"))
     await world.create(custom("Accounting", "slurm", ACCOUNTING))
     await until("slurmdbd", lambda: world.get(STATEFUL_SETS, "slurm-accounting"))
-    patch = {"metadata": {"finalizers": ["example.com/held"]}}
+    patch = {"metadata": {"finalizers": ["example.com/blocked"]}}
     await world.client.merge_patch(ACCOUNTINGS, world.namespace, "slurm", patch)
     await world.client.delete(ACCOUNTINGS, world.namespace, "slurm")
-    # Whoever has seen the second has seen the first leave: one watch tells of both, in order.
+    # Whoever has seen the second has seen the first leave: one watch reports both, in order.
     await world.create(custom("Accounting", "second", ACCOUNTING))
     await until("the second slurmdbd", lambda: world.get(STATEFUL_SETS, "second-accounting"))
     await world.client.delete(STATEFUL_SETS, world.namespace, "slurm-accounting")
-    # Something that wakes every resource of the namespace, and one that answers when it was its turn.
+    # Something that wakes every resource of the namespace, and one that answers when it was its
+    # turn.
     await world.create(token())
     await until("a token", lambda: token_of(world, "api-jwt-root"))
     assert await world.get(STATEFUL_SETS, "slurm-accounting") is None
-    await world.client.merge_patch(ACCOUNTINGS, world.namespace, "slurm", {"metadata": {"finalizers": None}})
+    await world.client.merge_patch(
+        ACCOUNTINGS, world.namespace, "slurm", {"metadata": {"finalizers": None}}
+    )

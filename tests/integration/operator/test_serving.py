@@ -20,21 +20,39 @@ SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 async def token(client: Client, name: str) -> str:
     """A token of a new ServiceAccount in namespace default."""
     metadata = {"name": name, "namespace": "default"}
-    await client.create(SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": metadata, "spec": {}}
-    answer = await client.create(Resource("", "v1", "TokenRequest", f"serviceaccounts/{name}/token"), request)
+    await client.create(
+        SERVICE_ACCOUNTS, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    )
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": metadata,
+        "spec": {},
+    }
+    answer = await client.create(
+        Resource("", "v1", "TokenRequest", f"serviceaccounts/{name}/token"), request
+    )
     return str(answer["status"]["token"])
 
 
 async def test_secure_metrics_are_served_to_authorized_users_only(kubeconfig: Path) -> None:
     health, metrics = free_ports(2)
-    settings = Settings(health_addr=f"127.0.0.1:{health}", metrics_addr=f"127.0.0.1:{metrics}", metrics_secure=True)
+    settings = Settings(
+        health_addr=f"127.0.0.1:{health}", metrics_addr=f"127.0.0.1:{metrics}", metrics_secure=True
+    )
     async with Client.connect(load_credentials(kubeconfig)) as client:
-        allowed, other = await token(client, "prometheus"), await token(client, "somebody")
+        allowed, other = await token(client, "prometheus"), await token(client, "another")
         rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
         group = "rbac.authorization.k8s.io"
-        role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}, "rules": rules}
-        await client.create(Resource(group, "v1", "ClusterRole", "clusterroles", namespaced=False), role)
+        role = {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "reader"},
+            "rules": rules,
+        }
+        await client.create(
+            Resource(group, "v1", "ClusterRole", "clusterroles", namespaced=False), role
+        )
         binding = {
             "apiVersion": f"{group}/v1",
             "kind": "ClusterRoleBinding",
@@ -43,7 +61,8 @@ async def test_secure_metrics_are_served_to_authorized_users_only(kubeconfig: Pa
             "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "prometheus"}],
         }
         await client.create(
-            Resource(group, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False), binding
+            Resource(group, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+            binding,
         )
         end = await serve(settings, client)
         try:

@@ -1,4 +1,6 @@
-"""A live installation of SchedMD's operator that this operator takes over, and the way back, on a real API server."""
+"""A live installation of SchedMD's operator that this operator takes over, and the way back, on a
+real API server.
+"""
 
 import asyncio
 import contextlib
@@ -40,17 +42,29 @@ from sidecars.kube import (
     load_credentials,
 )
 from sidecars.operator.runtime.real_world import RealWorld
-from sidecars.release.main import release
 from sidecars.simulate import SlurmModel, serve
+from sidecars.uninstall.main import release
 from tests.integration.operator.conftest import NUMBERS
 from tests.integration.operator.test_services import update_status
 from tests.support import former
-from tests.support.apiserver import KEYS, RUNNING, WatchedNamespace, custom, namespace, secret, until
+from tests.support.apiserver import (
+    KEYS,
+    RUNNING,
+    WatchedNamespace,
+    custom,
+    namespace,
+    secret,
+    until,
+)
 
 pytestmark = pytest.mark.timeout(90, func_only=True)
 
 PARTITION = {"enabled": True, "config": "State=UP Default=YES MaxTime=UNLIMITED"}
-STORAGE = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "mariadb-password", "key": "password"}}
+STORAGE = {
+    "host": "mariadb",
+    "username": "slurm",
+    "passwordKeyRef": {"name": "mariadb-password", "key": "password"},
+}
 SLURMDBD, SLURMCTLD = (STATEFUL_SETS, "slurm-accounting"), (STATEFUL_SETS, "slurm-controller")
 CLIENTS = ((DEPLOYMENTS, "slurm-restapi"), (DEPLOYMENTS, "login"))
 WORKLOADS = (SLURMDBD, SLURMCTLD, *CLIENTS)
@@ -58,7 +72,10 @@ SHARED = ((SERVICES, "slurm-workers-slurm"), (POD_DISRUPTION_BUDGETS, "slurm-wor
 APPLIED = (
     *WORKLOADS,
     *SHARED,
-    *((SERVICES, name) for name in ("slurm-accounting", "slurm-controller", "slurm-restapi", "login")),
+    *(
+        (SERVICES, name)
+        for name in ("slurm-accounting", "slurm-controller", "slurm-restapi", "login")
+    ),
     *((CONFIG_MAPS, name) for name in ("slurm-config", "login-ssh-config")),
 )
 
@@ -80,7 +97,11 @@ class Installation:
         await world.create(secret("login-ssh-host-keys", "ssh_host_rsa_key", b"key"))
         await world.create(secret("mariadb-password", "password", b"password"))
         await world.create(
-            custom("Accounting", "slurm", {**KEYS, "storageConfig": STORAGE, "slurmdbd": {"image": "slurmdbd:test"}})
+            custom(
+                "Accounting",
+                "slurm",
+                {**KEYS, "storageConfig": STORAGE, "slurmdbd": {"image": "slurmdbd:test"}},
+            )
         )
         accounting = {"spec": {"accountingRef": {"name": "slurm"}}}
         await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", accounting)
@@ -93,7 +114,7 @@ class Installation:
         await world.create(custom("LoginSet", "login", login))
 
     async def install(self, version: str) -> None:
-        """Everything as SchedMD's operator leaves it."""
+        """Everything as after SchedMD's operator."""
         world = self.world
         await self.custom_resources()
         for key, resource, name in (
@@ -108,9 +129,16 @@ class Installation:
             await former.sync(self.former, item)
         status = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "observedGeneration": 1}
         for resource, name in WORKLOADS:
-            await world.client.merge_patch(resource, world.namespace, name, {"status": status}, subresource="status")
+            await world.client.merge_patch(
+                resource, world.namespace, name, {"status": status}, subresource="status"
+            )
         labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
-        await self.pod("slurm-controller-0", labels, {"name": "slurmctld", "image": "slurmctld:test"}, STATEFUL_SETS)
+        await self.pod(
+            "slurm-controller-0",
+            labels,
+            {"name": "slurmctld", "image": "slurmctld:test"},
+            STATEFUL_SETS,
+        )
         for ordinal in range(2):
             found = former.objects("nodeset", version, **self.named, ordinal=str(ordinal))
             [worker] = [item for item in found if item["kind"] == "Pod"]
@@ -125,10 +153,14 @@ class Installation:
         """What the kubelet would report."""
         status = {
             "phase": "Running",
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            ],
             "containerStatuses": [{"name": container, "image": "", "imageID": "", **RUNNING}],
         }
-        await self.world.client.merge_patch(PODS, self.world.namespace, pod, {"status": status}, subresource="status")
+        await self.world.client.merge_patch(
+            PODS, self.world.namespace, pod, {"status": status}, subresource="status"
+        )
 
     @property
     def named(self) -> dict[str, str]:
@@ -143,7 +175,9 @@ class Installation:
         ]
         return [it for it in found if it["kind"] != "Pod"]
 
-    async def pod(self, name: str, labels: Mapping[str, str], container: Manifest, owner: Resource) -> None:
+    async def pod(
+        self, name: str, labels: Mapping[str, str], container: Manifest, owner: Resource
+    ) -> None:
         """A running pod of slurmctld's StatefulSet."""
         world = self.world
         stateful_set = (await world.get(owner, "slurm-controller")) or {}
@@ -156,9 +190,16 @@ class Installation:
                 "controller": True,
             }
         ]
-        metadata = {"name": name, "namespace": world.namespace, "labels": labels, "ownerReferences": owners}
+        metadata = {
+            "name": name,
+            "namespace": world.namespace,
+            "labels": labels,
+            "ownerReferences": owners,
+        }
         spec = {"hostname": name, "containers": [container]}
-        await world.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        await world.client.create(
+            PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        )
         await self.runs(name, container["name"])
 
     async def garbage_collector(self) -> None:
@@ -181,8 +222,13 @@ class Installation:
                             await self._leave(kind, metadata["uid"])
                         # Its finalizer is removed last, and by the version that was seen.
                         rest = [it for it in finalizers if it != "orphan"]
-                        patch = {"finalizers": rest or None, "resourceVersion": metadata["resourceVersion"]}
-                        await world.client.merge_patch(resource, world.namespace, metadata["name"], {"metadata": patch})
+                        patch = {
+                            "finalizers": rest or None,
+                            "resourceVersion": metadata["resourceVersion"],
+                        }
+                        await world.client.merge_patch(
+                            resource, world.namespace, metadata["name"], {"metadata": patch}
+                        )
             await asyncio.sleep(0.05)
 
     async def _leave(self, kind: Resource, uid: str) -> None:
@@ -191,12 +237,18 @@ class Installation:
             owners = item["metadata"].get("ownerReferences") or []
             if any(owner["uid"] == uid for owner in owners):
                 rest = [owner for owner in owners if owner["uid"] != uid]
-                patch = {"metadata": {"ownerReferences": rest or None, "uid": item["metadata"]["uid"]}}
-                await world.client.merge_patch(kind, world.namespace, item["metadata"]["name"], patch)
+                patch = {
+                    "metadata": {"ownerReferences": rest or None, "uid": item["metadata"]["uid"]}
+                }
+                await world.client.merge_patch(
+                    kind, world.namespace, item["metadata"]["name"], patch
+                )
 
     async def live(self, of: Iterable[tuple[Resource, str]] = APPLIED) -> dict[str, Manifest]:
         """The objects by kind and name."""
-        found = {f"{resource.kind} {name}": await self.world.get(resource, name) for resource, name in of}
+        found = {
+            f"{resource.kind} {name}": await self.world.get(resource, name) for resource, name in of
+        }
         return {name: item for name, item in found.items() if item is not None}
 
     async def until_ours(self, resource: Resource, name: str) -> Manifest:
@@ -205,7 +257,9 @@ class Installation:
         async def ours() -> Manifest | None:
             found = await self.world.get(resource, name)
             labels = ((found or {}).get("metadata") or {}).get("labels") or {}
-            labelled = found is not None and labels.get("app.kubernetes.io/managed-by") == "slurm-operator"
+            labelled = (
+                found is not None and labels.get("app.kubernetes.io/managed-by") == "slurm-operator"
+            )
             return found if labelled and found and former.MANAGER not in managers(found) else None
 
         return await until(f"{resource.kind} {name} to be this operator's", ours)
@@ -222,15 +276,21 @@ class Installation:
         return encode(Status(sha256, accepted=sha256, running=sha256))
 
     async def complete(self) -> None:
-        """Wait until everything is this operator's; the controllers of Kubernetes roll out what it applies."""
+        """Wait until everything is this operator's; the controllers of Kubernetes roll out what it
+        applies.
+        """
         world = self.world
         for resource, name in (SLURMDBD, SLURMCTLD):
             await self.until_ours(resource, name)
             await update_status(world, resource, name)
         with contextlib.suppress(NotFound):
-            await world.client.delete(PODS, world.namespace, "slurm-controller-0", grace_period_seconds=0)
+            await world.client.delete(
+                PODS, world.namespace, "slurm-controller-0", grace_period_seconds=0
+            )
         sidecar = {"name": "reconfigure", "image": "", "imageID": "", **RUNNING}
-        await world.slurmctld(podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}], initContainerStatuses=[sidecar])
+        await world.slurmctld(
+            podIP="10.0.0.1", podIPs=[{"ip": "10.0.0.1"}], initContainerStatuses=[sidecar]
+        )
         for resource, name in CLIENTS:
             await self.until_ours(resource, name)
             await update_status(world, resource, name)
@@ -262,19 +322,27 @@ async def installation(kubeconfig: Path) -> AsyncIterator[Installation]:
 def shape(item: Manifest, where: str) -> Any:
     """What counts of an object: all that a manager can set, whatever its namespace."""
     metadata = {key: item["metadata"].get(key) for key in ("labels", "annotations")}
-    owners = [(owner["kind"], owner["name"]) for owner in item["metadata"].get("ownerReferences") or ()]
+    owners = [
+        (owner["kind"], owner["name"]) for owner in item["metadata"].get("ownerReferences") or ()
+    ]
     spec = {**item.get("spec", {})}
     for assigned in ("clusterIP", "clusterIPs", "healthCheckNodePort"):
         spec.pop(assigned, None)
     for port in spec.get("ports", ()):
         port.pop("nodePort", None)
-    text = json.dumps([metadata, owners, spec, sorted(item.get("data", {}))]).replace(where, "NAMESPACE")
+    text = json.dumps([metadata, owners, spec, sorted(item.get("data", {}))]).replace(
+        where, "NAMESPACE"
+    )
     # What is hashed has the namespace in it.
     return json.loads(re.sub(r'(-hash": )"[^"]*"', r'\1""', text))
 
 
 def managers(item: Manifest) -> set[str]:
-    return {entry["manager"] for entry in item["metadata"]["managedFields"] if not entry.get("subresource")}
+    return {
+        entry["manager"]
+        for entry in item["metadata"]["managedFields"]
+        if not entry.get("subresource")
+    }
 
 
 @pytest.mark.parametrize("version", ["1.2", "1.3"])
@@ -314,7 +382,9 @@ async def test_fields_of_kubectl_and_of_an_autoscaler_stay(installation: Install
     world = installation.world
     await installation.install("1.3")
     team = {"metadata": {"annotations": {"team": "physics"}}, "spec": {"revisionHistoryLimit": 3}}
-    await world.client.merge_patch(DEPLOYMENTS, world.namespace, "login", team, field_manager="kubectl-edit")
+    await world.client.merge_patch(
+        DEPLOYMENTS, world.namespace, "login", team, field_manager="kubectl-edit"
+    )
     async with installation.operator():
         await installation.complete()
         found = (await world.get(DEPLOYMENTS, "login")) or {}
@@ -338,7 +408,10 @@ async def test_nothing_changes_before_slurmctld_is_taken_over_whose_pod_and_clai
     claims = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
     await world.client.create(claims, claim)
     untouched = ((CONFIG_MAPS, "slurm-config"), (CONFIG_MAPS, "login-ssh-config"), *CLIENTS)
-    before, pods = await installation.live(untouched), {**await world.pods(), **await world.slurmctlds()}
+    before, pods = (
+        await installation.live(untouched),
+        {**await world.pods(), **await world.slurmctlds()},
+    )
     old = (await world.get(STATEFUL_SETS, "slurm-controller")) or {}
     installation.collects.clear()
     async with installation.operator():
@@ -349,7 +422,10 @@ async def test_nothing_changes_before_slurmctld_is_taken_over_whose_pod_and_clai
 
         await installation.until_ours(*SLURMDBD)
         # After two minutes it would be `TakingOver`.
-        await until("slurmctld to wait for slurmdbd", lambda: is_waiting("WaitingForAccounting", "isn't ready"))
+        await until(
+            "slurmctld to wait for slurmdbd",
+            lambda: is_waiting("WaitingForAccounting", "isn't ready"),
+        )
         assert (await installation.live([SLURMCTLD]))["StatefulSet slurm-controller"] == old
         await update_status(world, *SLURMDBD)
 
@@ -365,7 +441,9 @@ async def test_nothing_changes_before_slurmctld_is_taken_over_whose_pod_and_clai
 
             await until(f"{resource.kind} {name} to wait", waits)
 
-        await until("the Controller to name the field", lambda: is_waiting("TakingOver", "serviceName"))
+        await until(
+            "the Controller to name the field", lambda: is_waiting("TakingOver", "serviceName")
+        )
         assert await installation.live(untouched) == before
         installation.collects.set()
         new = await installation.until_ours(STATEFUL_SETS, "slurm-controller")
@@ -378,7 +456,9 @@ async def test_nothing_changes_before_slurmctld_is_taken_over_whose_pod_and_clai
 
         await until("the configuration of the new slurmctld", published)
         # Its pod has not been replaced yet.
-        assert await installation.live(CLIENTS) == {it: before[it] for it in before if "ConfigMap" not in it}
+        assert await installation.live(CLIENTS) == {
+            it: before[it] for it in before if "ConfigMap" not in it
+        }
         assert not [name for name in world.slurm.nodes if "DRAIN" in world.slurm.states(name)]
     left = {**await world.pods(), **await world.slurmctlds()}
     assert {name: pod["metadata"]["uid"] for name, pod in left.items()} == {
@@ -406,7 +486,9 @@ async def test_a_configuration_that_would_be_refused_leaves_slurmctld_as_it_is_u
 
         await until("the fault", refused)
         assert await installation.live(untouched) == before
-        await world.client.merge_patch(CONTROLLERS, world.namespace, "slurm", {"spec": {"extraConf": None}})
+        await world.client.merge_patch(
+            CONTROLLERS, world.namespace, "slurm", {"spec": {"extraConf": None}}
+        )
         await installation.complete()
 
 
@@ -419,7 +501,11 @@ async def test_a_key_that_was_lost_before_the_take_over_is_reported_and_never_ge
     name, key = f"slurm-auth-{lost}", f"{lost}.key"
     await world.client.delete(SECRETS, world.namespace, name)
     # As the chart creates it.
-    metadata = {"name": name, "namespace": world.namespace, "annotations": {"slinky.slurm.net/generate": key}}
+    metadata = {
+        "name": name,
+        "namespace": world.namespace,
+        "annotations": {"slinky.slurm.net/generate": key},
+    }
     empty: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     await world.client.create(SECRETS, empty)
     untouched = (SLURMCTLD, *CLIENTS, (CONFIG_MAPS, "slurm-config"))
@@ -428,30 +514,38 @@ async def test_a_key_that_was_lost_before_the_take_over_is_reported_and_never_ge
 
         async def reported() -> bool:
             found = await world.condition(CONTROLLERS, "slurm")
-            return found.get("reason") == "KeyLost" and f"'{name}' has lost '{key}'" in str(found["message"])
+            return found.get("reason") == "KeyLost" and f"'{name}' has lost '{key}'" in str(
+                found["message"]
+            )
 
         await until("the lost key", reported)
         assert await installation.live(untouched) == before
         assert "data" not in await world.client.get(SECRETS, world.namespace, name)
         # The backup.
-        await world.client.merge_patch(SECRETS, world.namespace, name, secret(name, key, lost[:1].encode() * 1024))
+        await world.client.merge_patch(
+            SECRETS, world.namespace, name, secret(name, key, lost[:1].encode() * 1024)
+        )
         await installation.complete()
 
 
-async def test_a_statefulset_that_a_policy_would_refuse_leaves_the_present_one_until_the_policy_allows_it(
+async def test_a_statefulset_that_a_policy_would_refuse_replaces_the_present_one_when_it_is_allowed(
     installation: Installation,
 ) -> None:
     world = installation.world
     await installation.install("1.2")
     old = (await world.get(STATEFUL_SETS, "slurm-controller")) or {}
-    async with policy(world, "object.spec.serviceName != 'slurm-controller-internal'", "not this StatefulSet"):
+    async with policy(
+        world, "object.spec.serviceName != 'slurm-controller-internal'", "not this StatefulSet"
+    ):
         async with installation.operator():
             await installation.until_ours(*SLURMDBD)
             await update_status(world, *SLURMDBD)
 
             async def refused() -> bool:
                 found = await world.condition(CONTROLLERS, "slurm")
-                return found.get("reason") == "Refused" and "not this StatefulSet" in str(found["message"])
+                return found.get("reason") == "Refused" and "not this StatefulSet" in str(
+                    found["message"]
+                )
 
             await until("the policy's words", refused)
         left = (await world.get(STATEFUL_SETS, "slurm-controller")) or {}
@@ -466,26 +560,54 @@ async def policy(world: WatchedNamespace, expression: str, message: str) -> Asyn
     """A ValidatingAdmissionPolicy for StatefulSets of the namespace while the block runs."""
     name = world.namespace
     group = "admissionregistration.k8s.io"
-    policies = Resource(group, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
-    bindings = Resource(
-        group, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+    policies = Resource(
+        group, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
     )
-    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["statefulsets"]}
+    bindings = Resource(
+        group,
+        "v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        namespaced=False,
+    )
+    rule = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["statefulsets"],
+    }
     where = {"resourceRules": [rule]}
     for resource, spec in (
-        (policies, {"matchConstraints": where, "validations": [{"expression": expression, "message": message}]}),
+        (
+            policies,
+            {
+                "matchConstraints": where,
+                "validations": [{"expression": expression, "message": message}],
+            },
+        ),
         (
             bindings,
             {
                 "policyName": name,
                 "validationActions": ["Deny"],
-                "matchResources": {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}},
+                "matchResources": {
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}
+                },
             },
         ),
     ):
-        body = {"apiVersion": f"{group}/v1", "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
+        body = {
+            "apiVersion": f"{group}/v1",
+            "kind": resource.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
         await world.client.create(resource, body)
-    [probe] = [it for it in former.objects("controller", namespace=name, controller="x") if it["kind"] == "StatefulSet"]
+    [probe] = [
+        it
+        for it in former.objects("controller", namespace=name, controller="x")
+        if it["kind"] == "StatefulSet"
+    ]
     probe["metadata"] = {"namespace": name, "name": "probe"}
     probe["spec"]["serviceName"] = "slurm-controller-internal"
 
@@ -539,7 +661,9 @@ async def test_an_operator_of_schedmd_that_still_runs_is_named_and_no_pods_are_r
         assert former.MANAGER in managers(left)
 
 
-async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_job(installation: Installation) -> None:
+async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_job(
+    installation: Installation,
+) -> None:
     world = installation.world
     await installation.install("1.3")
     job = world.slurm.job_start("slinky-0")
@@ -549,9 +673,9 @@ async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_
 
         async def replaced() -> bool:
             pods = await world.pods()
-            return "slinky.slurm.net/slurm-key-hash" in (pods.get("slinky-1") or {}).get("metadata", {}).get(
-                "annotations", {}
-            )
+            return "slinky.slurm.net/slurm-key-hash" in (pods.get("slinky-1") or {}).get(
+                "metadata", {}
+            ).get("annotations", {})
 
         await until("the idle worker to be replaced", replaced)
         assert (await world.pods())["slinky-0"]["metadata"]["uid"] == busy
@@ -565,7 +689,9 @@ async def test_workers_are_replaced_after_slurmctld_and_never_while_they_have_a_
         await world.until_ready(2)
 
 
-async def test_the_record_of_a_worker_that_ends_during_the_take_over_is_deleted(installation: Installation) -> None:
+async def test_the_record_of_a_worker_that_ends_during_the_take_over_is_deleted(
+    installation: Installation,
+) -> None:
     world = installation.world
     await installation.install("1.2")
     nodeset = {"nodeSetName": "slinky", "nodeSetUID": installation.uids["nodeset"]}
@@ -596,7 +722,9 @@ async def test_a_cordon_of_schedmds_operator_ends_with_its_cause_and_that_of_a_u
     cordon = "nodeset.slinky.slurm.net/pod-cordon"
     mark = {"metadata": {"annotations": {cordon: "true"}}}
     await installation.former.merge_patch(PODS, world.namespace, "slinky-0", mark)
-    await world.client.merge_patch(PODS, world.namespace, "slinky-1", mark, field_manager="kubectl-annotate")
+    await world.client.merge_patch(
+        PODS, world.namespace, "slinky-1", mark, field_manager="kubectl-annotate"
+    )
     for name in ("slinky-0", "slinky-1"):
         reason = f"slurm-operator: Pod ({world.namespace}/{name}) was cordoned"
         world.slurm.update_node(name, "DRAIN", reason)
@@ -641,7 +769,9 @@ async def test_a_nodeset_that_is_deleted_without_its_pods_leaves_them_and_the_ne
     created = await world.create(custom("NodeSet", "slinky", spec))
 
     async def adopted() -> bool:
-        owners = [pod["metadata"].get("ownerReferences") or [{}] for pod in (await world.pods()).values()]
+        owners = [
+            pod["metadata"].get("ownerReferences") or [{}] for pod in (await world.pods()).values()
+        ]
         return [it[0].get("uid") for it in owners] == [created["metadata"]["uid"]] * 2
 
     await until("the pods to be adopted", adopted)
@@ -663,18 +793,29 @@ async def test_schedmds_operator_finds_its_objects_usable_and_can_be_replaced_ag
         await until("the workers to be replaced", lambda: _all_workers_are_ours(world))
     # Uninstalling this operator's chart.
     await release(world.client, world.namespace, "slurm-operator", [world.namespace])
-    for resource, name, finalizer in ((CONTROLLERS, "slurm", IN_USE), (NODESETS, "slinky", WORKERS_TERMINATE_FIRST)):
-        assert finalizer not in (((await world.get(resource, name)) or {})["metadata"].get("finalizers") or [])
+    for resource, name, finalizer in (
+        (CONTROLLERS, "slurm", IN_USE),
+        (NODESETS, "slinky", WORKERS_TERMINATE_FIRST),
+    ):
+        assert finalizer not in (
+            ((await world.get(resource, name)) or {})["metadata"].get("finalizers") or []
+        )
     for item in installation.objects(version):
         stored = await former.sync(installation.former, item)
         if item["kind"] in {"StatefulSet", "Deployment"}:
-            assert _mentions(stored["spec"]["template"]["spec"], item["spec"]["template"]["spec"]) == []
+            assert (
+                _mentions(stored["spec"]["template"]["spec"], item["spec"]["template"]["spec"])
+                == []
+            )
             assert stored["spec"]["selector"] == item["spec"]["selector"]
         elif "data" in item:
             assert stored["data"] == item["data"]
     for pod in (await world.pods()).values():
         labels = pod["metadata"]["labels"]
-        assert (labels["app.kubernetes.io/name"], labels["app.kubernetes.io/instance"]) == ("slurmd", "slinky")
+        assert (labels["app.kubernetes.io/name"], labels["app.kubernetes.io/instance"]) == (
+            "slurmd",
+            "slinky",
+        )
         [owner] = pod["metadata"]["ownerReferences"]
         assert (owner["uid"], owner["controller"]) == (installation.uids["nodeset"], True)
     # And back.
@@ -683,12 +824,16 @@ async def test_schedmds_operator_finds_its_objects_usable_and_can_be_replaced_ag
         after = await installation.live()
         assert {name for name, item in after.items() if former.MANAGER in managers(item)} == set()
         volumes = after["StatefulSet slurm-controller"]["spec"]["template"]["spec"]["volumes"]
-        assert [set(volume) for volume in volumes if volume["name"] == "slurm-etc"] == [{"name", "emptyDir"}]
+        assert [set(volume) for volume in volumes if volume["name"] == "slurm-etc"] == [
+            {"name", "emptyDir"}
+        ]
 
 
 async def _all_workers_are_ours(world: WatchedNamespace) -> bool:
     pods = (await world.pods()).values()
-    return len(pods) == 2 and all("slinky.slurm.net/slurm-key-hash" in pod["metadata"]["annotations"] for pod in pods)
+    return len(pods) == 2 and all(
+        "slinky.slurm.net/slurm-key-hash" in pod["metadata"]["annotations"] for pod in pods
+    )
 
 
 def _mentions(found: Manifest, wanted: Manifest) -> list[str]:

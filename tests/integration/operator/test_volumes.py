@@ -1,4 +1,6 @@
-"""The volume of slurmctld's state gets another size, on a real API server with Kubernetes' StatefulSet controller."""
+"""The volume of slurmctld's state gets another size, on a real API server with Kubernetes'
+StatefulSet controller.
+"""
 
 import asyncio
 import contextlib
@@ -34,7 +36,9 @@ from tests.support.apiserver import RUNNING, WatchedNamespace, control_plane, na
 
 pytestmark = pytest.mark.timeout(120, func_only=True)
 
-STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+STORAGE_CLASSES = Resource(
+    "storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False
+)
 NUMBERS = itertools.count()
 POD, CLAIM, STATEFUL_SET = "slurm-controller-0", "statesave-slurm-controller-0", "slurm-controller"
 CONDITIONS = ("ConfigurationAccepted", "ConfigurationRunning", "SlurmKey")
@@ -44,7 +48,9 @@ CONDITIONS = ("ConfigurationAccepted", "ConfigurationRunning", "SlurmKey")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """One with the controllers that create, adopt and orphan pods."""
     with control_plane(tmp_path_factory.mktemp("volumes")) as found:
-        found.manager_options = ["--controllers=statefulset-controller,garbage-collector-controller"]
+        found.manager_options = [
+            "--controllers=statefulset-controller,garbage-collector-controller"
+        ]
         found.controller_manager.start()
         yield found
 
@@ -77,21 +83,34 @@ class World(WatchedNamespace):
         """Wait for another StatefulSet with this size, and for its pod to be adopted; the pod."""
 
         async def adopted() -> Manifest | None:
-            stateful_set = await self.get(STATEFUL_SETS, STATEFUL_SET) or {"metadata": {"uid": other_than}}
+            stateful_set = await self.get(STATEFUL_SETS, STATEFUL_SET) or {
+                "metadata": {"uid": other_than}
+            }
             pod = await self.get(PODS, POD) or {"metadata": {}}
             uid = stateful_set["metadata"]["uid"]
             owners = [it["uid"] for it in pod["metadata"].get("ownerReferences") or ()]
-            return pod if uid != other_than and size(stateful_set) == storage and owners == [uid] else None
+            return (
+                pod
+                if uid != other_than and size(stateful_set) == storage and owners == [uid]
+                else None
+            )
 
         return await until(f"a StatefulSet with {storage}, and its pod", adopted)
 
     async def until_reported(self, reason: str) -> str:
-        """Wait until the Controller is Ready with this reason, and all of CONDITIONS are True; the message."""
+        """Wait until the Controller is Ready with this reason, and all of CONDITIONS are True; the
+        message.
+        """
 
         async def reported() -> str | None:
             generation = (await self.live(CONTROLLERS, "slurm"))["metadata"]["generation"]
-            found = [await self.condition(CONTROLLERS, "slurm", kind) for kind in ("Ready", *CONDITIONS)]
-            true = all((it.get("status"), it.get("observedGeneration")) == ("True", generation) for it in found)
+            found = [
+                await self.condition(CONTROLLERS, "slurm", kind) for kind in ("Ready", *CONDITIONS)
+            ]
+            true = all(
+                (it.get("status"), it.get("observedGeneration")) == ("True", generation)
+                for it in found
+            )
             return str(found[0]["message"]) if true and found[0]["reason"] == reason else None
 
         return await until(f"the Controller to be Ready with {reason}", reported)
@@ -102,20 +121,33 @@ class World(WatchedNamespace):
             claim, pod = await self.get(PERSISTENT_VOLUME_CLAIMS, CLAIM), await self.get(PODS, POD)
             if claim is not None and claim["status"].get("phase") != "Bound":
                 capacity = {"storage": claim["spec"]["resources"]["requests"]["storage"]}
-                await self._status(PERSISTENT_VOLUME_CLAIMS, CLAIM, {"phase": "Bound", "capacity": capacity})
+                await self._status(
+                    PERSISTENT_VOLUME_CLAIMS, CLAIM, {"phase": "Bound", "capacity": capacity}
+                )
             if pod is not None and pod["status"].get("phase") != "Running":
                 names = {
-                    kind: [{"name": it["name"], "image": "", "imageID": "", **RUNNING} for it in pod["spec"][kind]]
+                    kind: [
+                        {"name": it["name"], "image": "", "imageID": "", **RUNNING}
+                        for it in pod["spec"][kind]
+                    ]
                     for kind in ("initContainers", "containers")
                 }
-                ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                ready = {
+                    "type": "Ready",
+                    "status": "True",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
                 status = {"phase": "Running", "conditions": [ready], "podIP": "10.0.0.1"}
                 status |= {"podIPs": [{"ip": "10.0.0.1"}], "containerStatuses": names["containers"]}
-                await self._status(PODS, POD, {**status, "initContainerStatuses": names["initContainers"]})
+                await self._status(
+                    PODS, POD, {**status, "initContainerStatuses": names["initContainers"]}
+                )
             await asyncio.sleep(0.05)
 
     async def _status(self, resource: Resource, name: str, status: Manifest) -> None:
-        await self.client.merge_patch(resource, self.namespace, name, {"status": status}, subresource="status")
+        await self.client.merge_patch(
+            resource, self.namespace, name, {"status": status}, subresource="status"
+        )
 
 
 def size(stateful_set: Manifest) -> str | None:
@@ -140,13 +172,22 @@ async def world(plane: ControlPlane, storage_class: str) -> AsyncIterator[World]
         serve(slurm) as url,
     ):
         for kind, grows in (("grows", True), ("fixed", False)):
-            made = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": kind}}
+            made = {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "StorageClass",
+                "metadata": {"name": kind},
+            }
             with contextlib.suppress(AlreadyExists):
-                await client.create(STORAGE_CLASSES, {**made, "provisioner": "none", "allowVolumeExpansion": grows})
+                await client.create(
+                    STORAGE_CLASSES, {**made, "provisioner": "none", "allowVolumeExpansion": grows}
+                )
         found = World(client, name, slurm, url)
         await found.cluster()
         await found.client.merge_patch(
-            CONTROLLERS, name, "slurm", {"spec": {"persistence": {"storageClassName": storage_class}}}
+            CONTROLLERS,
+            name,
+            "slurm",
+            {"spec": {"persistence": {"storageClassName": storage_class}}},
         )
         kubelet = asyncio.create_task(found.kubelet())
         try:
@@ -158,7 +199,7 @@ async def world(plane: ControlPlane, storage_class: str) -> AsyncIterator[World]
 
 
 async def previewed_volumes(world: World, plane: ControlPlane, storage: str) -> Sequence[Volumes]:
-    """What the preview says of this size."""
+    """What the preview reports of this size."""
     after = await stream(world)
     for it in after:
         if it["kind"] == "Controller":
@@ -168,7 +209,9 @@ async def previewed_volumes(world: World, plane: ControlPlane, storage: str) -> 
 
 @contextlib.asynccontextmanager
 async def running(world: World, plane: ControlPlane) -> AsyncIterator[None]:
-    """An operator with the rights that the chart grants it for this namespace, once all is Ready."""
+    """An operator with the rights that the chart grants it for this namespace, once all is
+    Ready.
+    """
     async with Client.connect(load_credentials(plane.client("operator", ACCOUNT))) as client:
         await grant(world.client, world.namespace)
         await until_granted(client, world.namespace)
@@ -196,7 +239,10 @@ async def test_a_larger_volume_grows_the_claim_and_slurmctlds_pod_keeps_running(
         await world.until_event("VolumeResized", "Controller", f"claim {CLAIM}: 4Gi → 8Gi")
         # Its pod is as its template asks for, so it isn't replaced later either.
         created = await world.live(STATEFUL_SETS, STATEFUL_SET)
-        assert created["status"]["updateRevision"] == after["metadata"]["labels"]["controller-revision-hash"]
+        assert (
+            created["status"]["updateRevision"]
+            == after["metadata"]["labels"]["controller-revision-hash"]
+        )
         assert (await world.live(PODS, POD))["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
@@ -211,7 +257,9 @@ async def test_what_an_operator_that_was_killed_has_begun_the_next_one_completes
         grown = {"spec": {"resources": {"requests": {"storage": "8Gi"}}}}
         await world.client.merge_patch(PERSISTENT_VOLUME_CLAIMS, world.namespace, CLAIM, grown)
     else:
-        await world.client.delete(STATEFUL_SETS, world.namespace, STATEFUL_SET, propagation_policy="Orphan")
+        await world.client.delete(
+            STATEFUL_SETS, world.namespace, STATEFUL_SET, propagation_policy="Orphan"
+        )
     async with running(world, plane):
         after = await world.until_grown("8Gi", before["metadata"]["uid"])
         assert after["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -225,7 +273,10 @@ async def test_what_an_operator_that_was_killed_has_begun_the_next_one_completes
         (
             "fixed",
             "8Gi",
-            "4Gi → 8Gi is not applied: the API server refuses it for claim statesave-slurm-controller-0: ",
+            (
+                "4Gi → 8Gi is not applied: the API server refuses it for claim "
+                "statesave-slurm-controller-0: "
+            ),
         ),
         ("grows", "2Gi", "4Gi → 2Gi is not applied: a volume can't shrink. Set it to 4Gi or more"),
     ],

@@ -1,7 +1,8 @@
-"""The daemons of a `rendered.Release` as plain processes, with login node, database and workers, instead of pods.
+"""The daemons of a `rendered.Release` as plain processes, with login node, database and workers,
+instead of pods.
 
-Each has the files of its image, a hostname, and a mount and a process namespace of its own, as a container has. Needs
-root.
+Each has the files of its image, a hostname, and a mount and a process namespace of its own, as a
+container has. Needs root.
 """
 
 import tempfile
@@ -17,7 +18,12 @@ from tests.support.real.harness import WILL_COME, CommandError, until
 from tests.support.real.processes import Processes
 from tests.support.real.rendered import ADDRESS, PASSWORD, Release, shell
 
-SLURMCTLD, SLURMDBD, MARIADB, LOGIN = "slurm-controller-0", "slurm-accounting-0", "slurm-mariadb-0", "login"
+SLURMCTLD, SLURMDBD, MARIADB, LOGIN = (
+    "slurm-controller-0",
+    "slurm-accounting-0",
+    "slurm-mariadb-0",
+    "login",
+)
 STATE = "/var/spool/slurmctld"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWNER_OF_DATA = 402
@@ -26,7 +32,8 @@ OWNER_OF_DATA = 402
 PID = "/run/daemon"
 """A file with the process of the daemon."""
 
-# A daemon that executes itself again, when slurmctld reconfigures, forgets by whose death it was to die.
+# A daemon that executes itself again, when slurmctld reconfigures, forgets by whose death it was to
+# die.
 _FIRST = f"""\
 ({{script}}) &
 echo $! >{PID}
@@ -39,7 +46,9 @@ echo {hosts} >>/etc/hosts
 mount -t sysfs sysfs /sys
 mkdir -p /run/slurm /var/log/slurm
 """
-_WITHOUT_RIGHTS = "exec setpriv --reuid={user} --regid={user} --clear-groups --bounding-set=-all --no-new-privs"
+_WITHOUT_RIGHTS = (
+    "exec setpriv --reuid={user} --regid={user} --clear-groups --bounding-set=-all --no-new-privs"
+)
 _AS_SLURM = _WITHOUT_RIGHTS.format(user=outside.SLURM)
 _RUN = "chown -R slurm:slurm /run\n"
 _SLURMCTLD = f"""\
@@ -66,7 +75,8 @@ chown -R {outside.NOBODY}:{outside.NOBODY} /etc/slurm
 _MARIADB = f"""\
 mkdir -p /var/lib/mysql /run/mysqld
 chown -R {OWNER_OF_DATA}:{OWNER_OF_DATA} /etc/slurm /var/lib/mysql /run/mysqld
-{_WITHOUT_RIGHTS.format(user=OWNER_OF_DATA)} env {{environment}} MARIADB_PASSWORD_FILE=/etc/slurm/password \
+{_WITHOUT_RIGHTS.format(user=OWNER_OF_DATA)} env {{environment}} \
+  MARIADB_PASSWORD_FILE=/etc/slurm/password \
   mariadb-entrypoint --port={{port}} --bind-address={ADDRESS}
 """
 _SLURMD = f"""\
@@ -82,13 +92,16 @@ exec env {environment} slurmd-start
 _SACKD = f"""\
 chown -R slurm:slurm /run/slurm /etc/slurm
 {{prepare}}
-exec setpriv --reuid=slurm --regid=slurm --init-groups /usr/sbin/sackd -D --conf-server={ADDRESS}:{{port}}
+exec setpriv --reuid=slurm --regid=slurm --init-groups \
+  /usr/sbin/sackd -D --conf-server={ADDRESS}:{{port}}
 """
 
 
 @dataclass(frozen=True)
 class Container:
-    """A daemon before its start: the shell text that becomes it, and what it finds in /etc/slurm and elsewhere."""
+    """A daemon before its start: the shell text that becomes it, and what it finds in /etc/slurm
+    and elsewhere.
+    """
 
     image: str
     script: str
@@ -114,12 +127,18 @@ class Daemons(Processes):
         """The key that signs Slurm's tokens."""
         return self.release.keys[manifest.JWT_KEY]
 
-    def output(self, place: str, *words: str, stdin: str | None = None, timeout: float = WILL_COME) -> str:
-        """Standard output of a command of root, where the daemon of this name runs. Raises CommandError."""
+    def output(
+        self, place: str, *words: str, stdin: str | None = None, timeout: float = WILL_COME
+    ) -> str:
+        """Standard output of a command of root, where the daemon of this name runs. Raises
+        CommandError.
+        """
         there = ("env", "--chdir=/", f"PATH={PATH}", "HOME=/root")
         done = self.run(place, *there, *words, stdin=stdin or "", seconds=timeout)
         if done.returncode != 0:
-            raise CommandError(f"{' '.join(words[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
+            raise CommandError(
+                f"{' '.join(words[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}"
+            )
         return done.stdout
 
     def login(self, *words: str, stdin: str | None = None, timeout: float = WILL_COME) -> str:
@@ -165,9 +184,9 @@ def running(
 ) -> Iterator[Daemons]:
     """The daemons, with all workers idle.
 
-    Workers and login node run the shell text `prepare` before their daemon. Workers share `folders` of this host by the
-    paths at which they have them. slurmctld gets its configuration through the `gate`, if one is given. With `again`,
-    slurmctld and slurmd are started again when they end.
+    Workers and login node run the shell text `prepare` before their daemon. Workers share `folders`
+    of this host by the paths at which they have them. slurmctld gets its configuration through the
+    `gate`, if one is given. With `again`, slurmctld and slurmd are started again when they end.
     """
     slurm_key = {manifest.SLURM_KEY: release.keys[manifest.SLURM_KEY]}
     hosts = " ".join([ADDRESS, *release.host_names, LOGIN])
@@ -182,7 +201,12 @@ def running(
             # slurmdbd waits for its database, and slurmctld for slurmdbd.
             start(MARIADB, _mariadb(release))
             text = _SLURMDBD.format(folder=release.archive)
-            start(SLURMDBD, Container("slurmdbd", text, {**release.keys, "slurmdbd.conf": release.slurmdbd_conf}))
+            start(
+                SLURMDBD,
+                Container(
+                    "slurmdbd", text, {**release.keys, "slurmdbd.conf": release.slurmdbd_conf}
+                ),
+            )
 
         def kept(script: str) -> str:
             return _AGAIN.format(script=script) if again else script
@@ -192,7 +216,11 @@ def running(
             start(SLURMCTLD, Container("slurmctld", slurmctld, {**release.files, **release.keys}))
         else:
             gate.publish(release)
-            start("check", Container("slurmctld", f"{_RUN}{_AS_SLURM} {gate.check}", {}, gate.of_check), SLURMCTLD)
+            start(
+                "check",
+                Container("slurmctld", f"{_RUN}{_AS_SLURM} {gate.check}", {}, gate.of_check),
+                SLURMCTLD,
+            )
             text = f"{_AS_SLURM} env {gate.environment} slurm-sidecars reconfigure"
             start("reconfigure", Container("sidecars", text, {}, gate.of_reconfigure), SLURMCTLD)
 
@@ -210,8 +238,13 @@ def running(
                 written = release.registration(pod, number, Path(folder))
             slurmd = release.slurmd(pod)
             begin = _SLURMD.format(prepare=prepare)
-            text = begin + kept(_SLURMD_STARTS.format(arguments=slurmd.arguments, environment=slurmd.environment))
-            start(pod["spec"]["hostname"], Container("slurmd", text, {**written, **slurm_key}, folders))
+            text = begin + kept(
+                _SLURMD_STARTS.format(arguments=slurmd.arguments, environment=slurmd.environment)
+            )
+            start(
+                pod["spec"]["hostname"],
+                Container("slurmd", text, {**written, **slurm_key}, folders),
+            )
         text = _SACKD.format(prepare=prepare, port=release.ports.slurmctld)
         start(LOGIN, Container("login", text, slurm_key))
         try:

@@ -1,4 +1,5 @@
-"""What the shared Slurm cluster is when it is installed, and must be again when a file of tests ends.
+"""What the shared Slurm cluster is when it is installed, and must be again when a file of tests
+ends.
 
 A file after which it is not fails, and the next one begins with a cluster that was installed again.
 """
@@ -9,7 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.real.harness import WILL_COME, CommandError, Kubernetes, Slurm, condition, until, until_equal
+from tests.support.real.harness import (
+    WILL_COME,
+    CommandError,
+    Kubernetes,
+    Slurm,
+    condition,
+    until,
+    until_equal,
+)
 
 IDLE = {"slinky-0": "idle", "slinky-1": "idle"}
 _OPERATOR = ("-n", "slinky", "deployment", "slurm-operator")
@@ -29,7 +38,9 @@ class BaseLine:
     namespaces: frozenset[str]
 
     def restore(self, seconds: float = WILL_COME) -> str:
-        """Wait until the cluster is as it was, or install it again when the time is over. What differed then, or ""."""
+        """Wait until the cluster is as it was, or install it again when the time is over. What
+        differed then, or "".
+        """
         try:
             until_equal("what differs from the base line", self.differences, [], seconds)
         except AssertionError as error:
@@ -38,8 +49,15 @@ class BaseLine:
         return ""
 
     def differences(self) -> list[str]:
-        """What isn't as it was, one line each. What is being deleted, also with its namespace, counts as gone."""
-        return [*self._of_kubernetes(), *self._of_operator(), *self._of_resources(), *self._of_slurm()]
+        """What isn't as it was, one line each. What is being deleted, also with its namespace,
+        counts as gone.
+        """
+        return [
+            *self._of_kubernetes(),
+            *self._of_operator(),
+            *self._of_resources(),
+            *self._of_slurm(),
+        ]
 
     def _of_kubernetes(self) -> Iterator[str]:
         kubernetes = self.slurm.kubernetes
@@ -53,18 +71,31 @@ class BaseLine:
     def _of_operator(self) -> Iterator[str]:
         kubernetes = self.slurm.kubernetes
         found = kubernetes.get(*_OPERATOR)
-        replicas = found["spec"]["replicas"], found["status"].get("replicas"), found["status"].get("readyReplicas")
+        replicas = (
+            found["spec"]["replicas"],
+            found["status"].get("replicas"),
+            found["status"].get("readyReplicas"),
+        )
         if replicas != (1, 1, 1):
             yield f"the operator's desired, existing and ready replicas are {replicas}"
-        pods = kubernetes.items("-n", "slinky", "pods", "-l", "app.kubernetes.io/name=slurm-operator")
-        leaders = [it["spec"].get("holderIdentity") or "" for it in kubernetes.items("-n", "slinky", "leases")]
-        if not any(leader.startswith(f"{pod['metadata']['name']}_") for leader in leaders for pod in pods):
+        pods = kubernetes.items(
+            "-n", "slinky", "pods", "-l", "app.kubernetes.io/name=slurm-operator"
+        )
+        leaders = [
+            it["spec"].get("holderIdentity") or ""
+            for it in kubernetes.items("-n", "slinky", "leases")
+        ]
+        if not any(
+            leader.startswith(f"{pod['metadata']['name']}_") for leader in leaders for pod in pods
+        ):
             yield f"no operator leads: {leaders}"
 
     def _of_resources(self) -> Iterator[str]:
         kubernetes = self.slurm.kubernetes
         found = _resources(kubernetes)
-        staying = {item["metadata"]["name"] for item in kubernetes.items("namespaces") if _stays(item)}
+        staying = {
+            item["metadata"]["name"] for item in kubernetes.items("namespaces") if _stays(item)
+        }
         for name in sorted(self.resources.keys() | found.keys()):
             if name not in found:
                 yield f"{name} is missing"
@@ -91,7 +122,9 @@ class BaseLine:
             # A worker waits for its jobs.
             self.slurm.login("scancel", "--user=root")
         for name, spec in self.nodes.items():
-            kubernetes.kubectl("patch", "node", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+            kubernetes.kubectl(
+                "patch", "node", name, "--type=merge", "-p", json.dumps({"spec": spec})
+            )
         for item in kubernetes.items("namespaces"):
             if item["metadata"]["name"] not in self.namespaces:
                 kubernetes.kubectl("delete", "namespace", item["metadata"]["name"], "--wait=false")
@@ -101,7 +134,11 @@ class BaseLine:
         of_slurm = f"{self.slurm.namespace}/"
         until(
             "all of Slurm to be gone",
-            lambda: not [it for it in _resources(kubernetes) if it.partition(" ")[2].startswith(of_slurm)],
+            lambda: (
+                not [
+                    it for it in _resources(kubernetes) if it.partition(" ")[2].startswith(of_slurm)
+                ]
+            ),
         )
         kubernetes.kubectl(*here, "delete", "persistentvolumeclaims", "--all")
         self.install()
@@ -121,18 +158,29 @@ def _stays(item: Mapping[str, Any]) -> bool:
 
 
 def _resources(kubernetes: Kubernetes) -> dict[str, Any]:
-    found = json.loads(kubernetes.kubectl("get", "slurm", "--all-namespaces", "-o", "json"))["items"]
-    return {f"{it['kind']} {it['metadata']['namespace']}/{it['metadata']['name']}": it for it in found}
+    found = json.loads(kubernetes.kubectl("get", "slurm", "--all-namespaces", "-o", "json"))[
+        "items"
+    ]
+    return {
+        f"{it['kind']} {it['metadata']['namespace']}/{it['metadata']['name']}": it for it in found
+    }
 
 
 def _nodes(kubernetes: Kubernetes) -> dict[str, Any]:
     keys = ("unschedulable", "taints")
-    return {it["metadata"]["name"]: {key: it["spec"].get(key) for key in keys} for it in kubernetes.items("nodes")}
+    return {
+        it["metadata"]["name"]: {key: it["spec"].get(key) for key in keys}
+        for it in kubernetes.items("nodes")
+    }
 
 
 def _changes(before: Any, after: Any, path: str = "spec") -> list[str]:
     """The fields that differ. One that is empty is none."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys = sorted(before.keys() | after.keys())
-        return [name for key in keys for name in _changes(before.get(key), after.get(key), f"{path}.{key}")]
+        return [
+            name
+            for key in keys
+            for name in _changes(before.get(key), after.get(key), f"{path}.{key}")
+        ]
     return [] if before == after or not (before or after) else [path]

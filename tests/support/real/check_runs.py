@@ -8,7 +8,9 @@ from tests.support.real.harness import WILL_COME, Slurm, until
 
 def begin(slurm: Slurm, check: str, job: str) -> None:
     """Run the check now, as this Job."""
-    slurm.kubernetes.kubectl("-n", slurm.namespace, "create", "job", job, f"--from=cronjob/slurm-check-{check}")
+    slurm.kubernetes.kubectl(
+        "-n", slurm.namespace, "create", "job", job, f"--from=cronjob/slurm-check-{check}"
+    )
 
 
 def ended(slurm: Slurm, job: str, seconds: float = WILL_COME) -> str:
@@ -16,7 +18,14 @@ def ended(slurm: Slurm, job: str, seconds: float = WILL_COME) -> str:
 
     def look() -> str | None:
         status = slurm.kubernetes.get("-n", slurm.namespace, "job", job).get("status", {})
-        return next((it["type"] for it in status.get("conditions", []) if it["type"] in ("Complete", "Failed")), None)
+        return next(
+            (
+                it["type"]
+                for it in status.get("conditions", [])
+                if it["type"] in ("Complete", "Failed")
+            ),
+            None,
+        )
 
     return until(f"Job {job} to end", look, seconds)
 

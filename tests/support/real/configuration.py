@@ -1,4 +1,6 @@
-"""Changing a Controller's configuration on a real cluster, and reading what the running slurmctld uses."""
+"""Changing a Controller's configuration on a real cluster, and reading what the running slurmctld
+uses.
+"""
 
 import json
 import re
@@ -30,7 +32,9 @@ def patch(slurm: Slurm, **spec: Any) -> None:
 def setting(slurm: Slurm, key: str) -> str:
     """A value as the running slurmctld has it."""
     lines = slurm.controller("scontrol", "show", "config").splitlines()
-    return next((line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == key), "")
+    return next(
+        (line.partition("=")[2].strip() for line in lines if line.split("=")[0].strip() == key), ""
+    )
 
 
 def until_set(slurm: Slurm, key: str, value: str, seconds: float = WILL_COME) -> None:
@@ -44,13 +48,18 @@ def accepted(slurm: Slurm) -> dict[str, Any]:
 
 
 def until_running(slurm: Slurm, seconds: float = WILL_COME) -> None:
-    """Wait until the newest configuration runs: the operator has seen the last change, and slurmctld has it."""
+    """Wait until the newest configuration runs: the operator has seen the last change, and
+    slurmctld has it.
+    """
 
     def look() -> bool:
         found = controller(slurm)
         return all(
-            (it.get("status"), it.get("observedGeneration")) == ("True", found["metadata"]["generation"])
-            for it in (condition(found, kind) for kind in ("ConfigurationAccepted", "ConfigurationRunning"))
+            (it.get("status"), it.get("observedGeneration"))
+            == ("True", found["metadata"]["generation"])
+            for it in (
+                condition(found, kind) for kind in ("ConfigurationAccepted", "ConfigurationRunning")
+            )
         )
 
     until("the configuration to run", look, seconds)
@@ -74,7 +83,9 @@ def change_timeout(slurm: Slurm, seconds: int) -> float:
 
 
 def until_saved(slurm: Slurm, job: int) -> None:
-    """Wait until slurmctld has saved all jobs that it has now. Changes the comment of one, so that it saves again."""
+    """Wait until slurmctld has saved all jobs that it has now. Changes the comment of one, so that
+    it saves again.
+    """
     began = int(time.time())
     path = f"/var/spool/slurmctld/{slurm.namespace}_slurm/job_state"
 

@@ -1,6 +1,8 @@
-"""Slurm clusters whose jobs run in images of a real registry, as users without rights, with three workers.
+"""Slurm clusters whose jobs run in images of a real registry, as users without rights, with three
+workers.
 
-The workers share the cache of images by a folder of this host, which stands in for a volume that several nodes mount.
+The workers share the cache of images by a folder of this host, which stands in for a volume that
+several nodes mount.
 """
 
 import base64
@@ -41,7 +43,8 @@ cd /tmp
 umoci init --layout layout
 umoci new --image layout:box
 umoci insert --image layout:box box /
-umoci config --image layout:box --config.env PATH=/bin --config.env COLOR=blue --config.workingdir /bin
+umoci config --image layout:box --config.env PATH=/bin --config.env COLOR=blue \
+  --config.workingdir /bin
 for number in 1 2; do
   skopeo copy --quiet --dest-tls-verify=false oci:layout:box docker://$open/team/box:$number
 done
@@ -81,9 +84,11 @@ def worker(number: int) -> str:
 
 @contextmanager
 def running(kubernetes: Kubernetes, folder: Path, *words: str) -> Iterator[Slurm]:
-    """The cluster with its users, and the image in the registries, until the end of the block. `words`: more of Helm's.
+    """The cluster with its users, and the image in the registries, until the end of the block.
+    `words`: more of Helm's.
 
-    The operator must run and watch NAMESPACE, and `registry.running` must be around this block. `folder` must be empty.
+    The operator must run and watch NAMESPACE, and `registry.running` must be around this block.
+    `folder` must be empty.
     """
     (folder / "values.yaml").write_text(yaml.safe_dump(_values(ON_CLUSTER, folder / "images")))
     found = Slurm(kubernetes, NAMESPACE)
@@ -109,7 +114,8 @@ def running(kubernetes: Kubernetes, folder: Path, *words: str) -> Iterator[Slurm
 
 @contextmanager
 def on_this_host(home: Path, first_port: int, addresses: Addresses) -> Iterator[Daemons]:
-    """The cluster as plain processes with ports from this one on; as `running`, with the registries at `addresses`.
+    """The cluster as plain processes with ports from this one on; as `running`, with the registries
+    at `addresses`.
 
     `home` must be empty.
     """
@@ -125,7 +131,11 @@ def _values(addresses: Addresses, cache: Path) -> dict[str, Any]:
     check = {"enabled": True, "suspend": True, "env": {"CHECK_IMAGE": BOX}}
     return {
         "nodesets": {
-            "slinky": {"replicas": WORKERS, "oversubscribeNode": True, "extraConfMap": {"Gres": "gpu:2"}},
+            "slinky": {
+                "replicas": WORKERS,
+                "oversubscribeNode": True,
+                "extraConfMap": {"Gres": "gpu:2"},
+            },
         },
         "configFiles": {"gres.conf": GRES_CONF},
         "containers": {
@@ -156,12 +166,20 @@ def run_as(slurm: Login, user: str, *words: str, stdin: str | None = None) -> st
 
 def push(daemons: Daemons, image: str, layer: bytes) -> None:
     """Push an image with this tar file as its only layer, as `host:port/team/name:tag`."""
-    daemons.output("slinky-0", "sh", "-c", _PUSH_LAYER, "push", image, stdin=base64.b64encode(layer).decode())
+    daemons.output(
+        "slinky-0", "sh", "-c", _PUSH_LAYER, "push", image, stdin=base64.b64encode(layer).decode()
+    )
 
 
 def layers(slurm: Slurm) -> list[str]:
     """The digests of the image's layers."""
-    inspect = ("skopeo", "inspect", "--tls-verify=false", "--format={{json .Layers}}", f"docker://{BOX}")
+    inspect = (
+        "skopeo",
+        "inspect",
+        "--tls-verify=false",
+        "--format={{json .Layers}}",
+        f"docker://{BOX}",
+    )
     found = [str(layer) for layer in json.loads(slurm.worker(worker(0), *inspect))]
     assert found
     return found

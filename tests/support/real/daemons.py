@@ -1,6 +1,8 @@
-"""Slurm's daemons of one cluster with a slurm.conf of the test's own, as plain processes of this host.
+"""Slurm's daemons of one cluster with a slurm.conf of the test's own, as plain processes of this
+host.
 
-Needs root. Each file of tests has ten ports of its own, see `ports`; which daemon has which is in `PORTS`.
+Needs root. Each file of tests has ten ports of its own, see `ports`; which daemon has which is in
+`PORTS`.
 """
 
 import contextlib
@@ -22,7 +24,8 @@ from tests.support.real.processes import Processes
 
 ADDRESS = "127.0.0.1"
 PORTS = {"slurmctld": 0, "slurmrestd": 1, "slurmd": 2, "sackd": 7, "slurmdbd": 8, "mariadb": 9}
-"""What is added to the first port. The first of several nodes has the port of slurmd, the next ones the following ones.
+"""What is added to the first port. The first of several nodes has the port of slurmd, the next ones
+the following ones.
 
 A node without a Port in slurm.conf listens at that of sackd.
 """
@@ -60,7 +63,9 @@ class Daemons(Processes):
     """The daemons from `port` on."""
 
     def __init__(self, home: Path, port: int, lines: str = ALL) -> None:
-        """Starts none. `lines`: those of slurm.conf with nodes, partitions, and what differs from the usual ones."""
+        """Starts none. `lines`: those of slurm.conf with nodes, partitions, and what differs from
+        the usual ones.
+        """
         super().__init__(home)
         self.first_port = port
         self.key = secrets.token_bytes(32)
@@ -82,17 +87,33 @@ class Daemons(Processes):
 
     def slurmctld(self, files: Mapping[str, bytes] | None = None) -> None:
         """Start it, with these files as well."""
-        self.add("slurmctld", "slurmctld", SLURM, ["/usr/sbin/slurmctld", "-D"], {**self.files, **(files or {})})
+        self.add(
+            "slurmctld",
+            "slurmctld",
+            SLURM,
+            ["/usr/sbin/slurmctld", "-D"],
+            {**self.files, **(files or {})},
+        )
 
     def slurmrestd(self, *environment: str) -> None:
         """Start it with these variables as well."""
-        common = ("SLURM_JWT=daemon", "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv")
+        common = (
+            "SLURM_JWT=daemon",
+            "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv",
+        )
         listens = f"{ADDRESS}:{self.port('slurmrestd')}"
         command = ["env", *common, *environment, "slurmrestd", "-s", "slurmctld", listens]
         self.add("slurmrestd", "slurmrestd", NOBODY, command, self.files)
 
-    def slurmd(self, name: str, *options: str, files: Mapping[str, bytes] | None = None, prepare: str = "true") -> None:
-        """Start that of the node `name` with these options, after the shell script `prepare`, with these files as well.
+    def slurmd(
+        self,
+        name: str,
+        *options: str,
+        files: Mapping[str, bytes] | None = None,
+        prepare: str = "true",
+    ) -> None:
+        """Start that of the node `name` with these options, after the shell script `prepare`, with
+        these files as well.
 
         A node that slurm.conf doesn't have needs the option -Z.
         """
@@ -112,7 +133,11 @@ class Daemons(Processes):
         ports = {"address": ADDRESS, "port": self.port("mariadb")}
         self.add("mariadb", "mariadb", 0, ["sh", "-c", _MARIADB.format(**ports)], {"pw": b"pw"})
         until(lambda: self.listens("mariadb"), "MariaDB to listen", WILL_COME, self.log)
-        ports |= {"port": self.port("slurmdbd"), "storage": self.port("mariadb"), "host": socket.gethostname()}
+        ports |= {
+            "port": self.port("slurmdbd"),
+            "storage": self.port("mariadb"),
+            "host": socket.gethostname(),
+        }
         keys = {name: self.files[name] for name in ("slurm.key", "jwt.key")}
         conf = {"slurmdbd.conf": _SLURMDBD_CONF.format(**ports).encode()}
         self.add("slurmdbd", "slurmdbd", SLURM, ["slurmdbd", "-D"], conf | keys)
@@ -120,7 +145,10 @@ class Daemons(Processes):
 
     def listens(self, name: str) -> bool:
         """Whether the daemon of `PORTS` accepts connections."""
-        with contextlib.suppress(OSError), socket.create_connection((ADDRESS, self.port(name)), timeout=1):
+        with (
+            contextlib.suppress(OSError),
+            socket.create_connection((ADDRESS, self.port(name)), timeout=1),
+        ):
             return True
         return False
 
@@ -138,7 +166,9 @@ class Daemons(Processes):
         """Wait until slurmctld answers, has nodes, and all of them are idle."""
 
         def idle() -> bool:
-            states = self.run("slurmctld", "sinfo", "--noheader", "--Node", "--format=%t").stdout.split()
+            states = self.run(
+                "slurmctld", "sinfo", "--noheader", "--Node", "--format=%t"
+            ).stdout.split()
             return set(states) == {"idle"}
 
         until(idle, "all nodes to be idle", WILL_COME, self.log)
@@ -154,7 +184,9 @@ def started(home: Path, port: int, lines: str = ALL) -> Iterator[Daemons]:
 
 
 def nodes(port: int, names: Sequence[str], options: str) -> str:
-    """The lines of slurm.conf of nodes with these options, whose slurmds are those of `Daemons` from `port` on."""
+    """The lines of slurm.conf of nodes with these options, whose slurmds are those of `Daemons`
+    from `port` on.
+    """
     host, first = socket.gethostname(), port + PORTS["slurmd"]
     return "".join(
         f"NodeName={name} NodeHostname={host} NodeAddr={ADDRESS} Port={first + at} {options}\n"

@@ -1,4 +1,6 @@
-"""OpenLDAP's slapd of Debian as a process of this machine, with TLS: a site's directory beside the cluster."""
+"""OpenLDAP's slapd of Debian as a process of this machine, with TLS: a site's directory beside the
+cluster.
+"""
 
 import contextlib
 import subprocess
@@ -18,7 +20,8 @@ _ADMIN, _ADMIN_PASSWORD = f"cn=admin,{BASE}", "the password of the administrator
 _SCHEMA = """
 attributetype ( 1.3.6.1.4.1.24552.500.1.1.1.13 NAME 'sshPublicKey' EQUALITY octetStringMatch
   SYNTAX 1.3.6.1.4.1.1466.115.121.1.40 )
-objectclass ( 1.3.6.1.4.1.24552.500.1.1.2.0 NAME 'ldapPublicKey' SUP top AUXILIARY MAY ( sshPublicKey $ uid ) )
+objectclass ( 1.3.6.1.4.1.24552.500.1.1.2.0 NAME 'ldapPublicKey' SUP top AUXILIARY
+  MAY ( sshPublicKey $ uid ) )
 """
 
 
@@ -46,12 +49,30 @@ class Directory:
     def prepare(self) -> None:
         """An empty directory with a reader that has a password; nothing can be read without one."""
         (self.home / "data").mkdir(parents=True)
-        certificate = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        subject = ("-subj", "/CN=ldap", "-addext", f"subjectAltName=IP:{self.address}", "-days", "2")
+        certificate = (
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+        )
+        subject = (
+            "-subj",
+            "/CN=ldap",
+            "-addext",
+            f"subjectAltName=IP:{self.address}",
+            "-days",
+            "2",
+        )
         files = ("-keyout", str(self.home / "key"), "-out", str(self.ca))
         subprocess.run([*certificate, *subject, *files], check=True, capture_output=True)
         root = debian.directory() / "root"
-        schemas = "\n".join(f"include {root}/etc/ldap/schema/{name}.schema" for name in ("core", "cosine", "nis"))
+        schemas = "\n".join(
+            f"include {root}/etc/ldap/schema/{name}.schema" for name in ("core", "cosine", "nis")
+        )
         (self.home / "schema").write_text(_SCHEMA)
         (self.home / "conf").write_text(
             textwrap.dedent(
@@ -77,7 +98,15 @@ class Directory:
 
     def start(self) -> None:
         """Returns when it answers."""
-        command = [debian.directory() / "bin" / "slapd", "-f", self.home / "conf", "-h", self.uri, "-d", "0"]
+        command = [
+            debian.directory() / "bin" / "slapd",
+            "-f",
+            self.home / "conf",
+            "-h",
+            self.uri,
+            "-d",
+            "0",
+        ]
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig=KILL", *map(str, command)], stdout=log, stderr=log
@@ -93,7 +122,9 @@ class Directory:
 
     def add(self, *entries: str) -> None:
         """Add entries, each in LDIF."""
-        done = self._change("ldapadd", stdin="\n\n".join(textwrap.dedent(entry).strip() for entry in entries) + "\n")
+        done = self._change(
+            "ldapadd", stdin="\n\n".join(textwrap.dedent(entry).strip() for entry in entries) + "\n"
+        )
         assert done.returncode == 0, done.stderr
 
     def remove(self, *dns: str) -> None:
@@ -104,15 +135,28 @@ class Directory:
     def add_base(self) -> None:
         """The top, the reader, and the folders for users and groups."""
         self.add(
-            f"dn: {BASE}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example",
-            f"dn: {READER}\nobjectClass: organizationalRole\nobjectClass: simpleSecurityObject\ncn: slurm\n"
+            f"dn: {BASE}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: "
+            "Example",
+            f"dn: {READER}\nobjectClass: organizationalRole\nobjectClass: "
+            "simpleSecurityObject\ncn: slurm\n"
             f"userPassword: {PASSWORD}",
             f"dn: ou=people,{BASE}\nobjectClass: organizationalUnit\nou: people",
             f"dn: ou=groups,{BASE}\nobjectClass: organizationalUnit\nou: groups",
         )
 
-    def _change(self, program: str, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        command = [debian.directory() / "bin" / program, "-x", "-H", self.uri, "-D", _ADMIN, "-w", _ADMIN_PASSWORD]
+    def _change(
+        self, program: str, *words: str, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        command = [
+            debian.directory() / "bin" / program,
+            "-x",
+            "-H",
+            self.uri,
+            "-D",
+            _ADMIN,
+            "-w",
+            _ADMIN_PASSWORD,
+        ]
         environment = {"LDAPTLS_CACERT": str(self.ca), "PATH": "/usr/bin:/bin"}
         return subprocess.run(
             [*map(str, command), *words],
@@ -125,7 +169,9 @@ class Directory:
         )
 
 
-def user(name: str, uid: int, *, gid: int | None = None, keys: Iterable[str] = (), where: str = "people") -> str:
+def user(
+    name: str, uid: int, *, gid: int | None = None, keys: Iterable[str] = (), where: str = "people"
+) -> str:
     """The entry of a user, in LDIF."""
     lines = [
         f"dn: uid={name},ou={where},{BASE}",
@@ -143,12 +189,19 @@ def user(name: str, uid: int, *, gid: int | None = None, keys: Iterable[str] = (
 
 def group(name: str, gid: int, members: Sequence[str] = ()) -> str:
     """The entry of a group, in LDIF."""
-    lines = [f"dn: cn={name},ou=groups,{BASE}", "objectClass: posixGroup", f"cn: {name}", f"gidNumber: {gid}"]
+    lines = [
+        f"dn: cn={name},ou=groups,{BASE}",
+        "objectClass: posixGroup",
+        f"cn: {name}",
+        f"gidNumber: {gid}",
+    ]
     return "\n".join([*lines, *(f"memberUid: {it}" for it in members)])
 
 
 @contextlib.contextmanager
-def running(home: Path, address: str, port: int, size_limit: str = "unlimited") -> Iterator[Directory]:
+def running(
+    home: Path, address: str, port: int, size_limit: str = "unlimited"
+) -> Iterator[Directory]:
     """A directory with the reader and no users, until the end of the block."""
     found = Directory(home, address, port, size_limit)
     found.prepare()

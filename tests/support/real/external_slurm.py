@@ -1,4 +1,6 @@
-"""slurmctld and slurmrestd alone, outside of the Kubernetes cluster: external nodes need no slurmd."""
+"""slurmctld and slurmrestd alone, outside of the Kubernetes cluster: external nodes need no
+slurmd.
+"""
 
 import asyncio
 import contextlib
@@ -19,7 +21,9 @@ SILENT = "MessageTimeout=20\n"
 
 @contextlib.contextmanager
 def running(home: Path, port: int, lines: str = "") -> Iterator[Daemons]:
-    """Both daemons with these lines more in slurm.conf, as soon as slurmctld answers, until the end of the block."""
+    """Both daemons with these lines more in slurm.conf, as soon as slurmctld answers, until the end
+    of the block.
+    """
     with daemons.started(home, port, f"{ALL}{MEMORY}{SILENT}{lines}") as found:
         asyncio.run(answers(target(found)))
         yield found

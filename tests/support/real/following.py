@@ -8,7 +8,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.support.real.configuration import until_saved
-from tests.support.real.harness import NODESET, Kubernetes, Slurm, condition, until, until_equal, watched
+from tests.support.real.harness import (
+    NODESET,
+    Kubernetes,
+    Slurm,
+    condition,
+    until,
+    until_equal,
+    watched,
+)
 from tests.support.real.kills import SLURMRESTD, kill
 
 TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
@@ -112,14 +120,20 @@ def without(kubernetes: Kubernetes, missing: Source, missed: Callable[[], bool])
         kubernetes.kubectl(*scale, '{"spec":{"replicas":1}}')
 
 
-def keep_size_without_data(slurm: Slurm, way: Way, sizes: Sizes, size: int, finish: Callable[[], None]) -> None:
-    """Without data the size stays, though after `finish` a worker is idle for longer than one stays otherwise."""
+def keep_size_without_data(
+    slurm: Slurm, way: Way, sizes: Sizes, size: int, finish: Callable[[], None]
+) -> None:
+    """Without data the size stays, though after `finish` a worker is idle for longer than one stays
+    otherwise.
+    """
     kubernetes, before = slurm.kubernetes, len(sizes.all())
     with without(kubernetes, way.missing, way.missed):
         if way.forgetful is not None:
             namespace, name = way.forgetful
             chosen = ("-l", f"app.kubernetes.io/name={name}")
-            kubernetes.kubectl("-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0")
+            kubernetes.kubectl(
+                "-n", namespace, "delete", "pod", *chosen, "--force", "--grace-period=0"
+            )
         finish()
         idle = time.monotonic()
         until(
@@ -130,7 +144,9 @@ def keep_size_without_data(slurm: Slurm, way: Way, sizes: Sizes, size: int, fini
 
 
 def follow_to_two_and_back(slurm: Slurm, way: Way) -> None:
-    """Two workers for a job, and none after it; no size changes without data. Begins and ends without workers."""
+    """Two workers for a job, and none after it; no size changes without data. Begins and ends
+    without workers.
+    """
     with recorded(slurm.kubernetes) as sizes:
         job = slurm.submit_until_ended("-N2", "--exclusive", "--no-requeue")
         slurm.until_running(job)
@@ -145,7 +161,8 @@ def follow_to_two_and_back(slurm: Slurm, way: Way) -> None:
 def follow_from_zero_and_back(slurm: Slurm, way: Way, victims: Iterable[tuple[str, str]]) -> float:
     """A queue of mixed jobs; no job is lost, and no size changes without data, whatever is killed.
 
-    `victims`: as for `kill_each`. Begins and ends without workers. The seconds until the first worker pod exists.
+    `victims`: as for `kill_each`. Begins and ends without workers. The seconds until the first
+    worker pod exists.
     """
     with recorded(slurm.kubernetes) as sizes:
         submitted = time.monotonic()

@@ -24,7 +24,9 @@ class Foreign:
     kubernetes: Kubernetes
 
     def connects(self, address: str, port: int) -> bool:
-        """Whether a connection is accepted. False: no packet came back; a refusal is an error of the test."""
+        """Whether a connection is accepted. False: no packet came back; a refusal is an error of
+        the test.
+        """
         words = ("python3", "-c", _CONNECT, address, str(port))
         try:
             self.kubernetes.execute(NAMESPACE, "tenant", "", *words, repeatable=True)

@@ -1,6 +1,8 @@
-"""The gate of slurmctld's configuration without a pod: the sidecars `check` and `reconfigure`, and their volumes.
+"""The gate of slurmctld's configuration without a pod: the sidecars `check` and `reconfigure`, and
+their volumes.
 
-Configurations are published as the kubelet brings them, and judged as the operator does, by the sidecar's /status.
+Configurations are published as the kubelet brings them, and judged as the operator does, by the
+sidecar's /status.
 """
 
 import http.client
@@ -32,7 +34,9 @@ class Gate:
         self._key = release.keys
         self._port = release.ports.others[0]
         self._versions = itertools.count()
-        self._volumes = {name: home / name for name in ("candidate", "keys", "live", "check", "state", "socket")}
+        self._volumes = {
+            name: home / name for name in ("candidate", "keys", "live", "check", "state", "socket")
+        }
         for folder in self._volumes.values():
             folder.mkdir(parents=True)
             os.chown(folder, outside.SLURM, outside.SLURM)
@@ -53,7 +57,10 @@ class Gate:
     @property
     def of_check(self) -> Mapping[str, Path]:
         """The volumes of `check`, by their paths."""
-        return {paths.SLURM_CONF_FOLDER: self._volumes["check"], "/run/slurm": self._volumes["socket"]}
+        return {
+            paths.SLURM_CONF_FOLDER: self._volumes["check"],
+            "/run/slurm": self._volumes["socket"],
+        }
 
     @property
     def of_reconfigure(self) -> Mapping[str, Path]:
@@ -102,7 +109,9 @@ class Gate:
         return accepted
 
     def _get(self, path: str) -> tuple[int, bytes]:
-        signed = signature.authorization(signature.Request("GET", path, POD), self._key["jwt.key"], time.time())
+        signed = signature.authorization(
+            signature.Request("GET", path, POD), self._key["jwt.key"], time.time()
+        )
         connection = http.client.HTTPConnection(ADDRESS, self._port, timeout=30)
         try:
             connection.request("GET", path, headers={"Authorization": signed})

@@ -1,4 +1,6 @@
-"""How the end-to-end tests speak to the cluster: kubectl and Helm as a user would call them, and one way to wait."""
+"""How the end-to-end tests speak to the cluster: kubectl and Helm as a user would call them, and
+one way to wait.
+"""
 
 import json
 import os
@@ -43,10 +45,11 @@ def until(
     *,
     promise: float | None = None,
 ) -> T:
-    """The first answer of `look` that is it; fails naming `what` and the last answer or error when the time is over.
+    """The first answer of `look` that is it; fails naming `what` and the last answer or error when
+    the time is over.
 
-    `promise`: the seconds within which the product promises it. Where the product records both times, compare those
-    instead: this clock also counts what a busy host needs to look.
+    `promise`: the seconds within which the product promises it. Where the product records both
+    times, compare those instead: this clock also counts what a busy host needs to look.
     """
     limit = seconds if promise is None else promise
     deadline = time.monotonic() + limit
@@ -55,7 +58,8 @@ def until(
         try:
             answer = look()
         except (CommandError, subprocess.TimeoutExpired) as error:
-            # A command that hangs, as one does in a pod that has just been replaced, is no answer; the deadline stays.
+            # A command that hangs, as one does in a pod that has just been replaced, is no answer;
+            # the deadline stays.
             last = error
         else:
             if answer is not None and is_it(answer):
@@ -68,10 +72,21 @@ def until(
 
 
 def until_equal(
-    what: str, look: Callable[[], object], expected: object, seconds: float = WILL_COME, *, promise: float | None = None
+    what: str,
+    look: Callable[[], object],
+    expected: object,
+    seconds: float = WILL_COME,
+    *,
+    promise: float | None = None,
 ) -> None:
     """Wait until `look` answers what is expected; fails as `until` does, with the last answer."""
-    until(f"{what} ({expected!r})", look, seconds, is_it=lambda answer: answer == expected, promise=promise)
+    until(
+        f"{what} ({expected!r})",
+        look,
+        seconds,
+        is_it=lambda answer: answer == expected,
+        promise=promise,
+    )
 
 
 @dataclass(frozen=True)
@@ -125,18 +140,64 @@ class Kubernetes:
 
     def describe(self) -> str:
         """What an administrator would look at first."""
-        slurmctld = ("-l", "app.kubernetes.io/name=slurmctld", "-c", "logfile", "--prefix", "--tail=60")
+        slurmctld = (
+            "-l",
+            "app.kubernetes.io/name=slurmctld",
+            "-c",
+            "logfile",
+            "--prefix",
+            "--tail=60",
+        )
         looks = (
             ("get", "pods,slurm", "--all-namespaces", "-o", "wide"),
             ("exec", "-n", "slurm", "deploy/slurm-login-slinky", "--", "squeue", "--all"),
-            ("exec", "-n", "slurm", "deploy/slurm-login-slinky", "--", "sinfo", "--all", "-N", "-o", "%N %T %E"),
+            (
+                "exec",
+                "-n",
+                "slurm",
+                "deploy/slurm-login-slinky",
+                "--",
+                "sinfo",
+                "--all",
+                "-N",
+                "-o",
+                "%N %T %E",
+            ),
             ("get", "events", "-n", "slurm", "--sort-by=.lastTimestamp"),
             ("logs", "-n", "slinky", "deploy/slurm-operator", "--tail=60"),
             *(("logs", "-n", namespace, *slurmctld) for namespace in ("slurm", "doubled")),
             ("logs", "-n", "slurm", "slurm-controller-0", "-c", "reconfigure", "--tail=20"),
-            ("get", "-n", "slurm", "controllers.slinky.slurm.net", "slurm", "-o", "jsonpath={.status.conditions}"),
-            ("logs", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd", "-c", "node", "--prefix", "--tail=20"),
-            ("logs", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd", "-c", "slurmd", "--prefix", "--tail=20"),
+            (
+                "get",
+                "-n",
+                "slurm",
+                "controllers.slinky.slurm.net",
+                "slurm",
+                "-o",
+                "jsonpath={.status.conditions}",
+            ),
+            (
+                "logs",
+                "-n",
+                "slurm",
+                "-l",
+                "app.kubernetes.io/name=slurmd",
+                "-c",
+                "node",
+                "--prefix",
+                "--tail=20",
+            ),
+            (
+                "logs",
+                "-n",
+                "slurm",
+                "-l",
+                "app.kubernetes.io/name=slurmd",
+                "-c",
+                "slurmd",
+                "--prefix",
+                "--tail=20",
+            ),
             ("exec", "-n", "slurm", "deploy/slurm-login-slinky", "--", "scontrol", "show", "node"),
         )
         found = []
@@ -157,11 +218,12 @@ class Kubernetes:
         stdin: str = "",
         repeatable: bool = False,
     ) -> str:
-        """Standard output of a command in a container, in a shell that stays there. Raises CommandError.
+        """Standard output of a command in a container, in a shell that stays there. Raises
+        CommandError.
 
-        `target`: a pod's name, or deploy/NAME for a running pod of the Deployment that isn't about to end. Each pod has
-        shells of its own, so none runs in the predecessor of the pod that bears the name now. The command runs once at
-        most; one that is `repeatable` may run twice.
+        `target`: a pod's name, or deploy/NAME for a running pod of the Deployment that isn't about
+        to end. Each pod has shells of its own, so none runs in the predecessor of the pod that
+        bears the name now. The command runs once at most; one that is `repeatable` may run twice.
         """
         place = self._place(namespace, target, container)
         option = ("-c", container) if container else ()
@@ -171,7 +233,17 @@ class Kubernetes:
             given = stdin or None
             exec_ = ("exec", *flags, "-n", namespace, target, *option, "--", *words)
             return self.kubectl(*exec_, timeout=timeout, stdin=given)
-        start = [str(self.kubectl_path), "exec", "-i", "-n", namespace, place.pod, *option, "--", "sh"]
+        start = [
+            str(self.kubectl_path),
+            "exec",
+            "-i",
+            "-n",
+            namespace,
+            place.pod,
+            *option,
+            "--",
+            "sh",
+        ]
         shells = self._shells_in(place, start)
         try:
             try:
@@ -186,7 +258,9 @@ class Kubernetes:
             text = f"the shell has ended, and it is unknown whether the command has run: {error}"
             raise CommandError(f"{' '.join(words[:8])}: {text}") from error
         if done.status:
-            raise CommandError(f"{' '.join(words[:8])}: rc {done.status}\n{done.output}{done.errors}")
+            raise CommandError(
+                f"{' '.join(words[:8])}: rc {done.status}\n{done.output}{done.errors}"
+            )
         return done.output
 
     def close(self) -> None:
@@ -200,7 +274,9 @@ class Kubernetes:
         if not kind:
             pods = [self.get("-n", namespace, "pod", name)]
         else:
-            labels = self.get("-n", namespace, "deployment", name)["spec"]["selector"]["matchLabels"]
+            labels = self.get("-n", namespace, "deployment", name)["spec"]["selector"][
+                "matchLabels"
+            ]
             chosen = ",".join(f"{key}={value}" for key, value in labels.items())
             pods = self.items("-n", namespace, "pods", "-l", chosen)
 
@@ -234,7 +310,8 @@ class Kubernetes:
         return environment(
             {
                 "KUBECONFIG": str(self.kubeconfig),
-                # kubectl asks the API server for its kinds once, and again for one that it does not know.
+                # kubectl asks the API server for its kinds once, and again for one that it does not
+                # know.
                 "KUBECACHEDIR": str(self.kubeconfig.with_name("kubectl")),
                 "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
                 "HOME": "/nonexistent",
@@ -244,10 +321,18 @@ class Kubernetes:
     def _run(self, words: list[Any], stdin: str | None, timeout: float) -> str:
         command = [str(word) for word in words]
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, env=self.environment, check=False
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=self.environment,
+            check=False,
         )
         if done.returncode != 0:
-            raise CommandError(f"{' '.join(command[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}")
+            raise CommandError(
+                f"{' '.join(command[:8])}: rc {done.returncode}\n{done.stdout}{done.stderr}"
+            )
         return done.stdout
 
 
@@ -270,7 +355,9 @@ class Slurm:
         """Run a command beside slurmctld, in the first of its pods."""
         return self._execute("slurm-controller-0", "slurmctld", words, timeout, None)
 
-    def _execute(self, target: str, container: str, words: tuple[str, ...], timeout: float, stdin: str | None) -> str:
+    def _execute(
+        self, target: str, container: str, words: tuple[str, ...], timeout: float, stdin: str | None
+    ) -> str:
         return self.kubernetes.execute(
             *(self.namespace, target, container, *words),
             timeout=timeout,
@@ -285,7 +372,16 @@ class Slurm:
 
     def submit(self, script: str, *options: str) -> int:
         """Submit a batch script; its job id."""
-        return int(self.login("sbatch", "--parsable", "-o", "/tmp/job-%j.out", *options, stdin=script).strip())  # noqa: S108
+        return int(
+            self.login(
+                "sbatch",
+                "--parsable",
+                "-o",
+                "/tmp/job-%j.out",  # noqa: S108
+                *options,
+                stdin=script,
+            ).strip()
+        )
 
     def job(self, number: int) -> dict[str, str]:
         """`scontrol show job` as fields."""
@@ -298,17 +394,27 @@ class Slurm:
 
     def states(self, *jobs: int) -> list[str]:
         """The state of each job and of each task of an array."""
-        return self.login("squeue", "-h", "-r", "-t", "all", "-j", ",".join(map(str, jobs)), "-o", "%T").split()
+        return self.login(
+            "squeue", "-h", "-r", "-t", "all", "-j", ",".join(map(str, jobs)), "-o", "%T"
+        ).split()
 
     def until_running(self, *jobs: int) -> None:
         """Wait until all of these jobs run."""
         until_equal(f"jobs {jobs} to run", lambda: self.states(*jobs), ["RUNNING"] * len(jobs))
 
     def end(self, job: int) -> None:
-        """Have a job of UNTIL_ENDED complete. It must still run at this moment, and have been started only once."""
+        """Have a job of UNTIL_ENDED complete. It must still run at this moment, and have been
+        started only once.
+        """
         now = self.job(job)
-        assert (now["JobState"], now["Restarts"]) == ("RUNNING", "0"), f"job {job} has not run until here: {now}"
-        [pod] = [name for name, it in self.pods().items() if it["spec"].get("hostname") == now["BatchHost"]]
+        assert (now["JobState"], now["Restarts"]) == ("RUNNING", "0"), (
+            f"job {job} has not run until here: {now}"
+        )
+        [pod] = [
+            name
+            for name, it in self.pods().items()
+            if it["spec"].get("hostname") == now["BatchHost"]
+        ]
         self.worker(pod, "touch", f"/tmp/end-{job}")  # noqa: S108
         until_equal(f"job {job} to complete", lambda: self.states(job), ["COMPLETED"])
         # slurmctld forgets a job five minutes after its end.
@@ -317,12 +423,19 @@ class Slurm:
     def scale(self, replicas: int) -> None:
         """Scale the NodeSet as a user would."""
         self.kubernetes.kubectl(
-            "-n", self.namespace, "scale", "nodesets.slinky.slurm.net", NODESET, f"--replicas={replicas}"
+            "-n",
+            self.namespace,
+            "scale",
+            "nodesets.slinky.slurm.net",
+            NODESET,
+            f"--replicas={replicas}",
         )
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """Worker pods by name."""
-        found = self.kubernetes.items("-n", self.namespace, "pods", "-l", "app.kubernetes.io/name=slurmd")
+        found = self.kubernetes.items(
+            "-n", self.namespace, "pods", "-l", "app.kubernetes.io/name=slurmd"
+        )
         return {pod["metadata"]["name"]: pod for pod in found}
 
     def until_idle(self, count: int, seconds: float = WILL_COME) -> None:
@@ -340,7 +453,8 @@ class Slurm:
         k8s = self.kubernetes
         command = [str(k8s.kubectl_path), "-n", self.namespace, "get", "pods", "-l", selector]
         watch = PodWatch()
-        # A file and not a pipe: the test reads it at the end only, and a full pipe would stop the watch.
+        # A file and not a pipe: the test reads it at the end only, and a full pipe would stop the
+        # watch.
         with tempfile.TemporaryFile("w+") as events:
             process = subprocess.Popen(
                 [*command, "-o", "json", "--watch", "--output-watch-events"],
@@ -359,7 +473,9 @@ class Slurm:
 
 @contextmanager
 def watched(kubernetes: Kubernetes, *words: str) -> Iterator[Path]:
-    """A file to which `kubectl get` with these words writes at first and after each change: it misses none."""
+    """A file to which `kubectl get` with these words writes at first and after each change: it
+    misses none.
+    """
     command = [str(kubernetes.kubectl_path), "get", *words, "--watch"]
     with tempfile.NamedTemporaryFile("w") as file:
         process = subprocess.Popen(command, stdout=file, env=kubernetes.environment)
@@ -376,7 +492,9 @@ def watched(kubernetes: Kubernetes, *words: str) -> Iterator[Path]:
 def _only_asks(words: tuple[str, ...]) -> bool:
     """Whether this command of Slurm's changes nothing."""
     command, *rest = words
-    return command in {"sinfo", "squeue", "sacct", "sdiag"} or (command == "scontrol" and "show" in rest[:2])
+    return command in {"sinfo", "squeue", "sacct", "sdiag"} or (
+        command == "scontrol" and "show" in rest[:2]
+    )
 
 
 def seconds(text: str) -> float:

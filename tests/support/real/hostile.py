@@ -1,4 +1,6 @@
-"""Layers of images that try to write and to delete outside of the folder into which they are unpacked."""
+"""Layers of images that try to write and to delete outside of the folder into which they are
+unpacked.
+"""
 
 import io
 import tarfile
@@ -9,9 +11,9 @@ _UP = "../" * 20
 def layer(name: str, shell: bytes, victim: str) -> bytes:
     """The tar file of a layer with the program `shell` as /bin/busybox.
 
-    `name`: `contained` has what an unpacker can redirect into the image, in files named `escaped`. `refused` has a hard
-    link to a file of the node. `parent` deletes the folder above the image. `victim`: a folder of the node with a file
-    `file`.
+    `name`: `contained` has what an unpacker can redirect into the image, in files named `escaped`.
+    `refused` has a hard link to a file of the node. `parent` deletes the folder above the image.
+    `victim`: a folder of the node with a file `file`.
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
@@ -20,12 +22,21 @@ def layer(name: str, shell: bytes, victim: str) -> bytes:
             _add(archive, "../bin/escaped")
             for path in (f"{_UP}{victim}/escaped", f"{victim}/escaped"):
                 _add(archive, path)
-            for place, target in (("absolute", victim), ("relative", _UP + victim), ("outside", "/inside")):
+            for place, target in (
+                ("absolute", victim),
+                ("relative", _UP + victim),
+                ("outside", "/inside"),
+            ):
                 _link(archive, tarfile.SYMTYPE, place, target)
                 _add(archive, f"{place}/escaped")
             _link(archive, tarfile.SYMTYPE, "file", f"{victim}/file")
             _add(archive, "file")
-            for path in ("absolute/.wh.file", "absolute/.wh..wh..opq", f"{_UP}{victim}/.wh.file", f"{victim}/.wh.file"):
+            for path in (
+                "absolute/.wh.file",
+                "absolute/.wh..wh..opq",
+                f"{_UP}{victim}/.wh.file",
+                f"{victim}/.wh.file",
+            ):
                 _add(archive, path, b"")
             _device(archive, "null")
         elif name == "refused":

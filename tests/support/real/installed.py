@@ -14,16 +14,22 @@ def cluster(name: str) -> Iterator[Kubernetes]:
     # One that was killed has left its own behind, with everything on it.
     cluster_down(name)
     try:
-        with closing(Kubernetes(cluster_up(name).kubeconfig, tool("kubectl"), tool("helm"))) as found:
+        with closing(
+            Kubernetes(cluster_up(name).kubeconfig, tool("kubectl"), tool("helm"))
+        ) as found:
             yield found
     finally:
         cluster_down(name)
 
 
-def install_operator(kubernetes: Kubernetes, watched: str = "namespaces={slurm}", definitions: str = "") -> None:
-    """CRDs and operator, as described in the README. `watched`: the value that selects the watched namespaces.
+def install_operator(
+    kubernetes: Kubernetes, watched: str = "namespaces={slurm}", definitions: str = ""
+) -> None:
+    """CRDs and operator, as described in the README. `watched`: the value that selects the watched
+    namespaces.
 
-    The chart creates the named namespaces that don't exist. `definitions`: a value of the CRDs' chart.
+    The chart creates the named namespaces that don't exist. `definitions`: a value of the CRDs'
+    chart.
     """
     of_definitions = ("--set", definitions) if definitions else ()
     for release, values in (
@@ -31,7 +37,15 @@ def install_operator(kubernetes: Kubernetes, watched: str = "namespaces={slurm}"
         ("slurm-operator", ("--set", f"operator.{watched}")),
     ):
         kubernetes.helm(
-            *("upgrade", "--install", release, str(CHARTS / release), "-n", "slinky", "--create-namespace"),
+            *(
+                "upgrade",
+                "--install",
+                release,
+                str(CHARTS / release),
+                "-n",
+                "slinky",
+                "--create-namespace",
+            ),
             *("--wait", "--timeout", "3m", *values),
         )
 
@@ -39,7 +53,15 @@ def install_operator(kubernetes: Kubernetes, watched: str = "namespaces={slurm}"
 def install_slurm(kubernetes: Kubernetes) -> Slurm:
     """A Slurm cluster with two workers, ready for jobs."""
     kubernetes.helm(
-        *("upgrade", "--install", "slurm", str(CHARTS / "slurm"), "-n", "slurm", "--create-namespace"),
+        *(
+            "upgrade",
+            "--install",
+            "slurm",
+            str(CHARTS / "slurm"),
+            "-n",
+            "slurm",
+            "--create-namespace",
+        ),
         *("-f", str(VALUES), "--set", "nodesets.slinky.oversubscribeNode=true"),
     )
     for kind, name in (
@@ -50,7 +72,11 @@ def install_slurm(kubernetes: Kubernetes) -> Slurm:
     ):
 
         def ready(kind: str = kind, name: str = name) -> bool | None:
-            return condition(kubernetes.get("-n", "slurm", kind, name), "Ready").get("status") == "True" or None
+            return (
+                condition(kubernetes.get("-n", "slurm", kind, name), "Ready").get("status")
+                == "True"
+                or None
+            )
 
         until(f"{kind} {name} to be Ready", ready)
     slurm = Slurm(kubernetes)

@@ -27,13 +27,16 @@ _FORGED = """\
 #include <stdlib.h>
 #include <slurm/slurm.h>
 
-/* srun calls it to create a step. The request contains a slurm_step_id_t, whose place no header names. */
+/* srun calls it to create a step. The request contains a slurm_step_id_t, whose place no header
+   names. */
 int slurm_job_step_create(uint32_t *request, void **answer)
 {
-	int (*create)(uint32_t *, void **) = (int (*)(uint32_t *, void **))dlsym(RTLD_NEXT, "slurm_job_step_create");
+	int (*create)(uint32_t *, void **) =
+		(int (*)(uint32_t *, void **))dlsym(RTLD_NEXT, "slurm_job_step_create");
 
 	for (int word = 40; word < 60; word++) {
-		if (request[word] && request[word] < 100000 && request[word + 1] == NO_VAL && request[word + 2] == NO_VAL) {
+		if (request[word] && request[word] < 100000 && request[word + 1] == NO_VAL &&
+			request[word + 2] == NO_VAL) {
 			request[word + 2] = SLURM_BATCH_SCRIPT;
 			return create(request, answer);
 		}
@@ -44,12 +47,16 @@ int slurm_job_step_create(uint32_t *request, void **answer)
 
 
 def forged(home: Path) -> Path:
-    """A library with which an srun that preloads it gives its step the number of a batch script. Needs root."""
+    """A library with which an srun that preloads it gives its step the number of a batch script.
+    Needs root.
+    """
     return outside.compiled(home, "forged", _FORGED)
 
 
 def fill(volume: Path, name: str, release: str) -> Path:
-    """Create a complete version on the volume with an os-release of its own. It needs the worker's /usr; its root."""
+    """Create a complete version on the volume with an os-release of its own. It needs the worker's
+    /usr; its root.
+    """
     version = volume / "versions" / name
     root = version / "root"
     (root / "etc").mkdir(parents=True)
@@ -61,7 +68,9 @@ def fill(volume: Path, name: str, release: str) -> Path:
 
 
 class JailedSlurm:
-    """The daemons. `root` is the root of the worker on this host, and `volume` the folder of the jails."""
+    """The daemons. `root` is the root of the worker on this host, and `volume` the folder of the
+    jails.
+    """
 
     def __init__(self, found: Daemons) -> None:
         """All run."""
@@ -76,7 +85,9 @@ class JailedSlurm:
         (self.root / "etc/slurm/plugstack.conf").write_text(line)
 
     def fill(self, name: str, release: str) -> Path:
-        """Create a complete version with an os-release of its own. It needs the worker's /usr; its root."""
+        """Create a complete version with an os-release of its own. It needs the worker's /usr; its
+        root.
+        """
         return fill(self.volume, name, release)
 
     def switch(self, target: str) -> None:
@@ -85,7 +96,9 @@ class JailedSlurm:
         link.unlink(missing_ok=True)
         link.symlink_to(target)
 
-    def run(self, *words: str, user: int = USER, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, user: int = USER, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command on the worker as this user, in /tmp."""
         return self._daemons.run(WORKER, *words, user=user, check=check)
 

@@ -1,4 +1,6 @@
-"""Ends what runs in a pod without a warning, as a crash or a full memory does; and stops the operator."""
+"""Ends what runs in a pod without a warning, as a crash or a full memory does; and stops the
+operator.
+"""
 
 import os
 import re
@@ -35,7 +37,9 @@ def kill_processes(pod_uid: str) -> None:
 
 
 def stop_operator(kubernetes: Kubernetes) -> None:
-    """Scale the operator to zero; returns when it is gone, because one that is ending may still write."""
+    """Scale the operator to zero; returns when it is gone, because one that is ending may still
+    write.
+    """
     namespace, name = OPERATOR
     kubernetes.kubectl("-n", namespace, "scale", "deployment", name, "--replicas=0")
     chosen = ("-n", namespace, "pods", "-l", f"app.kubernetes.io/name={name}")
@@ -55,7 +59,9 @@ def kill(kubernetes: Kubernetes, namespace: str, name: str) -> None:
     uid = pod["metadata"]["uid"]
     kill_processes(uid)
     # A kubelet waits longer before each start of the same container.
-    kubernetes.kubectl("-n", namespace, "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0")
+    kubernetes.kubectl(
+        "-n", namespace, "delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0"
+    )
 
     def replaced() -> bool:
         found = [it for it in kubernetes.items(*chosen) if it["metadata"]["uid"] != uid]

@@ -1,7 +1,9 @@
-"""An MPI program: each rank prints hello, and all check a sum over all. Its argument is the MPI library.
+"""An MPI program: each rank prints hello, and all check a sum over all. Its argument is the MPI
+library.
 
-The first rank prints the bus bandwidth of sums over 4 MiB, as all_reduce_perf of nccl-tests does. The program calls the
-real library by its C interface, so that it needs no compiler. It runs on workers, apart from this repository.
+The first rank prints the bus bandwidth of sums over 4 MiB, as all_reduce_perf of nccl-tests does.
+The program calls the real library by its C interface, so that it needs no compiler. It runs on
+workers, apart from this repository.
 """
 
 import ctypes
@@ -29,7 +31,11 @@ mpi.MPI_Comm_rank(world, ctypes.byref(rank))
 mpi.MPI_Comm_size(world, ctypes.byref(size))
 mine = ctypes.c_int(rank.value + 1)
 mpi.MPI_Allreduce(ctypes.byref(mine), ctypes.byref(total), 1, integer, add, world)
-print(f"hello from rank {rank.value} of {size.value} on {os.uname().nodename}: the sum is {total.value}", flush=True)
+print(
+    f"hello from rank {rank.value} of {size.value} on {os.uname().nodename}: the sum is "
+    f"{total.value}",
+    flush=True,
+)
 
 INTEGERS, ROUNDS = 1 << 20, 10
 given, sums = (ctypes.c_int * INTEGERS)(), (ctypes.c_int * INTEGERS)()

@@ -32,7 +32,9 @@ def running(kubernetes: Kubernetes) -> Iterator[None]:
         }
         for item in (service, _deployment(image(kubernetes), programs)):
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
-        kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/store", "--timeout=90s", timeout=100)
+        kubernetes.kubectl(
+            "-n", NAMESPACE, "rollout", "status", "deploy/store", "--timeout=90s", timeout=100
+        )
         until_reached(kubernetes, NAMESPACE, "store", 7070, image(kubernetes))
         yield
     finally:
@@ -43,7 +45,13 @@ def _deployment(image: str, programs: str) -> dict[str, Any]:
     container = {
         "name": "store",
         "image": image,
-        "command": ["/programs/versitygw", "--port=:7070", "posix", "--sidecar=/attributes", "/data"],
+        "command": [
+            "/programs/versitygw",
+            "--port=:7070",
+            "posix",
+            "--sidecar=/attributes",
+            "/data",
+        ],
         "env": [
             {"name": "ROOT_ACCESS_KEY", "value": KEYS["AWS_ACCESS_KEY_ID"]},
             {"name": "ROOT_SECRET_KEY", "value": KEYS["AWS_SECRET_ACCESS_KEY"]},

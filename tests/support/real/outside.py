@@ -1,4 +1,6 @@
-"""A daemon as a plain process of this host, in the files of an image; and a slurmctld beside the Kubernetes cluster."""
+"""A daemon as a plain process of this host, in the files of an image; and a slurmctld beside the
+Kubernetes cluster.
+"""
 
 import os
 import socket
@@ -80,22 +82,30 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 
 
 def conf(address: str, port: int = PORT) -> str:
-    """The slurm.conf of a slurmctld at `address`:`port`, without nodes and partitions. Lines that follow win."""
+    """The slurm.conf of a slurmctld at `address`:`port`, without nodes and partitions. Lines that
+    follow win.
+    """
     return CONF.format(host=socket.gethostname(), address=address, port=port)
 
 
 def compiled(home: Path, name: str, source: str) -> Path:
-    """The library `home`/`name`.so from this C, by what compiles the plugins of the images. Needs root."""
+    """The library `home`/`name`.so from this C, by what compiles the plugins of the images. Needs
+    root.
+    """
     for folder in ("root", "upper", "work"):
         (home / folder).mkdir(parents=True)
     (home / f"{name}.c").write_text(source)
     lower = ":".join(map(str, stage_trees(root(), "slurmd", "/opt/slurm-containers/slurm_jail.so")))
-    subprocess.run(["unshare", "--mount", "sh", "-euc", _COMPILE, "sh", lower, str(home), name], check=True)
+    subprocess.run(
+        ["unshare", "--mount", "sh", "-euc", _COMPILE, "sh", lower, str(home), name], check=True
+    )
     return home / f"{name}.so"
 
 
 def environment() -> dict[str, str]:
-    """That of this process for one in an image, which doesn't have this run's folder for temporary files."""
+    """That of this process for one in an image, which doesn't have this run's folder for temporary
+    files.
+    """
     return {name: value for name, value in os.environ.items() if name != "TMPDIR"}
 
 
@@ -108,20 +118,30 @@ def daemon(
     command: Sequence[str],
     folders: Mapping[str, Path] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """`command` as `user` in the image's own files, with these `files` in /etc/slurm, until the end.
+    """`command` as `user` in the image's own files, with these `files` in /etc/slurm, until the
+    end.
 
-    Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log. What it writes stays in
-    `home`, for the next one there. `folders` of this host are mounted at the paths that are their keys. The process
-    given is the parent of the daemon, which is gone after the block.
+    Needs root: it mounts, in a mount namespace that ends with it. Its log is in `home`/log. What it
+    writes stays in `home`, for the next one there. `folders` of this host are mounted at the paths
+    that are their keys. The process given is the parent of the daemon, which is gone after the
+    block.
     """
     for folder in ("root", "upper", "work", "etc"):
         (home / folder).mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         path = home / "etc" / name
         path.write_bytes(content)
-        path.chmod(0o600)
+        path.chmod(0o700 if content.startswith(b"#!") else 0o600)
     lower = ":".join(map(str, trees(root(), image)))
-    namespace = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child")
+    namespace = (
+        "setpriv",
+        "--pdeathsig=KILL",
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+    )
     mounted = "".join(f"{folder} {path}\n" for path, folder in (folders or {}).items())
     start = ("sh", "-c", _START, image, lower, str(home), str(user), mounted, *command)
     with (home / "log").open("ab") as log:
@@ -144,7 +164,9 @@ def children(pid: int) -> list[int]:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a thread of it has not ended. A process that has can stay for a while, until it is waited for."""
+    """Whether a thread of it has not ended. A process that has can stay for a while, until it is
+    waited for.
+    """
     threads = Path(f"/proc/{pid}/task")
     states = []
     with suppress(OSError):
@@ -155,8 +177,14 @@ def _runs(pid: int) -> bool:
 
 
 @contextmanager
-def slurmctld(home: Path, address: str, keys: Mapping[str, bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def slurmctld(
+    home: Path, address: str, keys: Mapping[str, bytes]
+) -> Iterator[subprocess.Popen[bytes]]:
     """A slurmctld at `address`:PORT with these keys (slurm.key, jwt.key); see `daemon`."""
-    files = {"slurm.conf": f"{conf(address)}{_WORKERS}".encode(), "cgroup.conf": b"CgroupPlugin=disabled\n", **keys}
+    files = {
+        "slurm.conf": f"{conf(address)}{_WORKERS}".encode(),
+        "cgroup.conf": b"CgroupPlugin=disabled\n",
+        **keys,
+    }
     with daemon(home, "slurmctld", SLURM, files, ["/usr/sbin/slurmctld", "-D"]) as process:
         yield process

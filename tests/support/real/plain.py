@@ -1,4 +1,6 @@
-"""slurmctld, slurmrestd and slurmds as plain processes of this host: the cheapest real Slurm that runs jobs."""
+"""slurmctld, slurmrestd and slurmds as plain processes of this host: the cheapest real Slurm that
+runs jobs.
+"""
 
 import asyncio
 import time
@@ -33,8 +35,8 @@ def running(
 ) -> Iterator[Daemons]:
     """The daemons from `port` on, with these nodes idle, until the end of the block.
 
-    `lines` are those of slurm.conf with the partitions and more. slurmd gets these `files` in /etc/slurm, and runs the
-    shell command `prepare` before it starts.
+    `lines` are those of slurm.conf with the partitions and more. slurmd gets these `files` in
+    /etc/slurm, and runs the shell command `prepare` before it starts.
     """
     declared = daemons.nodes(port, nodes, f"{NODE} {node_options}")
     conf = f"{MEMORY}SlurmdParameters=config_overrides\n{declared}{lines}"
@@ -58,12 +60,17 @@ async def until_idle(cluster: Daemons) -> None:
     await asyncio.to_thread(cluster.until_idle)
 
 
-async def seconds_to_start(cluster: Daemons, nodes: Sequence[str], user: str = "games", array: str = "") -> float:
-    """Seconds from the submission of a user's job for these nodes of partition `all` until it starts.
+async def seconds_to_start(
+    cluster: Daemons, nodes: Sequence[str], user: str = "games", array: str = ""
+) -> float:
+    """Seconds from the submission of a user's job for these nodes of partition `all` until it
+    starts.
 
     Of an array, until the last task starts.
     """
-    request = CheckRequest(JOB, "#!/bin/sh\nexit 0\n", tuple(nodes), "all", 5, int(time.time()) + 600)
+    request = CheckRequest(
+        JOB, "#!/bin/sh\nexit 0\n", tuple(nodes), "all", 5, int(time.time()) + 600
+    )
     submitted = protocol.submit_check(request)
     assert submitted.body is not None
     job = {**submitted.body["job"], **({"array": array} if array else {})}
@@ -72,14 +79,18 @@ async def seconds_to_start(cluster: Daemons, nodes: Sequence[str], user: str = "
         number = await submitter.call(replace(submitted, body={"job": job}))
         while True:
             found = await admin.call(protocol.get_waiting_job(number))
-            if not found.waits or (array and number not in await admin.call(protocol.get_waiting_ids())):
+            if not found.waits or (
+                array and number not in await admin.call(protocol.get_waiting_ids())
+            ):
                 return time.monotonic() - began
             assert time.monotonic() - began < WILL_COME, found
             await asyncio.sleep(0.02)
 
 
 async def longest_wait(cluster: Daemons) -> int:
-    """Seconds that one of the jobs of `seconds_to_start` has waited at most, by slurmctld's clock."""
+    """Seconds that one of the jobs of `seconds_to_start` has waited at most, by slurmctld's
+    clock.
+    """
     async with cluster.client() as client:
         found = await client.call(protocol.get_jobs())
     assert found is not None
@@ -87,8 +98,17 @@ async def longest_wait(cluster: Daemons) -> int:
 
 
 async def seconds_of_srun(cluster: Daemons, nodes: Sequence[str]) -> float:
-    """Seconds that a user's `srun true` on all these nodes takes. Raises AssertionError if it fails."""
-    words = ("srun", f"--nodes={len(nodes)}", f"--nodelist={','.join(nodes)}", "--exclusive", "--chdir=/", "true")
+    """Seconds that a user's `srun true` on all these nodes takes. Raises AssertionError if it
+    fails.
+    """
+    words = (
+        "srun",
+        f"--nodes={len(nodes)}",
+        f"--nodelist={','.join(nodes)}",
+        "--exclusive",
+        "--chdir=/",
+        "true",
+    )
     began = time.monotonic()
     done = await asyncio.to_thread(cluster.run, nodes[0], *words, user=GAMES)
     assert done.returncode == 0, done

@@ -1,4 +1,5 @@
-"""Ports of the daemons that tests start as plain processes of this machine: ten for each file of tests.
+"""Ports of the daemons that tests start as plain processes of this machine: ten for each file of
+tests.
 
 Any files may run at a time.
 """
@@ -29,7 +30,12 @@ Any files may run at a time.
     CONTAINERS,
     POWER_SAVING,
     WORKER_SHAPE,
-) = range(7830, 8080, 10)
+    LOGIN_PROGRAMS,
+    DRAWN_QUEUES,
+) = range(7830, 8100, 10)
 
-SIMULATED = 8080
+SIMULATED = 8100
 """And the following ones: two for each slurmctld whose nodes are simulated."""
+
+EXPLAIN_FAULTS = 8180
+"""Ten as well."""

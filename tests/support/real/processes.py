@@ -62,14 +62,28 @@ class Processes:
         self.start(name)
 
     def start(self, name: str) -> None:
-        """Start it, unless it runs. Returns when it runs in the files of its image, or has ended."""
+        """Start it, unless it runs. Returns when it runs in the files of its image, or has
+        ended.
+        """
         daemon = self._all[name]
         if daemon.process is not None:
             return
         daemon.process = daemon.stack.enter_context(
-            outside.daemon(self.home / name, daemon.image, daemon.user, daemon.files, daemon.command, daemon.folders)
+            outside.daemon(
+                self.home / name,
+                daemon.image,
+                daemon.user,
+                daemon.files,
+                daemon.command,
+                daemon.folders,
+            )
         )
-        until(lambda: not self.runs(name) or self._entered(name), f"{name} to start", WILL_COME, self.log)
+        until(
+            lambda: not self.runs(name) or self._entered(name),
+            f"{name} to start",
+            WILL_COME,
+            self.log,
+        )
 
     def kill(self, name: str) -> None:
         """End it without a warning, unless it doesn't run; it is gone afterwards."""
@@ -84,7 +98,9 @@ class Processes:
         self.kill(name)
 
     def forget(self, name: str) -> None:
-        """Kill it. Another one of this name may follow, and finds nothing of what this one has saved."""
+        """Kill it. Another one of this name may follow, and finds nothing of what this one has
+        saved.
+        """
         self.kill(name)
         del self._all[name]
         former = sum(1 for _ in self.home.glob(f"{name}.*"))
@@ -97,7 +113,9 @@ class Processes:
 
     def ended(self) -> list[str]:
         """Those that have been started, and have ended."""
-        return [name for name, it in self._all.items() if it.process is not None and not self.runs(name)]
+        return [
+            name for name, it in self._all.items() if it.process is not None and not self.runs(name)
+        ]
 
     def close(self) -> None:
         """End all, the last one first."""
@@ -120,12 +138,34 @@ class Processes:
         return Path(f"/proc/{self.pid(name)}/root")
 
     def run(
-        self, name: str, *words: str, user: int = 0, stdin: str = "", check: bool = False, seconds: float = WILL_COME
+        self,
+        name: str,
+        *words: str,
+        user: int = 0,
+        stdin: str = "",
+        check: bool = False,
+        seconds: float = WILL_COME,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command among the processes and in the files of a daemon, in /tmp. `check`: it must succeed."""
+        """Run a command among the processes and in the files of a daemon, in /tmp. `check`: it must
+        succeed.
+        """
         pid = self.pid(name)
-        enter = ("nsenter", f"--target={pid}", "--mount", "--uts", "--pid", f"--root=/proc/{pid}/root")
-        become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", "--chdir=/tmp")
+        enter = (
+            "nsenter",
+            f"--target={pid}",
+            "--mount",
+            "--uts",
+            "--pid",
+            f"--root=/proc/{pid}/root",
+        )
+        become = (
+            "setpriv",
+            f"--reuid={user}",
+            f"--regid={user}",
+            "--clear-groups",
+            "env",
+            "--chdir=/tmp",
+        )
         done = subprocess.run(
             [*enter, *become, *words],
             input=stdin,
@@ -140,7 +180,9 @@ class Processes:
 
     def log(self, name: str = "*") -> str:
         """What it has logged, or all have."""
-        return "\n".join(path.read_text(errors="replace") for path in sorted(self.home.glob(f"{name}/log")))
+        return "\n".join(
+            path.read_text(errors="replace") for path in sorted(self.home.glob(f"{name}/log"))
+        )
 
     def _entered(self, name: str) -> bool:
         """Whether its first process has its own root, and nothing else of this host's."""

@@ -1,6 +1,7 @@
 """Debian's Prometheus on the local cluster, with the targets of the charts' ServiceMonitors.
 
-It is a Deployment behind a Service, and reaches its targets by theirs, so that any of them may be replaced.
+It is a Deployment behind a Service, and reaches its targets by theirs, so that any of them may be
+replaced.
 """
 
 import json
@@ -42,7 +43,9 @@ class Prometheus:
     def get(self, path: str, **parameters: str) -> Any:
         """The data of an answer of its HTTP API. Fails with its error."""
         url = f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        text = self.kubernetes.execute(NAMESPACE, "deploy/prometheus", "", "python3", "-c", _GET, url, repeatable=True)
+        text = self.kubernetes.execute(
+            NAMESPACE, "deploy/prometheus", "", "python3", "-c", _GET, url, repeatable=True
+        )
         answer = json.loads(text)
         assert answer["status"] == "success", f"{parameters}: {answer}"
         return answer["data"]
@@ -67,18 +70,23 @@ def service_monitor(chart: str, namespace: str, *settings: str) -> dict[str, Any
         *(str(tool("helm")), "template", chart, str(CHARTS / chart), f"--namespace={namespace}"),
         *(f"--api-versions={API}", f"--show-only=templates/{file}", *words),
     ]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
     if done.returncode:
         raise ClusterError(done.stderr)
     found: dict[str, Any] = yaml.safe_load(done.stdout)
     return found
 
 
-def scrape_configs(monitor: Mapping[str, Any], services: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What the Prometheus operator would have scraped by a ServiceMonitor, as far as those of the charts need it.
+def scrape_configs(
+    monitor: Mapping[str, Any], services: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What the Prometheus operator would have scraped by a ServiceMonitor, as far as those of the
+    charts need it.
 
-    `services`: those of its namespace. Debian's Prometheus can't ask Kubernetes, so it scrapes the Service and not each
-    of its pods.
+    `services`: those of its namespace. Debian's Prometheus can't ask Kubernetes, so it scrapes the
+    Service and not each of its pods.
     """
     spec, metadata = monitor["spec"], monitor["metadata"]
     wanted = spec["selector"]["matchLabels"].items()
@@ -96,14 +104,18 @@ def scrape_configs(monitor: Mapping[str, Any], services: Iterable[Mapping[str, A
                     "targets": [
                         f"{it['metadata']['name']}.{it['metadata']['namespace']}.svc.cluster.local:{port['port']}"
                     ],
-                    "labels": {"namespace": it["metadata"]["namespace"], "service": it["metadata"]["name"]},
+                    "labels": {
+                        "namespace": it["metadata"]["namespace"],
+                        "service": it["metadata"]["name"],
+                    },
                 }
                 for it in chosen
                 for port in it["spec"]["ports"]
                 if port["name"] == endpoint["port"]
             ],
             "relabel_configs": [
-                {_snake(key): value for key, value in it.items()} for it in endpoint.get("relabelings", ())
+                {_snake(key): value for key, value in it.items()}
+                for it in endpoint.get("relabelings", ())
             ],
         }
         for number, endpoint in enumerate(spec["endpoints"])
@@ -112,14 +124,21 @@ def scrape_configs(monitor: Mapping[str, Any], services: Iterable[Mapping[str, A
 
 @contextmanager
 def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> Iterator[Prometheus]:
-    """Prometheus with the alerts of the chart slurm-exporter, which scrapes these, until the end."""
+    """Prometheus with the alerts of the chart slurm-exporter, which scrapes these, until the
+    end.
+    """
     binary = debian.program("prometheus", "prometheus").resolve()
     configuration = {
         "global": {"evaluation_interval": INTERVAL},
         "rule_files": ["/etc/prometheus/rules.yaml"],
-        "scrape_configs": [config for monitor in monitors for config in _scraped(kubernetes, monitor)],
+        "scrape_configs": [
+            config for monitor in monitors for config in _scraped(kubernetes, monitor)
+        ],
     }
-    files = {"prometheus.yaml": json.dumps(configuration), "rules.yaml": json.dumps({"groups": rules()})}
+    files = {
+        "prometheus.yaml": json.dumps(configuration),
+        "rules.yaml": json.dumps({"groups": rules()}),
+    }
     kubernetes.kubectl("create", "namespace", NAMESPACE)
     try:
         metadata = {"name": "prometheus", "namespace": NAMESPACE}
@@ -133,7 +152,9 @@ def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> It
         }
         for item in (config_map, service, _deployment(image(kubernetes), str(binary.parent))):
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
-        kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/prometheus", "--timeout=120s", timeout=130)
+        kubernetes.kubectl(
+            "-n", NAMESPACE, "rollout", "status", "deploy/prometheus", "--timeout=120s", timeout=130
+        )
         found = Prometheus(kubernetes)
         until("Prometheus to answer", lambda: found.query("vector(1)"))
         yield found
@@ -142,7 +163,9 @@ def running(kubernetes: Kubernetes, monitors: Sequence[Mapping[str, Any]]) -> It
 
 
 def image(kubernetes: Kubernetes) -> str:
-    """The operator's image: it has the C library for other programs, and Python for the requests of the tests."""
+    """The operator's image: it has the C library for other programs, and Python for the requests of
+    the tests.
+    """
     operator = kubernetes.get("-n", "slinky", "deployment", "slurm-operator")
     return str(operator["spec"]["template"]["spec"]["containers"][0]["image"])
 

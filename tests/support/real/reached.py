@@ -1,4 +1,6 @@
-"""A Service of the local cluster that every node reaches: a ready pod is known to each kube-proxy later."""
+"""A Service of the local cluster that every node reaches: a ready pod is known to each kube-proxy
+later.
+"""
 
 import json
 from typing import Any
@@ -6,8 +8,12 @@ from typing import Any
 from tests.support.real.harness import Kubernetes
 
 
-def until_reached(kubernetes: Kubernetes, namespace: str, service: str, port: int, image: str) -> None:
-    """Wait until every node reaches the Service at this port. A DaemonSet `reached` stays in the namespace."""
+def until_reached(
+    kubernetes: Kubernetes, namespace: str, service: str, port: int, image: str
+) -> None:
+    """Wait until every node reaches the Service at this port. A DaemonSet `reached` stays in the
+    namespace.
+    """
     address = kubernetes.get("-n", namespace, "service", service)["spec"]["clusterIP"]
     manifest = json.dumps(_daemon_set(namespace, image, address, port))
     kubernetes.kubectl("create", "--filename=-", stdin=manifest)

@@ -1,4 +1,6 @@
-"""Reads objects as `kubectl get` does, but without a process: tests look all the time, beside what they look at."""
+"""Reads objects as `kubectl get` does, but without a process: tests look all the time, beside what
+they look at.
+"""
 
 import asyncio
 import http.client
@@ -40,7 +42,10 @@ def look_of(words: Sequence[str]) -> Look | None:
             options[word] = next(left, "")
         else:
             rest.append(word)
-    if any(word.startswith("-") or set(word) & {"/", ","} for word in rest) or len(rest) not in (1, 2):
+    if any(word.startswith("-") or set(word) & {"/", ","} for word in rest) or len(rest) not in (
+        1,
+        2,
+    ):
         return None
     return Look(rest[0], rest[1] if len(rest) == 2 else "", options["-n"], options["-l"])
 
@@ -53,7 +58,9 @@ class _Kind(NamedTuple):
 
 @dataclass
 class Reader:
-    """The cluster of a kubeconfig. Connections are kept until it is gone, and each is used by one thread at a time."""
+    """The cluster of a kubeconfig. Connections are kept until it is gone, and each is used by one
+    thread at a time.
+    """
 
     kubeconfig: Path
     _kinds: dict[str, _Kind] = field(default_factory=dict)
@@ -75,7 +82,12 @@ class Reader:
         if kind not in self._kinds:
             raise ReadError(f"error: the server doesn't have a resource type {look.kind!r}")
         path, resource, namespaced = self._kinds[kind]
-        parts = [path, *(("namespaces", look.namespace) if namespaced else ()), resource, *filter(None, [look.name])]
+        parts = [
+            path,
+            *(("namespaces", look.namespace) if namespaced else ()),
+            resource,
+            *filter(None, [look.name]),
+        ]
         query = f"?{urlencode({'labelSelector': look.selector})}" if look.selector else ""
         found = self._get("/".join(parts) + query)
         for item in found.get("items", (found,)):
@@ -86,14 +98,22 @@ class Reader:
 
     def _served(self) -> Iterator[tuple[str, _Kind]]:
         """Each kind under each of its names, the preferred one of a name last."""
-        groups = [group for path in ("/api", "/apis") for group in self._get(path, _DISCOVERY)["items"]]
+        groups = [
+            group for path in ("/api", "/apis") for group in self._get(path, _DISCOVERY)["items"]
+        ]
         for item in reversed(groups):
             group = item["metadata"].get("name", "")
             for version in reversed(item["versions"]):
-                path = f"/apis/{group}/{version['version']}" if group else f"/api/{version['version']}"
+                path = (
+                    f"/apis/{group}/{version['version']}" if group else f"/api/{version['version']}"
+                )
                 for it in version["resources"]:
                     kind = _Kind(path, it["resource"], it["scope"] == "Namespaced")
-                    names = [it["resource"], it.get("singularResource", ""), it["responseKind"]["kind"].lower()]
+                    names = [
+                        it["resource"],
+                        it.get("singularResource", ""),
+                        it["responseKind"]["kind"].lower(),
+                    ]
                     for name in filter(None, (*names, *it.get("shortNames", ()))):
                         yield name, kind
                         yield f"{name}.{group}", kind
@@ -123,7 +143,8 @@ class Reader:
             except TimeoutError:
                 raise
             except (OSError, http.client.HTTPException):
-                # An API server that was restarted since has closed it. To read again changes nothing.
+                # An API server that was restarted since has closed it. To read again changes
+                # nothing.
                 continue
         host, port = self._server.hostname or "", self._server.port
         fresh = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=self._access.ssl)
@@ -138,7 +159,9 @@ class Reader:
     def _asked(
         self, connection: http.client.HTTPSConnection, path: str, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """The answer, once all of it has been read; then the connection is free. It is closed after an error."""
+        """The answer, once all of it has been read; then the connection is free. It is closed after
+        an error.
+        """
         with ExitStack() as closing:
             closing.callback(connection.close)
             connection.request("GET", path, headers=headers)

@@ -1,4 +1,6 @@
-"""Debian's docker-registry, on the local cluster or this host: open to all, or with a password, or also with TLS."""
+"""Debian's docker-registry, on the local cluster or this host: open to all, or with a password, or
+also with TLS.
+"""
 
 import json
 import re
@@ -53,7 +55,9 @@ class Registry:
 
     def downloads(self, name: str = "open") -> list[str]:
         """The digest of each blob that a client has read, in order."""
-        return re.findall(r'"GET /v2/\S+/blobs/(sha256:[0-9a-f]{64})\S* HTTP/1\.1" 200 ', self.log(name))
+        return re.findall(
+            r'"GET /v2/\S+/blobs/(sha256:[0-9a-f]{64})\S* HTTP/1\.1" 200 ', self.log(name)
+        )
 
     def requests(self, image: str, name: str = "open") -> int:
         """How often clients have asked for a tag or a digest of an image."""
@@ -80,7 +84,9 @@ def running(kubernetes: Kubernetes) -> Iterator[Registry]:
             _deployment(image(kubernetes), programs),
         ):
             kubernetes.kubectl("create", "--filename=-", stdin=json.dumps(item))
-        kubernetes.kubectl("-n", NAMESPACE, "rollout", "status", "deploy/registry", "--timeout=90s", timeout=100)
+        kubernetes.kubectl(
+            "-n", NAMESPACE, "rollout", "status", "deploy/registry", "--timeout=90s", timeout=100
+        )
         until_reached(kubernetes, NAMESPACE, "registry", 5000, image(kubernetes))
 
         def log(name: str) -> str:
@@ -93,18 +99,27 @@ def running(kubernetes: Kubernetes) -> Iterator[Registry]:
 
 @contextmanager
 def on_this_host(home: Path, ports: Sequence[int]) -> Iterator[Registry]:
-    """Registries without images at the first two of these ports of 127.0.0.1, open and locked; they end with the block.
+    """Registries without images at the first two of these ports of 127.0.0.1, open and locked; they
+    end with the block.
 
     `home` must not exist.
     """
     program = debian.program("docker-registry", "docker-registry")
     home.mkdir()
-    for name, text in _files(home, home / "data", *(f"127.0.0.1:{port}" for port in ports[:2])).items():
+    for name, text in _files(
+        home, home / "data", *(f"127.0.0.1:{port}" for port in ports[:2])
+    ).items():
         (home / name).write_text(text)
     with ExitStack() as stack:
         for name, port in zip(("open", "locked"), ports, strict=False):
             log = stack.enter_context((home / f"{name}.log").open("w"))
-            command = ("setpriv", "--pdeathsig=KILL", str(program), "serve", str(home / f"{name}.yaml"))
+            command = (
+                "setpriv",
+                "--pdeathsig=KILL",
+                str(program),
+                "serve",
+                str(home / f"{name}.yaml"),
+            )
             process = stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log))
             stack.callback(process.kill)
             until(f"the registry to listen at {port}", lambda port=port: _listens(port), 300)  # type: ignore[misc]
@@ -112,8 +127,11 @@ def on_this_host(home: Path, ports: Sequence[int]) -> Iterator[Registry]:
 
 
 @contextmanager
-def with_certificate(home: Path, address: str, port: int, certificate: tuple[Path, Path]) -> Iterator[None]:
-    """A registry without images at an address of this host, with a password, which ends with the block.
+def with_certificate(
+    home: Path, address: str, port: int, certificate: tuple[Path, Path]
+) -> Iterator[None]:
+    """A registry without images at an address of this host, with a password, which ends with the
+    block.
 
     `certificate` is that of the address, and its key. `home` must not exist.
     """
@@ -125,7 +143,10 @@ def with_certificate(home: Path, address: str, port: int, certificate: tuple[Pat
     (home / "passwords").write_text(_PASSWORDS)
     (home / "registry.yaml").write_text(json.dumps(configuration))
     command = ("setpriv", "--pdeathsig=KILL", str(program), "serve", str(home / "registry.yaml"))
-    with (home / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+    with (
+        (home / "log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
         try:
             until(f"the registry to listen at {port}", lambda: _listens(port, address), 300)
             yield
@@ -148,7 +169,9 @@ def _files(folder: Path, data: Path, open_address: str, locked_address: str) -> 
     }
 
 
-def _configuration(data: Path, address: str, auth: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _configuration(
+    data: Path, address: str, auth: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     found = {
         "version": 0.1,
         "log": {"level": "error"},
@@ -167,7 +190,9 @@ def _deployment(image: str, programs: str) -> dict[str, Any]:
             "command": ["/programs/docker-registry", "serve", f"/etc/registry/{name}.yaml"],
             "ports": [{"containerPort": port}],
             "readinessProbe": {"tcpSocket": {"port": port}, "periodSeconds": 1},
-            "volumeMounts": [{"name": volume, "mountPath": path} for volume, path in mounts.items()],
+            "volumeMounts": [
+                {"name": volume, "mountPath": path} for volume, path in mounts.items()
+            ],
         }
         for name, port in (("open", 5000), ("locked", 5001))
     ]

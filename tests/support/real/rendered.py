@@ -1,4 +1,5 @@
-"""What chart `slurm` and the operator render for the chart's values, for daemons that run without pods.
+"""What chart `slurm` and the operator render for the chart's values, for daemons that run without
+pods.
 
 All of them share the address of this host, so each has a port of its own; see `Ports`.
 """
@@ -98,7 +99,10 @@ class Release:
     def config_set(self) -> ConfigSet:
         """What the operator composes."""
         found = self.configuration.config_set
-        moved = {"SlurmctldPort": self.ports.slurmctld, "AccountingStoragePort": self.ports.slurmdbd}
+        moved = {
+            "SlurmctldPort": self.ports.slurmctld,
+            "AccountingStoragePort": self.ports.slurmdbd,
+        }
         conf = with_values(found.files[manifest.SLURM_CONF], moved)
         return replace(found, files={**found.files, manifest.SLURM_CONF: conf})
 
@@ -126,7 +130,11 @@ class Release:
     def pods(self) -> list[Manifest]:
         """The pods of all workers."""
         found = self.cluster.nodesets.values()
-        rendered = [it for nodeset in found for it in objects.of_nodeset(self.cluster, nodeset, self.configuration)]
+        rendered = [
+            it
+            for nodeset in found
+            for it in objects.of_nodeset(self.cluster, nodeset, self.configuration)
+        ]
         return [it for it in rendered if it["kind"] == "Pod"]
 
     def slurmd(self, pod: Manifest) -> Command:
@@ -140,7 +148,9 @@ class Release:
         return Command(shell(constants(found)), shlex.quote(" ".join(words)))
 
     def registration(self, pod: Manifest, number: int, folder: Path) -> dict[str, bytes]:
-        """The files that `register` writes in this pod, in an empty `folder`, with the worker's port."""
+        """The files that `register` writes in this pod, in an empty `folder`, with the worker's
+        port.
+        """
         metadata = pod["metadata"]
         given = {
             variables.POD_NAME: metadata["name"],
@@ -152,8 +162,14 @@ class Release:
         }
         (folder / podfiles.RECORD).write_text("none")
         (folder / podfiles.LOG).parent.mkdir()
-        assert register.main(environment={**constants(container(pod["spec"], "register")), **given}) == 0
-        found = {name: (folder / name).read_bytes() for name in (podfiles.CONF, podfiles.EXTRA, podfiles.INSTANCE_ID)}
+        assert (
+            register.main(environment={**constants(container(pod["spec"], "register")), **given})
+            == 0
+        )
+        found = {
+            name: (folder / name).read_bytes()
+            for name in (podfiles.CONF, podfiles.EXTRA, podfiles.INSTANCE_ID)
+        }
         port = f" Port={self.ports.slurmd(number)}".encode()
         return {**found, podfiles.CONF: found[podfiles.CONF].rstrip() + port}
 
@@ -161,7 +177,9 @@ class Release:
     def slurmrestd(self) -> Command:
         """What runs in its pod."""
         [served] = self.cluster.restapis.values()
-        deployment = find(objects.of_restapi(self.cluster, served, self.configuration), "Deployment")
+        deployment = find(
+            objects.of_restapi(self.cluster, served, self.configuration), "Deployment"
+        )
         found = container(deployment["spec"]["template"]["spec"], "slurmrestd")
         moved = {f"0.0.0.0:{ports.SLURMRESTD}": f"{ADDRESS}:{self.ports.slurmrestd}"}
         words = [moved.get(word, word) for word in found["args"]]
@@ -179,7 +197,9 @@ class Release:
         """slurmdbd.conf."""
         [accounting] = self.cluster.accountings.values()
         conf = slurmdbd_conf(accounting, PASSWORD)
-        return with_values(conf, {"DbdPort": self.ports.slurmdbd, "StoragePort": self.ports.mariadb}).encode()
+        return with_values(
+            conf, {"DbdPort": self.ports.slurmdbd, "StoragePort": self.ports.mariadb}
+        ).encode()
 
     @property
     def archive(self) -> str:
@@ -191,25 +211,57 @@ class Release:
     def host_names(self) -> list[str]:
         """The names by which its daemons find each other."""
         namespace = self.controller.namespace
-        service, pod = names.controller(self.controller.name), f"{names.controller(self.controller.name)}-0"
+        service, pod = (
+            names.controller(self.controller.name),
+            f"{names.controller(self.controller.name)}-0",
+        )
         own = f"{pod}.{names.controller_internal(self.controller.name)}.{namespace}"
         accounting = [names.accounting(it.name) for it in self.cluster.accountings.values()]
         storage = [self.storage.host] if self.storage is not None else []
         workers = [it["spec"]["hostname"] for it in self.pods]
-        return [pod, own, f"{service}.{namespace}", *accounting, *(f"{it}-0" for it in accounting), *storage, *workers]
+        return [
+            pod,
+            own,
+            f"{service}.{namespace}",
+            *accounting,
+            *(f"{it}-0" for it in accounting),
+            *storage,
+            *workers,
+        ]
 
 
-def release(namespace: str, first_port: int, values: Sequence[Path], more: Mapping[str, Any]) -> Release:
+def release(
+    namespace: str, first_port: int, values: Sequence[Path], more: Mapping[str, Any]
+) -> Release:
     """What is rendered for these values files and values."""
-    words: list[str | Path] = ["template", "slurm", CHARTS / "slurm", f"--namespace={namespace}", "--skip-tests"]
+    words: list[str | Path] = [
+        "template",
+        "slurm",
+        CHARTS / "slurm",
+        f"--namespace={namespace}",
+        "--skip-tests",
+    ]
     files = [f"--values={path}" for path in values]
-    text = run([tool("helm"), *words, *files, "--values=-"], env=helm_environment(), stdin=yaml.safe_dump(dict(more)))
-    keys = {manifest.SLURM_KEY: secrets.token_bytes(1024), manifest.JWT_KEY: secrets.token_bytes(32)}
-    return composed([it for it in yaml.safe_load_all(text) if it], namespace, Ports(first_port), keys)
+    text = run(
+        [tool("helm"), *words, *files, "--values=-"],
+        env=helm_environment(),
+        stdin=yaml.safe_dump(dict(more)),
+    )
+    keys = {
+        manifest.SLURM_KEY: secrets.token_bytes(1024),
+        manifest.JWT_KEY: secrets.token_bytes(32),
+    }
+    return composed(
+        [it for it in yaml.safe_load_all(text) if it], namespace, Ports(first_port), keys
+    )
 
 
-def composed(documents: Sequence[Manifest], namespace: str, ports: Ports, keys: Mapping[str, bytes]) -> Release:
-    """What the operator renders for these. Raises PostrenderError for a configuration that it would not publish."""
+def composed(
+    documents: Sequence[Manifest], namespace: str, ports: Ports, keys: Mapping[str, bytes]
+) -> Release:
+    """What the operator renders for these. Raises PostrenderError for a configuration that it would
+    not publish.
+    """
     found = clusters(documents, namespace)[namespace]
     [controller] = found.controllers.values()
     configured = objects.configuration(found, controller, SITE, frozenset())
@@ -218,7 +270,9 @@ def composed(documents: Sequence[Manifest], namespace: str, ports: Ports, keys: 
 
 def container(spec: Manifest, name: str) -> Manifest:
     """A container, or init container, of a PodSpec."""
-    [found] = [it for it in [*spec["containers"], *spec.get("initContainers", ())] if it["name"] == name]
+    [found] = [
+        it for it in [*spec["containers"], *spec.get("initContainers", ())] if it["name"] == name
+    ]
     return dict(found)
 
 

@@ -10,7 +10,9 @@ from tests.support.real.harness import Kubernetes, condition, until
 
 
 def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
-    """Where the slurmrestd of a namespace answers, seen from this machine. A NetworkPolicy `contract` admits it."""
+    """Where the slurmrestd of a namespace answers, seen from this machine. A NetworkPolicy
+    `contract` admits it.
+    """
 
     def alone() -> dict[str, Any] | None:
         restapi = kubernetes.get("-n", namespace, "restapis.slinky.slurm.net", "slurm")
@@ -21,7 +23,11 @@ def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
         if unready(restapi) or not seen or counts != [1, 1, 1]:
             return None
         pods = kubernetes.items("-n", namespace, "pods", "-l", "app.kubernetes.io/name=slurmrestd")
-        return pods[0] if len(pods) == 1 and condition(pods[0], "Ready").get("status") == "True" else None
+        return (
+            pods[0]
+            if len(pods) == 1 and condition(pods[0], "Ready").get("status") == "True"
+            else None
+        )
 
     host = existing(named_by(str(kubernetes.kubeconfig)) or "").plan.host_address
     policy = {
@@ -40,4 +46,6 @@ def slurmrestd(kubernetes: Kubernetes, namespace: str) -> str:
 
 def jwt_key(kubernetes: Kubernetes, namespace: str) -> bytes:
     """The key that signs tokens for that slurmrestd."""
-    return base64.b64decode(kubernetes.get("-n", namespace, "secret", "slurm-auth-jwt")["data"]["jwt.key"])
+    return base64.b64decode(
+        kubernetes.get("-n", namespace, "secret", "slurm-auth-jwt")["data"]["jwt.key"]
+    )

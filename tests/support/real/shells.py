@@ -1,6 +1,7 @@
 """Runs commands in a container in a shell that stays.
 
-A `kubectl exec` starts two programs and a container's process, which takes much more of the host than `sinfo` does.
+A `kubectl exec` starts two programs and a container's process, which takes much more of the host
+than `sinfo` does.
 """
 
 import os
@@ -29,7 +30,9 @@ class Done:
 
 
 class GoneError(Exception):
-    """The shell has ended before the command: its container, or the connection to it. The command may have run."""
+    """The shell has ended before the command: its container, or the connection to it. The command
+    may have run.
+    """
 
 
 class NotStartedError(Exception):
@@ -38,7 +41,8 @@ class NotStartedError(Exception):
 
 @dataclass
 class Shells:
-    """Shells in one container. `start`: the command that starts one, such as `kubectl exec -i … -- sh`.
+    """Shells in one container. `start`: the command that starts one, such as `kubectl exec -i … --
+    sh`.
 
     Threads may run commands at the same time. Each has a shell of its own meanwhile.
     """
@@ -84,12 +88,18 @@ class Shells:
     def gone(self) -> bool:
         """Whether shells have run, and none does."""
         with self._lock:
-            return self._begun and not self._used and all(shell.process.poll() is not None for shell in self._free)
+            return (
+                self._begun
+                and not self._used
+                and all(shell.process.poll() is not None for shell in self._free)
+            )
 
     def _answering(self, seconds: float) -> "_Shell":
-        """A shell that has just answered. A command that is given to it runs, unless its container ends that moment.
+        """A shell that has just answered. A command that is given to it runs, unless its container
+        ends that moment.
 
-        So a command that has to run once is never given to a shell whose end has not been noticed yet.
+        So a command that has to run once is never given to a shell whose end has not been noticed
+        yet.
         """
         while (kept := self._kept()) is not None:
             try:
@@ -102,7 +112,9 @@ class Shells:
             else:
                 return kept
         pipe = subprocess.PIPE
-        fresh = _Shell(subprocess.Popen(self.start, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe))
+        fresh = _Shell(
+            subprocess.Popen(self.start, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe)
+        )
         try:
             fresh.run(":", (":",), seconds)
         except GoneError as error:
@@ -146,7 +158,9 @@ class _Shell:
             while not read.keys().isdisjoint(selector.get_map()):
                 ready = selector.select(max(deadline - time.monotonic(), 0))
                 if not ready:
-                    raise subprocess.TimeoutExpired(shlex.join(words), seconds, *map(bytes, read.values()))
+                    raise subprocess.TimeoutExpired(
+                        shlex.join(words), seconds, *map(bytes, read.values())
+                    )
                 for key, _ in ready:
                     if key.fd not in read:
                         rest = _written(key.fd, rest)
@@ -155,9 +169,13 @@ class _Shell:
                         continue
                     part = os.read(key.fd, 65536)
                     read[key.fd] += part
-                    if not part or (read[key.fd].endswith(b".") and mark in read[key.fd][-2 * len(mark) :]):
+                    if not part or (
+                        read[key.fd].endswith(b".") and mark in read[key.fd][-2 * len(mark) :]
+                    ):
                         selector.unregister(key.fd)
-        (printed, found, status), (complaint, also, _) = (it.decode().partition(mark.decode()) for it in read.values())
+        (printed, found, status), (complaint, also, _) = (
+            it.decode().partition(mark.decode()) for it in read.values()
+        )
         if not found or not also:
             raise GoneError(printed + complaint)
         return Done(int(status.rstrip(".")), printed, complaint)

@@ -1,7 +1,9 @@
-"""A real slurmctld and slurmrestd without Kubernetes and without any slurmd, whose nodes are records that never boot.
+"""A real slurmctld and slurmrestd without Kubernetes and without any slurmd, whose nodes are
+records that never boot.
 
-Nodes have State=CLOUD and are powered up by a program that does nothing: slurmctld allocates jobs on them as on nodes
-that run, and the jobs stay CONFIGURING. What Slurm starts, and where, shows at once. A `worker` boots one of them.
+Nodes have State=CLOUD and are powered up by a program that does nothing: slurmctld allocates jobs
+on them as on nodes that run, and the jobs stay CONFIGURING. What Slurm starts, and where, shows at
+once. A `worker` boots one of them.
 """
 
 import contextlib
@@ -9,7 +11,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +27,9 @@ from tests.support.real.harness import WILL_COME
 T = TypeVar("T")
 
 SETTLED = 4
-"""So many runs of the scheduler without a further job: backfill, whose interval is as long, has run as well."""
+"""So many runs of the scheduler without a further job: backfill, whose interval is as long, has run
+as well.
+"""
 CONF = f"""\
 {MEMORY}MaxNodeCount=256
 SuspendTime=1000000000
@@ -66,13 +70,18 @@ class Slurmctld:
             f"{self.url}/slurm/{protocol.VERSIONS[0]}/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={TOKEN_HEADER: sign(self.key, "root", 900, time.time()), "Content-Type": "application/json"},
+            headers={
+                TOKEN_HEADER: sign(self.key, "root", 900, time.time()),
+                "Content-Type": "application/json",
+            },
         )
         try:
             with urllib.request.urlopen(request, timeout=WILL_COME) as answer:  # noqa: S310
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{method} {path} {body}: {error.read().decode()[:2000]}") from error
+            raise AssertionError(
+                f"{method} {path} {body}: {error.read().decode()[:2000]}"
+            ) from error
 
     def submit(self, *components: dict[str, Any]) -> int:
         """A job, or a heterogeneous one; its id."""
@@ -120,13 +129,19 @@ class Slurmctld:
 
 
 @contextlib.contextmanager
-def running(home: Path, more: str, gres: str, port: int) -> Iterator[Slurmctld]:
-    """The daemons at this port and the next one, with these lines `more` in slurm.conf. Needs root."""
+def running(
+    home: Path, more: str, gres: str, port: int, files: Mapping[str, bytes] | None = None
+) -> Iterator[Slurmctld]:
+    """The daemons at this port and the next one, with these lines `more` in slurm.conf and these
+    files beside it. Needs root.
+    """
     with contextlib.closing(Daemons(home, port, f"{CONF}{more}")) as daemons:
         daemons.files["gres.conf"] = gres.encode()
-        daemons.slurmctld()
+        daemons.slurmctld(files)
         daemons.slurmrestd("SLURMRESTD_JSON=compact", "SLURM_BITSTR_LEN=0")
-        found = Slurmctld(daemons, Rest(daemons.url, lambda: sign(daemons.key, "root", 900, time.time())))
+        found = Slurmctld(
+            daemons, Rest(daemons.url, lambda: sign(daemons.key, "root", 900, time.time()))
+        )
 
         def answers() -> bool:
             try:
@@ -141,7 +156,8 @@ def running(home: Path, more: str, gres: str, port: int) -> Iterator[Slurmctld]:
 
 @contextlib.contextmanager
 def worker(slurmctld: Slurmctld, name: str, gpus: int) -> Iterator[None]:
-    """A slurmd of a node that Slurm has powered up, with so many GPUs of type h100. Their files are those of others.
+    """A slurmd of a node that Slurm has powered up, with so many GPUs of type h100. Their files are
+    those of others.
 
     Of several at a time, each record needs a Port of its own.
     """

@@ -8,7 +8,8 @@ from typing import Any
 class PodWatch:
     """`history`: the pods as they were at first and after each change, in the API server's order.
 
-    `deletion_asked`: when each was asked to go: pod name → metadata.deletionTimestamp less its grace, as epoch seconds.
+    `deletion_asked`: when each was asked to go: pod name → metadata.deletionTimestamp less its
+    grace, as epoch seconds.
     """
 
     def __init__(self) -> None:
@@ -31,4 +32,6 @@ class PodWatch:
             if metadata.get("deletionTimestamp"):
                 grace = metadata.get("deletionGracePeriodSeconds") or 0
                 asked = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp() - grace
-                self.deletion_asked[metadata["name"]] = min(asked, self.deletion_asked.get(metadata["name"], asked))
+                self.deletion_asked[metadata["name"]] = min(
+                    asked, self.deletion_asked.get(metadata["name"], asked)
+                )

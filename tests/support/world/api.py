@@ -1,9 +1,10 @@
-"""The API server as controllers see it, in memory: no network, no faults, no time but the clock that it is given.
+"""The API server as controllers see it, in memory: no network, no faults, no time but the clock
+that it is given.
 
-What it does is what https://kubernetes.io/docs/reference/using-api/api-concepts/ promises: resourceVersions, uid and
-resourceVersion preconditions, finalizers, graceful deletion of pods, status as a subresource, generations, server-side
-apply with field ownership, watches that can be too old. Custom resources get the defaults of their CRD. It validates
-nothing unless `refuse` does.
+What it does is what https://kubernetes.io/docs/reference/using-api/api-concepts/ promises:
+resourceVersions, uid and resourceVersion preconditions, finalizers, graceful deletion of pods,
+status as a subresource, generations, server-side apply with field ownership, watches that can be
+too old. Custom resources get the defaults of their CRD. It validates nothing unless `refuse` does.
 
 Objects are shared and never changed in place; a change creates a new one.
 """
@@ -28,10 +29,14 @@ _OWNERS = ("metadata", "ownerReferences")
 
 Path = tuple[str, ...]
 Kind = Literal["ADDED", "MODIFIED", "DELETED"]
+Term = tuple[str, bool, frozenset[str]]
+"""A label or field, and whether it is, or isn't, one of the values."""
 
 
 class Place(NamedTuple):
-    """What a request's path names. `collection` is the path of all objects of the resource; "" for what isn't named."""
+    """What a request's path names. `collection` is the path of all objects of the resource; "" for
+    what isn't named.
+    """
 
     collection: str
     namespace: str
@@ -74,13 +79,16 @@ class Selector:
     """Label and field selectors of a list or a watch."""
 
     namespace: str = ""
-    labels: tuple[tuple[str, str, str], ...] = ()
-    fields: tuple[tuple[str, str, str], ...] = ()
+    labels: tuple[Term, ...] = ()
+    fields: tuple[Term, ...] = ()
 
     @classmethod
     def of(cls, place: Place, query: Mapping[str, str]) -> "Selector":
-        """Equality only. Raises ValueError for another operator."""
-        return cls(place.namespace, *(_terms(query.get(name) or "") for name in ("labelSelector", "fieldSelector")))
+        """Equality and `in` only. Raises ValueError for another operator."""
+        return cls(
+            place.namespace,
+            *(_terms(query.get(name) or "") for name in ("labelSelector", "fieldSelector")),
+        )
 
     def matches(self, item: Manifest | None) -> bool:
         """Whether the object is one of them."""
@@ -90,16 +98,18 @@ class Selector:
         if self.namespace and metadata.get("namespace") != self.namespace:
             return False
         labels = metadata.get("labels") or {}
-        if not all((labels.get(key) == value) is (sign == "=") for key, sign, value in self.labels):
+        if not all((labels.get(key) in values) is wanted for key, wanted, values in self.labels):
             return False
-        return all((_field(item, key) == value) is (sign == "=") for key, sign, value in self.fields)
+        return all((_field(item, key) in values) is wanted for key, wanted, values in self.fields)
 
 
 class Api:
     """The store and its rules. `clock` is seconds since the epoch."""
 
     def __init__(
-        self, clock: Callable[[], float], refuse: Callable[[Place, Manifest], str | None] | None = None
+        self,
+        clock: Callable[[], float],
+        refuse: Callable[[Place, Manifest], str | None] | None = None,
     ) -> None:
         self.history: list[Change] = []
         self.listeners: list[Callable[[Change], None]] = []
@@ -187,26 +197,56 @@ class Api:
             item["status"] = {"phase": "Pending"}
         return self._commit(place, None, _defaulted(collection, item))
 
-    def change(self, collection: str, namespace: str, name: str, patch: Any, *, status: bool = False) -> Manifest:
+    def put(self, collection: str, manifest: Manifest) -> Manifest:
+        """Store the object as it stands, whatever the rules are. It keeps the uid that it has."""
+        old = self.get(collection, *_key(manifest))
+        uid = old["metadata"]["uid"] if old is not None else f"uid-{next(self._uids)}"
+        item = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
+        return self._stored(collection, old, item)
+
+    def remove(self, collection: str, namespace: str, name: str) -> None:
+        """Delete the object at once, if it exists."""
+        old = self.get(collection, namespace, name)
+        if old is not None:
+            self._remove(Place(collection, namespace, name, ""), old)
+
+    def change(
+        self, collection: str, namespace: str, name: str, patch: Any, *, status: bool = False
+    ) -> Manifest:
         """Merge patch (RFC 7386), of the object or of its status. Raises ApiError."""
         place = Place(collection, namespace, name, "status" if status else "")
         old = self._needed(place)
         return self._update(place, old, merged(old, patch))
 
     def delete(
-        self, collection: str, namespace: str, name: str, *, grace: int | None = None, uid: str = "", version: str = ""
+        self,
+        collection: str,
+        namespace: str,
+        name: str,
+        *,
+        grace: int | None = None,
+        uid: str = "",
+        version: str = "",
     ) -> None:
         """DELETE. Raises ApiError."""
         place = Place(collection, namespace, name, "")
         old = self._needed(place)
         metadata = old["metadata"]
         if (uid and uid != metadata["uid"]) or (version and version != metadata["resourceVersion"]):
-            raise api_error(409, "Conflict", f"Precondition failed: the object is {metadata['uid']}")
+            raise api_error(
+                409, "Conflict", f"Precondition failed: the object is {metadata['uid']}"
+            )
         seconds = 0
         if place.plural == "pods":
-            # A pod that no kubelet runs has nobody to wait for (Kubernetes, podStrategy.CheckGracefulDelete).
-            seconds = grace if grace is not None else old["spec"].get("terminationGracePeriodSeconds", 30)
-            if not old["spec"].get("nodeName") or (old.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+            # A pod that no kubelet runs has nobody to wait for (Kubernetes,
+            # podStrategy.CheckGracefulDelete).
+            seconds = (
+                grace if grace is not None else old["spec"].get("terminationGracePeriodSeconds", 30)
+            )
+            if not old["spec"].get("nodeName") or (old.get("status") or {}).get("phase") in {
+                "Succeeded",
+                "Failed",
+            }:
                 seconds = 0
         before = metadata.get("deletionGracePeriodSeconds")
         if metadata.get("deletionTimestamp") and before is not None:
@@ -214,7 +254,10 @@ class Api:
         if seconds == 0 and not metadata.get("finalizers"):
             self._remove(place, old)
         elif not metadata.get("deletionTimestamp") or seconds != before:
-            going = {"deletionTimestamp": self.timestamp(seconds), "deletionGracePeriodSeconds": seconds}
+            going = {
+                "deletionTimestamp": self.timestamp(seconds),
+                "deletionGracePeriodSeconds": seconds,
+            }
             self._commit(place, old, {**old, "metadata": {**metadata, **going}})
 
     def timestamp(self, later: float = 0) -> str:
@@ -223,15 +266,25 @@ class Api:
 
     # --- what clients ask
 
-    def handle(self, method: str, place: Place, query: Mapping[str, str], body: Any, content_type: str) -> bytes:
-        """The body of the answer to a request that names an object, or creates one. Raises ApiError."""
+    def handle(
+        self, method: str, place: Place, query: Mapping[str, str], body: Any, content_type: str
+    ) -> bytes:
+        """The body of the answer to a request that names an object, or creates one. Raises
+        ApiError.
+        """
         self._check_served(place.collection)
         if method == "GET":
             return msgspec.json.encode(self._needed(place))
         if method == "DELETE":
             asked = body.get("preconditions") or {}
-            grace, uid, version = body.get("gracePeriodSeconds"), asked.get("uid", ""), asked.get("resourceVersion", "")
-            self.delete(place.collection, place.namespace, place.name, grace=grace, uid=uid, version=version)
+            grace, uid, version = (
+                body.get("gracePeriodSeconds"),
+                asked.get("uid", ""),
+                asked.get("resourceVersion", ""),
+            )
+            self.delete(
+                place.collection, place.namespace, place.name, grace=grace, uid=uid, version=version
+            )
             return b'{"kind":"Status","status":"Success"}'
         if method == "POST":
             return msgspec.json.encode(self.create(place.collection, body))
@@ -249,10 +302,15 @@ class Api:
         return msgspec.json.encode(self._update(place, old, new))
 
     def page(
-        self, place: Place, query: Mapping[str, str], version: int | None = None, *, metadata_only: bool = False
+        self,
+        place: Place,
+        query: Mapping[str, str],
+        version: int | None = None,
+        *,
+        metadata_only: bool = False,
     ) -> bytes:
-        """The answer to a list, as of `version` (None: now), of whole objects or as PartialObjectMetadataList.
-        Raises Gone for a continue token that is too old.
+        """The answer to a list, as of `version` (None: now), of whole objects or as
+        PartialObjectMetadataList. Raises Gone for a continue token that is too old.
         """
         self._check_served(place.collection)
         selector = Selector.of(place, query)
@@ -274,14 +332,19 @@ class Api:
             metadata["continue"] = f"{version}:{start + limit}"
         items = found[start : start + limit]
         return msgspec.json.encode(
-            {"metadata": metadata, "items": [partial(item) for item in items] if metadata_only else items}
+            {
+                "metadata": metadata,
+                "items": [partial(item) for item in items] if metadata_only else items,
+            }
         )
 
     def changes(self, collection: str, since: int) -> list[Change]:
         """What a watch from that version on begins with. Raises Gone."""
         self._check_served(collection)
         if since < self.oldest(collection):
-            raise api_error(410, "Expired", f"too old resource version: {since} ({self.oldest(collection)})")
+            raise api_error(
+                410, "Expired", f"too old resource version: {since} ({self.oldest(collection)})"
+            )
         newer = itertools.takewhile(lambda change: change.version > since, reversed(self.history))
         return [change for change in reversed(list(newer)) if change.collection == collection]
 
@@ -313,7 +376,11 @@ class Api:
     def _expect(self, old: Manifest, metadata: Mapping[str, Any]) -> None:
         for name in ("uid", "resourceVersion"):
             if metadata.get(name) and metadata[name] != old["metadata"][name]:
-                raise api_error(409, "Conflict", f"the object has been modified: {name} is {old['metadata'][name]}")
+                raise api_error(
+                    409,
+                    "Conflict",
+                    f"the object has been modified: {name} is {old['metadata'][name]}",
+                )
 
     def _update(self, place: Place, old: Manifest, new: Manifest) -> Manifest:
         if place.subresource == "status":
@@ -322,7 +389,9 @@ class Api:
             refusal = self._refuse(place, new) if self._refuse is not None else None
             if refusal is not None:
                 raise api_error(422, "Invalid", refusal)
-            new = _defaulted(place.collection, {**new, "metadata": {**new["metadata"], **_kept(old)}})
+            new = _defaulted(
+                place.collection, {**new, "metadata": {**new["metadata"], **_kept(old)}}
+            )
             if _with_status(place.collection):
                 new.pop("status", None)
                 if "status" in old:
@@ -341,10 +410,14 @@ class Api:
             if released and not metadata.get("deletionGracePeriodSeconds"):
                 self._remove(place, new)
                 return new
+        return self._stored(place.collection, old, new)
+
+    def _stored(self, collection: str, old: Manifest | None, new: Manifest) -> Manifest:
         self._version += 1
         new = {**new, "metadata": {**new["metadata"], "resourceVersion": str(self._version)}}
-        self._items.setdefault(place.collection, {})[_key(new)] = new
-        self._notify(Change(self._version, "ADDED" if old is None else "MODIFIED", place.collection, old, new))
+        self._items.setdefault(collection, {})[_key(new)] = new
+        kind: Kind = "ADDED" if old is None else "MODIFIED"
+        self._notify(Change(self._version, kind, collection, old, new))
         return new
 
     def _remove(self, place: Place, old: Manifest) -> None:
@@ -360,13 +433,19 @@ class Api:
             listener(change)
 
     def _apply(self, place: Place, wanted: Manifest, manager: str) -> Manifest:
-        """https://kubernetes.io/docs/reference/using-api/server-side-apply/, forced; lists but owners are atomic."""
+        """https://kubernetes.io/docs/reference/using-api/server-side-apply/, forced; lists but
+        owners are atomic.
+        """
         conditions = wanted["metadata"]
-        unconditional = {key: value for key, value in conditions.items() if key not in {"uid", "resourceVersion"}}
+        unconditional = {
+            key: value for key, value in conditions.items() if key not in {"uid", "resourceVersion"}
+        }
         wanted = {**wanted, "metadata": unconditional}
         managed = self._managed.setdefault((place.collection, place.namespace, place.name), {})
         paths = frozenset(_leaves(wanted, ()))
-        others = frozenset(path for name, owned in managed.items() if name != manager for path in owned)
+        others = frozenset(
+            path for name, owned in managed.items() if name != manager for path in owned
+        )
         dropped = managed.get(manager, frozenset()) - paths - others
         old = self.get(place.collection, place.namespace, place.name)
         if old is None:
@@ -387,7 +466,21 @@ class Api:
 
 def partial(item: Manifest) -> Manifest:
     """The object as PartialObjectMetadata."""
-    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": item["metadata"]}
+    return {
+        "apiVersion": "meta.k8s.io/v1",
+        "kind": "PartialObjectMetadata",
+        "metadata": item["metadata"],
+    }
+
+
+def event(change: Change, selector: Selector, *, metadata_only: bool) -> bytes:
+    """The event of a watch with this selector; empty for an object that it doesn't select."""
+    before, after = selector.matches(change.old), selector.matches(change.new)
+    if not (before or after):
+        return b""
+    kind = "MODIFIED" if before and after else "ADDED" if after else "DELETED"
+    raw = msgspec.json.encode(partial(change.object)) if metadata_only else change.raw
+    return b'{"type":"%s","object":%s}' % (kind.encode(), raw)
 
 
 def place_of(path: str) -> Place:
@@ -423,12 +516,18 @@ def merged(old: Any, patch: Any) -> Any:
 
 
 def json_patched(old: Manifest, operations: Iterable[Mapping[str, Any]]) -> Manifest:
-    """RFC 6902: add, replace, remove and test. Raises Invalid for a test that fails or a path that doesn't exist."""
+    """RFC 6902: add, replace, remove and test. Raises Invalid for a test that fails or a path that
+    doesn't exist.
+    """
     new: Any = _copied(old)
     for operation in operations:
-        *way, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        *way, last = [
+            part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
+        ]
         try:
-            at = functools.reduce(lambda item, part: item[int(part) if isinstance(item, list) else part], way, new)
+            at = functools.reduce(
+                lambda item, part: item[int(part) if isinstance(item, list) else part], way, new
+            )
             spot: Any = last if isinstance(at, dict) else len(at) if last == "-" else int(last)
             match operation["op"]:
                 case "test" if at[spot] != operation["value"]:
@@ -440,13 +539,21 @@ def json_patched(old: Manifest, operations: Iterable[Mapping[str, Any]]) -> Mani
                 case "remove":
                     del at[spot]
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise api_error(422, "Invalid", f"{operation['op']} {operation['path']}: {error!r}") from None
+            raise api_error(
+                422, "Invalid", f"{operation['op']} {operation['path']}: {error!r}"
+            ) from None
     return dict(new)
 
 
 def _kept(old: Manifest) -> dict[str, Any]:
     """What no update changes."""
-    names = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+    names = (
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+    )
     metadata = old["metadata"]
     return {name: metadata[name] for name in (*names, "resourceVersion") if name in metadata}
 
@@ -467,13 +574,15 @@ def _generated(collection: str) -> bool:
     return definitions.GROUP in collection or collection.rpartition("/")[2] in _GENERATED
 
 
-def _terms(text: str) -> tuple[tuple[str, str, str], ...]:
+def _terms(text: str) -> tuple[Term, ...]:
     found = []
-    for term in filter(None, text.split(",")):
-        match = re.fullmatch(r"([^=!]+)(==|=|!=)([^=!]*)", term)
-        if match is None:
+    for term in filter(None, re.split(r",(?![^(]*\))", text)):
+        if match := re.fullmatch(r"(\S+) in \(([^()]*)\)", term):
+            found.append((match[1], True, frozenset(match[2].split(","))))
+        elif match := re.fullmatch(r"([^=! ]+)(==|=|!=)([^=!]*)", term):
+            found.append((match[1], match[2] != "!=", frozenset({match[3]})))
+        else:
             raise ValueError(f"selector {term!r}")
-        found.append((match[1], "!=" if match[2] == "!=" else "=", match[3]))
     return tuple(found)
 
 
@@ -489,13 +598,19 @@ def _leaves(value: Any, path: Path) -> Iterable[Path]:
             yield from _leaves(inner, (*path, key))
     elif path == _OWNERS:
         yield from ((*path, owner["uid"]) for owner in value)
-    elif (path[:1] == ("metadata",) and path[1:] not in {("name",), ("namespace",)}) or path[:1] != ("metadata",):
+    elif (path[:1] == ("metadata",) and path[1:] not in {("name",), ("namespace",)}) or path[
+        :1
+    ] != ("metadata",):
         yield path
 
 
 def _drop(item: Any, path: Path) -> None:
     if path[:2] == _OWNERS:
-        owners = [owner for owner in item["metadata"].get("ownerReferences", []) if owner["uid"] != path[2]]
+        owners = [
+            owner
+            for owner in item["metadata"].get("ownerReferences", [])
+            if owner["uid"] != path[2]
+        ]
         item["metadata"]["ownerReferences"] = owners
         return
     *way, last = path
@@ -512,16 +627,19 @@ def _overlaid(old: Any, wanted: Any, path: Path = ()) -> Any:
         rest = [owner for owner in old or [] if owner["uid"] not in {it["uid"] for it in wanted}]
         return [*rest, *wanted]
     if isinstance(wanted, dict) and isinstance(old, dict):
-        return {**old, **{key: _overlaid(old.get(key), value, (*path, key)) for key, value in wanted.items()}}
+        return {
+            **old,
+            **{key: _overlaid(old.get(key), value, (*path, key)) for key, value in wanted.items()},
+        }
     return wanted
 
 
 @functools.cache
 def _schemas() -> dict[str, Any]:
     return {
-        f"/apis/{definitions.GROUP}/{definitions.VERSION}/{crd['spec']['names']['plural']}": crd["spec"]["versions"][0][
-            "schema"
-        ]["openAPIV3Schema"]
+        f"/apis/{definitions.GROUP}/{definitions.VERSION}/{crd['spec']['names']['plural']}": crd[
+            "spec"
+        ]["versions"][0]["schema"]["openAPIV3Schema"]
         for crd in definitions.custom_resource_definitions()
     }
 
@@ -551,4 +669,15 @@ def _default(schema: Any, value: Any) -> None:
             _default(schema["items"], each)
 
 
-__all__ = ["Api", "ApiError", "Change", "Place", "Selector", "json_patched", "merged", "place_of"]
+__all__ = [
+    "Api",
+    "ApiError",
+    "Change",
+    "Place",
+    "Selector",
+    "event",
+    "json_patched",
+    "merged",
+    "partial",
+    "place_of",
+]

@@ -1,6 +1,8 @@
-"""The operator's clients of the model: the shipped ones of Kubernetes and slurmrestd, without the network.
+"""The operator's clients of the model: the shipped ones of Kubernetes and slurmrestd, without the
+network.
 
-Requests take some time, fail according to `Faults`, and are shown to the `Watcher` before they are applied.
+Requests take some time, fail according to `Faults`, and are shown to the `Watcher` before they are
+applied.
 """
 
 import asyncio
@@ -23,7 +25,7 @@ from sidecars.slurm import client as slurm_client
 from sidecars.slurm import errors as slurm_errors
 from sidecars.slurm.protocol import VERSIONS, Request
 from sidecars.slurm.tokens import TokenSource
-from tests.support.world.api import Api, Change, Place, Selector, partial, place_of
+from tests.support.world.api import Api, Change, Place, Selector, event, place_of
 
 T = TypeVar("T")
 
@@ -39,7 +41,9 @@ class KubeFault(Enum):
     DENIED = "403 of an admission controller, not done"
     CRASH_BEFORE = "the operator is killed before it is sent"
     CRASH_AFTER = "the operator is killed when it is done, before it knows"
-    ARRIVES_LATE = "the operator is killed while it is on its way, and it arrives when another one leads"
+    ARRIVES_LATE = (
+        "the operator is killed while it is on its way, and it arrives when another one leads"
+    )
     STALE = "a list is answered by an API server that lags behind"
     GONE = "a list or watch is answered with 410"
     LATE = "done, but answered 8 s later"
@@ -61,7 +65,9 @@ class SlurmFault(Enum):
     LOST = "done, but the answer is lost"
     CRASH_BEFORE = "the operator is killed before it is sent"
     CRASH_AFTER = "the operator is killed when it is done, before it knows"
-    ARRIVES_LATE = "the operator is killed while it is on its way, and it arrives when another one leads"
+    ARRIVES_LATE = (
+        "the operator is killed while it is on its way, and it arrives when another one leads"
+    )
 
 
 class WatchFault(Enum):
@@ -73,19 +79,27 @@ class WatchFault(Enum):
 
 
 Refusal = Literal["quota", "RBAC"]
-"""What the API server refuses for a while: new pods, by a ResourceQuota; or all writes, because a role was deleted."""
+"""What the API server refuses for a while: new pods, by a ResourceQuota; or all writes, because a
+role was deleted.
+"""
 
 AFTER_THAW = 0.05
 """Seconds after which a process that was frozen notices that it has lost its lease."""
 
 LATE_SECONDS = 2.0
-"""After so many seconds a request arrives whose sender was killed meanwhile; another operator leads by then."""
+"""After so many seconds a request arrives whose sender was killed meanwhile; another operator leads
+by then.
+"""
 
 REPORTED_ASIDE = frozenset({"events", "leases"})
-"""What the operator writes beside its work. These writes meet no numbered faults, and are not counted."""
+"""What the operator writes beside its work. These writes meet no numbered faults, and are not
+counted.
+"""
 
 EVERYWHERE = frozenset({"controllers", "restapis", "nodesets"})
-"""What the operator may read and patch in every namespace (charts/slurm-operator, clusterrole.yaml)."""
+"""What the operator may read and patch in every namespace (charts/slurm-operator,
+clusterrole.yaml).
+"""
 
 SPARED = "sound"
 """Requests about this namespace meet no faults: what happens elsewhere must not delay it."""
@@ -103,20 +117,33 @@ class Watcher(Protocol):
         """The API server is about to apply it."""
 
     def slurm_request(
-        self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], T]
+        self,
+        model: SlurmModel,
+        method: str,
+        target: str,
+        content: bytes | None,
+        carry: Callable[[], T],
     ) -> T:
         """Returns Slurm's answer, which `carry` gets."""
 
     def slurm_sent(
         self, model: SlurmModel, method: str, target: str, content: bytes | None
     ) -> Callable[[Callable[[], object]], None]:
-        """A write is sent that arrives late. Call the result, with what carries it, when it arrives."""
+        """A write is sent that arrives late. Call the result, with what carries it, when it
+        arrives.
+        """
 
     def slurm_seen(
-        self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None, identity: str
+        self,
+        model: SlurmModel,
+        method: str,
+        target: str,
+        at: float,
+        listed: set[str] | None,
+        identity: str,
     ) -> None:
-        """A good answer, true `at` that time, has reached the operator. `listed`: the nodes in an incomplete list.
-        `identity`: see `writes_as`.
+        """A good answer, true `at` that time, has reached the operator. `listed`: the nodes in an
+        incomplete list. `identity`: see `writes_as`.
         """
 
     def writes_as(self, identity: str) -> None:
@@ -143,6 +170,8 @@ class Faults:
     """When a list has failed last."""
     without_role: set[str] = field(default_factory=set)
     """Namespaces without the operator's Role."""
+    events_are_hidden: bool = False
+    """The operator may not read Events."""
     without_slurmctld: set[int] = field(default_factory=set)
     """Models whose slurmctld and slurmrestd don't exist."""
     unlisted: set[tuple[str, str]] = field(default_factory=set)
@@ -159,11 +188,17 @@ class Faults:
 
     def refuses(self, method: str, place: Place, now: float) -> str:
         """Why the API server refuses the request; "" if it doesn't."""
-        if place.namespace in self.without_role and not (place.plural in EVERYWHERE and method in ("GET", "PATCH")):
+        if place.namespace in self.without_role and not (
+            place.plural in EVERYWHERE and method in ("GET", "PATCH")
+        ):
             return "User cannot do that: no RBAC policy matched"
+        if self.events_are_hidden and method == "GET" and place.plural == "events":
+            return "User cannot list events: no RBAC policy matched"
         if place.namespace == SPARED or place.plural in REPORTED_ASIDE:
             return ""
-        if now < self.refused.get("RBAC", 0.0) and (method != "GET" or (place.namespace and not place.name)):
+        if now < self.refused.get("RBAC", 0.0) and (
+            method != "GET" or (place.namespace and not place.name)
+        ):
             return "injected: User cannot do that: no RBAC policy matched"
         if method == "POST" and place.plural == "pods" and now < self.refused.get("quota", 0.0):
             return "injected: exceeded quota: pods=0"
@@ -171,7 +206,9 @@ class Faults:
 
 
 class Process:
-    """One process of the operator, until it ends or is killed. `identity` is that of its election, "" without one."""
+    """One process of the operator, until it ends or is killed. `identity` is that of its election,
+    "" without one.
+    """
 
     def __init__(self, killed: Callable[[], None], identity: str = "") -> None:
         self.identity = identity
@@ -210,10 +247,20 @@ class Process:
 
 
 class WorldTransport(Transport):
-    """`sidecars.kube.transport.Transport` without HTTP: it calls the Api in this process, as `process`."""
+    """`sidecars.kube.transport.Transport` without HTTP: it calls the Api in this process, as
+    `process`.
+    """
 
-    def __init__(self, api: Api, process: Process, faults: Faults, watcher: Watcher, rng: random.Random) -> None:
-        self._api, self._process, self._faults, self._watcher, self._random = api, process, faults, watcher, rng
+    def __init__(
+        self, api: Api, process: Process, faults: Faults, watcher: Watcher, rng: random.Random
+    ) -> None:
+        self._api, self._process, self._faults, self._watcher, self._random = (
+            api,
+            process,
+            faults,
+            watcher,
+            rng,
+        )
         self._seconds_left: Callable[[], float] | None = None
 
     async def request(
@@ -271,23 +318,36 @@ class WorldTransport(Transport):
             self._faults.injected[fault.name] += 1
         match fault:
             case KubeFault.CONFLICT:
-                raise api_error(409, "Conflict", "injected: another writer was quicker", request=request)
+                raise api_error(
+                    409, "Conflict", "injected: another writer was quicker", request=request
+                )
             case KubeFault.ERROR:
-                raise api_error(500, "InternalError", "injected: etcd has no leader", request=request)
+                raise api_error(
+                    500, "InternalError", "injected: etcd has no leader", request=request
+                )
             case KubeFault.TIMEOUT:
                 self._faults.silent_until = asyncio.get_running_loop().time() + 30.0
                 await self._pass(30.0)
                 raise Unreachable(f"{request}: injected: no answer within 30 s")
             case KubeFault.TOO_MANY:
-                raise api_error(429, "TooManyRequests", "injected: the server is busy", request=request)
+                raise api_error(
+                    429, "TooManyRequests", "injected: the server is busy", request=request
+                )
             case KubeFault.DENIED:
-                raise api_error(403, "Forbidden", "injected: admission webhook denied the request", request=request)
+                raise api_error(
+                    403,
+                    "Forbidden",
+                    "injected: admission webhook denied the request",
+                    request=request,
+                )
             case KubeFault.CRASH_BEFORE:
                 self._process.kill()
                 await self._pass(0)
             case KubeFault.ARRIVES_LATE:
                 self._watcher.kube_write(method, place, sent)
-                late = functools.partial(self._arrive_late, method, place, query or {}, sent, content_type)
+                late = functools.partial(
+                    self._arrive_late, method, place, query or {}, sent, content_type
+                )
                 # Not in this task, which ends with the process.
                 asyncio.get_running_loop().call_later(LATE_SECONDS, late)
                 self._process.kill()
@@ -298,12 +358,18 @@ class WorldTransport(Transport):
         answer = self._api.handle(method, place, query or {}, sent, content_type)
         if fault is KubeFault.CRASH_AFTER:
             self._process.kill()
-        await self._pass(8.0 if fault is KubeFault.LATE else self._random.uniform(0.001, 0.01) + self._faults.slow)
+        await self._pass(
+            8.0
+            if fault is KubeFault.LATE
+            else self._random.uniform(0.001, 0.01) + self._faults.slow
+        )
         if fault is KubeFault.LOST:
             raise Unreachable(f"{request}: injected: the connection was cut")
         return answer
 
-    def _arrive_late(self, method: str, place: Place, query: Mapping[str, str], sent: Any, content_type: str) -> None:
+    def _arrive_late(
+        self, method: str, place: Place, query: Mapping[str, str], sent: Any, content_type: str
+    ) -> None:
         self._faults.injected[KubeFault.ARRIVES_LATE.name] += 1
         with contextlib.suppress(ApiError):
             self._api.handle(method, place, query, sent, content_type)
@@ -313,10 +379,12 @@ class WorldTransport(Transport):
             self._faults.injected["RBAC" if "RBAC" in why else "quota"] += 1
 
     def _check_readable(self, place: Place, request: str) -> None:
-        """Raises ApiError for what the operator may not read, or what the API server doesn't serve."""
+        """Raises ApiError for what the operator may not read, or what the API server doesn't
+        serve.
+        """
         why = self._faults.refuses("GET", place, asyncio.get_running_loop().time())
         served = place.collection not in self._api.unserved
-        if not place.name and (why or not served):
+        if not place.name and (why or not served) and place.plural != "events":
             self._faults.unlisted.add((place.collection, place.namespace))
         if why:
             self._count_refusal(why)
@@ -324,7 +392,9 @@ class WorldTransport(Transport):
         if not place.name and served:
             self._faults.unlisted.discard((place.collection, place.namespace))
 
-    async def _read(self, place: Place, query: Mapping[str, str], request: str, accept: str) -> bytes:
+    async def _read(
+        self, place: Place, query: Mapping[str, str], request: str, accept: str
+    ) -> bytes:
         self._check_readable(place, request)
         if place.name:
             return self._api.handle("GET", place, query, None, "")
@@ -338,8 +408,12 @@ class WorldTransport(Transport):
             raise api_error(500, "InternalError", "injected: etcd has no leader", request=request)
         version = None
         if fault is KubeFault.STALE and not query.get("continue"):
-            version = max(self._api.oldest(place.collection), self._api.version - self._random.randint(1, 30))
-        return self._api.page(place, query, version, metadata_only="as=PartialObjectMetadataList;" in accept)
+            version = max(
+                self._api.oldest(place.collection), self._api.version - self._random.randint(1, 30)
+            )
+        return self._api.page(
+            place, query, version, metadata_only="as=PartialObjectMetadataList;" in accept
+        )
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -354,31 +428,24 @@ class WorldTransport(Transport):
         self._check_readable(place, f"WATCH {path}")
         loop = asyncio.get_running_loop()
         ends = loop.time() + int(query["timeoutSeconds"])
-        queue: deque[tuple[float, bytes | WatchFault]] = deque()
-        woken = asyncio.Event()
+        queue = _Queue()
 
         def take(change: Change) -> None:
             if change.collection == place.collection:
-                line = _line(change, selector, metadata_only=metadata_only)
+                line = event(change, selector, metadata_only=metadata_only)
                 if line:
-                    queue.append((loop.time() + self._random.uniform(0.0, 0.02), line))
-                    woken.set()
+                    queue.put(loop.time() + self._random.uniform(0.0, 0.02), line)
 
         def end(fault: WatchFault) -> None:
             queue.clear()
-            queue.append((loop.time(), fault))
-            woken.set()
+            queue.put(loop.time(), fault)
 
         async def lines() -> AsyncIterator[bytes]:
             while True:
-                if not queue:
-                    woken.clear()
-                    try:
-                        async with asyncio.timeout_at(ends):
-                            await woken.wait()
-                    except TimeoutError:
-                        return
-                due, line = queue.popleft()
+                try:
+                    due, line = await queue.get(ends)
+                except TimeoutError:
+                    return
                 if isinstance(line, WatchFault):
                     self._faults.injected[f"watch {line.name}"] += 1
                 match line:
@@ -415,18 +482,33 @@ class WorldTransport(Transport):
             await self._process.never.wait()
 
 
-def _line(change: Change, selector: Selector, *, metadata_only: bool) -> bytes:
-    """The event of a watch with this selector; empty for an object that it doesn't select."""
-    before, after = selector.matches(change.old), selector.matches(change.new)
-    if not (before or after):
-        return b""
-    kind = "MODIFIED" if before and after else "ADDED" if after else "DELETED"
-    raw = msgspec.json.encode(partial(change.object)) if metadata_only else change.raw
-    return b'{"type":"%s","object":%s}' % (kind.encode(), raw)
+class _Queue:
+    """What one watch is sent, with the times."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[float, bytes | WatchFault]] = deque()
+        self._woken = asyncio.Event()
+
+    def put(self, due: float, line: bytes | WatchFault) -> None:
+        self._lines.append((due, line))
+        self._woken.set()
+
+    def clear(self) -> None:
+        self._lines.clear()
+
+    async def get(self, until: float) -> tuple[float, bytes | WatchFault]:
+        """The next one. Raises TimeoutError when none has come until that time."""
+        if not self._lines:
+            self._woken.clear()
+            async with asyncio.timeout_at(until):
+                await self._woken.wait()
+        return self._lines.popleft()
 
 
 class WorldSlurm(slurm_client.Client):
-    """`sidecars.slurm.client.Client` without HTTP: it asks a model in this process, as `process`."""
+    """`sidecars.slurm.client.Client` without HTTP: it asks a model in this process, as
+    `process`.
+    """
 
     def __init__(
         self,
@@ -442,7 +524,13 @@ class WorldSlurm(slurm_client.Client):
     ) -> None:
         super().__init__(url, tokens)
         self._spared = spared
-        self._model, self._process, self._faults, self._watcher, self._random = model, process, faults, watcher, rng
+        self._model, self._process, self._faults, self._watcher, self._random = (
+            model,
+            process,
+            faults,
+            watcher,
+            rng,
+        )
 
     async def _exchange(self, request: Request[Any], token: str) -> tuple[int, bytes]:
         await self._process.thawed()
@@ -472,19 +560,27 @@ class WorldSlurm(slurm_client.Client):
                 self._process.kill()
                 await self._pass(0)
             case SlurmFault.ARRIVES_LATE:
-                arrives = self._watcher.slurm_sent(self._model, request.method, target, request.content())
+                arrives = self._watcher.slurm_sent(
+                    self._model, request.method, target, request.content()
+                )
                 # Not in this task, which ends with the process.
-                asyncio.get_running_loop().call_later(LATE_SECONDS, self._arrive_late, arrives, carry)
+                asyncio.get_running_loop().call_later(
+                    LATE_SECONDS, self._arrive_late, arrives, carry
+                )
                 self._process.kill()
                 await self._pass(0)
 
         if request.method != "GET":
             self._watcher.writes_as(self._process.identity)
-        reply, planned = self._watcher.slurm_request(self._model, request.method, target, request.content(), carry)
+        reply, planned = self._watcher.slurm_request(
+            self._model, request.method, target, request.content(), carry
+        )
         if fault is SlurmFault.CRASH_AFTER:
             self._process.kill()
         silent = reply.delay is None or fault is SlurmFault.TIMEOUT
-        await self._pass(3600.0 if silent else (reply.delay or 0.0) + self._random.uniform(0.001, 0.01))
+        await self._pass(
+            3600.0 if silent else (reply.delay or 0.0) + self._random.uniform(0.001, 0.01)
+        )
         await self._process.thawed()
         if fault is SlurmFault.LOST:
             raise slurm_errors.Unreachable(str(request), "injected: the connection was cut")
@@ -501,7 +597,9 @@ class WorldSlurm(slurm_client.Client):
             self._watcher.slurm_seen(self._model, request.method, target, stale, listed, identity)
         return reply.status, reply.body
 
-    def _arrive_late(self, arrives: Callable[[Callable[[], object]], None], carry: Callable[[], object]) -> None:
+    def _arrive_late(
+        self, arrives: Callable[[Callable[[], object]], None], carry: Callable[[], object]
+    ) -> None:
         if id(self._model) not in self._faults.without_slurmctld:
             self._faults.injected[f"Slurm write {SlurmFault.ARRIVES_LATE.name}"] += 1
             arrives(carry)

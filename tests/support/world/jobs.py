@@ -1,8 +1,8 @@
 """Jobs of the simulated clusters, and their processes in the worker pods.
 
-A job that ends in another way than by its own end is a broken invariant, unless one of the few causes that no operator
-can prevent has ended exactly this job: then `excuse` names it. The excuse is given at the moment of the cause, to the
-jobs that it meets, and to none that starts later.
+A job that ends in another way than by its own end is a broken invariant, unless one of the few
+causes that no operator can prevent has ended exactly this job: then `excuse` names it. The excuse
+is given at the moment of the cause, to the jobs that it meets, and to none that starts later.
 """
 
 import asyncio
@@ -16,12 +16,24 @@ from sidecars.simulate import Fault, SlurmModel
 from sidecars.simulate.records import SimJob
 from tests.support.world.kubelets import Ending, Kubelets, Slurmd
 
-Kind = Literal["plain", "no-kill", "no-requeue", "array", "heterogeneous", "suspended", "named"]
-"""As of sbatch: `--no-kill`, `--no-requeue`, `--array`, `: ` between two components, `--nodelist` with as many nodes as
-it takes; or it is suspended for a while."""
+Kind = Literal[
+    "plain",
+    "no-kill",
+    "no-requeue",
+    "array",
+    "heterogeneous",
+    "suspended",
+    "named",
+    "excluding",
+]
+"""As of sbatch: `--no-kill`, `--no-requeue`, `--array`, `: ` between two components, `--nodelist`
+with as many nodes as it takes, `--exclude` with one node; or it is suspended for a while.
+"""
 
 JUST_SUBMITTED = 6.0
-"""Seconds after the submission of a job in which a record that it names may go: the jobs have been read before."""
+"""Seconds after the submission of a job in which a record that it names may go: the jobs have been
+read before.
+"""
 LIED_FOR = 20.0
 """Seconds after answers without the jobs in which it may."""
 
@@ -43,13 +55,16 @@ class Job:
     suspend_at: float = inf
     resume_at: float = inf
     pending_id: int = 0
-    """Its record while it is pending; 0 for a job that slurmctld starts as soon as it hears of it."""
+    """Its record while it is pending; 0 for a job that slurmctld starts as soon as it hears of it.
+    """
     excuse: str = ""
     """Why it may end otherwise; "" while it may not."""
     waits: bool = False
     """Power saving starts its nodes. None of its processes runs before all have registered."""
     required: tuple[str, ...] = ()
     """The nodes that it names."""
+    excluded: tuple[str, ...] = ()
+    """The nodes that it doesn't run on."""
     submitted: float = -inf
     lacks: set[str] = field(default_factory=set)
     """Those of them whose record is missing."""
@@ -75,7 +90,8 @@ class Jobs:
         """How often a job was requeued while power saving was starting its nodes."""
         self._kubelets, self._rng, self._note = kubelets, rng, note
         self._killed: set[tuple[int, str]] = set()
-        """Nodes by model and name whose slurmd, with its sidecar, was killed and has not come back."""
+        """Nodes by model and name whose slurmd, with its sidecar, was killed and has not come back.
+        """
         self._lied_at: dict[int, float] = {}
         """When Slurm last gave wrong answers, by model."""
         kubelets.steps = self.steps
@@ -90,28 +106,34 @@ class Jobs:
     def submit(self, model: SlurmModel, count: int, seconds: float, kind: Kind = "plain") -> Job:
         """A job that starts as soon as `count` nodes are free; the last task of an array.
 
-        One that names nodes is in slurmctld's queue until then, but over if Slurm has not so many: it is refused.
+        One that names or excludes nodes is in slurmctld's queue until then, but over if Slurm has
+        not so many: it is refused.
         """
-        if kind == "named":
-            return self._submit_named(model, count, seconds)
+        if kind in ("named", "excluding"):
+            return self._submit_pending(model, count, seconds, kind)
         tasks = count if kind == "array" else 1
         for _ in range(tasks):
             self.all.append(Job(model, 1 if kind == "array" else count, seconds, kind=kind))
         return self.all[-1]
 
     def queue(self, model: SlurmModel, count: int, seconds: float) -> Job:
-        """A plain job that is in slurmctld's queue until `count` nodes are free. It takes all of their CPUs."""
+        """A plain job that is in slurmctld's queue until `count` nodes are free. It takes all of
+        their CPUs.
+        """
         job = self.submit(model, count, seconds)
         job.pending_id = model.job_submit(cpus=4 * count, nodes=count)
         return job
 
-    def _submit_named(self, model: SlurmModel, count: int, seconds: float) -> Job:
-        known = sorted(model.nodes)
-        job = Job(model, count, seconds, kind="named", over=len(known) < count)
+    def _submit_pending(self, model: SlurmModel, count: int, seconds: float, kind: Kind) -> Job:
+        known, asked = sorted(model.nodes), count if kind == "named" else 1
+        job = Job(model, count, seconds, kind=kind, over=len(known) < asked)
         if not job.over:
-            job.required = tuple(self._rng.sample(known, count))
+            chosen = tuple(self._rng.sample(known, asked))
+            job.required, job.excluded = (chosen, ()) if kind == "named" else ((), chosen)
             job.submitted = asyncio.get_running_loop().time()
-            job.pending_id = model.job_submit(nodes=count, required=job.required)
+            job.pending_id = model.job_submit(
+                nodes=count, required=job.required, excluded=job.excluded
+            )
         self.all.append(job)
         return job
 
@@ -130,25 +152,32 @@ class Jobs:
                 job.excused(f"{who} deleted the record of {name}")
 
     def state_lost(self, model: SlurmModel) -> None:
-        """slurmctld has forgotten these jobs. It ends their processes where slurmd registers again."""
+        """slurmctld has forgotten these jobs. It ends their processes where slurmd registers
+        again.
+        """
         for job in self.all:
-            if job.model is model and (job.runs or job.required):
+            if job.model is model and (job.runs or job.pending_id):
                 job.excused("slurmctld has lost its state")
 
     def node_set_down(self, model: SlurmModel, name: str, who: str) -> None:
-        """Another program than the operator, or a user, sets a node DOWN, by which Slurm ends its jobs."""
+        """Another program than the operator, or a user, sets a node DOWN, by which Slurm ends its
+        jobs.
+        """
         for job in self.all:
             if job.model is model and job.runs and name in job.nodes:
                 job.excused(f"{who} set {name} DOWN")
 
     def tick(self, now: float) -> None:
-        """Start the jobs for which nodes are free, end those whose time is over, and check the others."""
+        """Start the jobs for which nodes are free, end those whose time is over, and check the
+        others.
+        """
         for job in tuple(self.all):
             if job.over:
                 continue
             if job.required:
                 self._check_records(job, now)
             if not job.job_id:
+                self._check_pending(job)
                 self._start(job, now)
                 continue
             record = job.model.jobs.get(job.job_id)
@@ -158,7 +187,9 @@ class Jobs:
                     self.requeued_before_start += 1
                 elif not job.excuse:
                     states = sorted(record.states) if record else "gone"
-                    self._note(f"I1: job {job.job_id} on {job.nodes} didn't end normally: it is {states}")
+                    self._note(
+                        f"I1: job {job.job_id} on {job.nodes} didn't end normally: it is {states}"
+                    )
                 if record is not None:
                     job.processes.clear()
                     if record.states == {"PENDING"}:
@@ -180,7 +211,9 @@ class Jobs:
                 self._later(self._rng.uniform(0.1, 1.5), self._completed, job)
 
     def _check_records(self, job: Job, now: float) -> None:
-        """Whether slurmctld has a record of each node that the job names, without which it ends the job some day."""
+        """Whether slurmctld has a record of each node that the job names, without which it ends the
+        job some day.
+        """
         model = job.model
         if model.faults & {Fault.EMPTY, Fault.STALE}:
             self._lied_at[id(model)] = now
@@ -191,22 +224,34 @@ class Jobs:
             elif now - self._lied_at.get(id(model), -inf) < LIED_FOR:
                 job.excused(f"the record of {name} was deleted because of answers without jobs")
             elif not job.excuse:
-                self._note(f"I1: the record of {name} is deleted, which job {job.job_id or job.pending_id} names")
+                self._note(
+                    f"I1: the record of {name} is deleted, which job "
+                    f"{job.job_id or job.pending_id} names"
+                )
         job.lacks = missing
-        pending = model.jobs.get(job.pending_id)
-        if not job.job_id and (pending is None or "PENDING" not in pending.states):
+
+    def _check_pending(self, job: Job) -> None:
+        """Whether slurmctld still has it in its queue, if it had."""
+        pending = job.model.jobs.get(job.pending_id)
+        if job.pending_id and (pending is None or "PENDING" not in pending.states):
             job.over = True
             if not job.excuse:
                 states = sorted(pending.states) if pending is not None else "gone"
-                self._note(f"I1: pending job {job.pending_id}, which names {job.required}, is {states}")
+                names = f", which names {job.required}," if job.required else ""
+                self._note(f"I1: pending job {job.pending_id}{names} is {states}")
 
     def _start(self, job: Job, now: float) -> None:
         if job.over:
             return
         model = job.model
         # A job that is sent to a slurmd that has crashed is requeued at once.
-        crashed = {it.slurm_node for it in self._kubelets.running.values() if it.model is model and not it.registered}
-        free = [name for name in sorted(model.nodes) if name not in crashed and _free(model, name)]
+        crashed = {
+            it.slurm_node
+            for it in self._kubelets.running.values()
+            if it.model is model and not it.registered
+        }
+        shunned = {*crashed, *job.excluded}
+        free = [name for name in sorted(model.nodes) if name not in shunned and _free(model, name)]
         if len(free) < job.count:
             return
         if job.required and not set(job.required) <= set(free):
@@ -232,8 +277,9 @@ class Jobs:
             kill_on_node_fail=job.kind != "no-kill",
             requeue=job.kind != "no-requeue",
             required=job.required,
-            cpus=4 * len(job.nodes) if job.pending_id and not job.required else 1,
+            cpus=1 if job.required or job.excluded or not job.pending_id else 4 * len(job.nodes),
         )
+        model.jobs[job.job_id].excluded = list(job.excluded)
         job.waits = "CONFIGURING" in model.jobs[job.job_id].states
         if not job.waits:
             self._begin_processes(job, now)
@@ -245,12 +291,15 @@ class Jobs:
             job.suspend_at = now + SUSPENDED_AFTER
         job.processes = {it.uid for it in self._slurmds(model) if it.slurm_node in job.nodes}
         if any((id(model), name) in self._killed for name in job.nodes):
-            job.excused("it was started on a node whose slurmd was killed, which Slurm had not noticed yet")
+            job.excused(
+                "it was started on a node whose slurmd was killed, which Slurm had not noticed yet"
+            )
 
     def _requeue(self, job: Job) -> None:
         """Slurm starts it again, on other nodes unless it names its own."""
         again = Job(job.model, len(job.nodes), job.seconds, kind=job.kind, required=job.required)
-        if job.required:
+        again.excluded = job.excluded
+        if job.required or job.excluded:
             again.count, again.pending_id, again.submitted, again.excuse = (
                 job.count,
                 job.job_id,
@@ -268,11 +317,14 @@ class Jobs:
         job.processes.clear()
 
     def _until_own_end(self, job: Job, now: float) -> None:
-        """slurmctld doesn't know it. Its processes end when slurmd registers again, or when they have finished."""
+        """slurmctld doesn't know it. Its processes end when slurmd registers again, or when they
+        have finished.
+        """
         self._later(max(0.0, job.ends - now), job.processes.clear)
 
     def _registered(self, slurmd: Slurmd) -> None:
-        """slurmctld compares its jobs with those that slurmd has (job_mgr.c, validate_jobs_on_node).
+        """slurmctld compares its jobs with those that slurmd has (job_mgr.c,
+        validate_jobs_on_node).
 
         It ends processes of jobs that it doesn't know, and jobs that have no process there.
         """
@@ -286,7 +338,12 @@ class Jobs:
 
     @staticmethod
     def _is_missing(job: Job, record: SimJob, slurmd: Slurmd) -> bool:
-        return job.runs and not job.waits and slurmd.slurm_node in record.nodes and slurmd.uid not in job.processes
+        return (
+            job.runs
+            and not job.waits
+            and slurmd.slurm_node in record.nodes
+            and slurmd.uid not in job.processes
+        )
 
     def _slurmd_ended(self, slurmd: Slurmd, ending: Ending) -> None:
         name = slurmd.slurm_node
@@ -300,10 +357,17 @@ class Jobs:
             if ending is not Ending.STOPPED:
                 job.excused(f"pod {slurmd.uid} with {name}: {ending.value}")
             elif not completing:
-                self._note(f"I1: slurmd of {name} is stopped while processes of job {job.job_id} run beside it")
+                self._note(
+                    f"I1: slurmd of {name} is stopped while processes of job {job.job_id} run "
+                    "beside it"
+                )
 
     def _timed_out(self, slurmd: Slurmd) -> None:
-        self.node_set_down(slurmd.model, slurmd.slurm_node, "slurmctld, which doesn't reach slurmd for SlurmdTimeout,")
+        self.node_set_down(
+            slurmd.model,
+            slurmd.slurm_node,
+            "slurmctld, which doesn't reach slurmd for SlurmdTimeout,",
+        )
 
     def _slurmds(self, model: SlurmModel) -> list[Slurmd]:
         return [it for it in self._kubelets.running.values() if it.model is model and it.registered]
@@ -314,4 +378,6 @@ class Jobs:
 
 def _free(model: SlurmModel, name: str) -> bool:
     states = model.states(name)
-    return "IDLE" in states and states.isdisjoint({"DRAIN", "FAIL", "NOT_RESPONDING", "COMPLETING", "RESERVED"})
+    return "IDLE" in states and states.isdisjoint(
+        {"DRAIN", "FAIL", "NOT_RESPONDING", "COMPLETING", "RESERVED", "POWERING_DOWN"}
+    )

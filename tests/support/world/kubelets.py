@@ -1,7 +1,8 @@
-"""A Kubernetes cluster without its API server and the operator: scheduler, kubelets, the built-in controllers.
+"""A Kubernetes cluster without its API server and the operator: scheduler, kubelets, the built-in
+controllers.
 
-The containers of a worker pod are in `worker`; the kubelet starts and ends them here, and slurmd registers with the
-simulated Slurm. None of this meets injected faults of the API server.
+The containers of a worker pod are in `worker`; the kubelet starts and ends them here, and slurmd
+registers with the simulated Slurm. None of this meets injected faults of the API server.
 """
 
 import asyncio
@@ -29,7 +30,12 @@ from sidecars.simulate.records import Reply
 from tests.support.world.api import Api, Change
 from tests.support.world.worker import Outside, Worker
 
-POD, NODE, STATEFUL_SET, DEPLOYMENT = PODS.path(), NODES.path(), STATEFUL_SETS.path(), DEPLOYMENTS.path()
+POD, NODE, STATEFUL_SET, DEPLOYMENT = (
+    PODS.path(),
+    NODES.path(),
+    STATEFUL_SETS.path(),
+    DEPLOYMENTS.path(),
+)
 CLAIM = PERSISTENT_VOLUME_CLAIMS.path()
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -82,14 +88,21 @@ class Watch(Protocol):
     """Sees the requests of the `node` sidecars. Raises nothing."""
 
     def sidecar_request(
-        self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], Reply]
+        self,
+        model: SlurmModel,
+        method: str,
+        target: str,
+        content: bytes | None,
+        carry: Callable[[], Reply],
     ) -> Reply:
         """Returns Slurm's answer, which `carry` gets."""
 
 
 @dataclass
 class Kubelets:
-    """`model` is the Slurm cluster of a pod; `note` records a broken invariant, `log` what the pods log."""
+    """`model` is the Slurm cluster of a pod; `note` records a broken invariant, `log` what the pods
+    log.
+    """
 
     api: Api
     model: Callable[[Manifest], SlurmModel]
@@ -117,7 +130,9 @@ class Kubelets:
     timed_out: list[Callable[[Slurmd], None]] = field(default_factory=list)
     """Called before slurmctld sets a node DOWN because it doesn't respond."""
     returned: list[Callable[[SlurmModel, str], None]] = field(default_factory=list)
-    """Called when a DOWN node is up again because its slurmd, which has run all the time, answers slurmctld."""
+    """Called when a DOWN node is up again because its slurmd, which has run all the time, answers
+    slurmctld.
+    """
     _workers: dict[str, Worker] = field(default_factory=dict)
     _booted_at: dict[str, float] = field(default_factory=dict)
     """When a Kubernetes node has booted again."""
@@ -134,12 +149,24 @@ class Kubelets:
 
     def add_kube_node(self, name: str) -> None:
         """Add a Kubernetes node."""
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {_HOST: name}}}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {_HOST: name}},
+        }
         self.api.create(NODE, {**node, "spec": {}})
-        self.api.change(NODE, "", name, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, status=True)
+        self.api.change(
+            NODE,
+            "",
+            name,
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            status=True,
+        )
 
     def kill(self, name: str) -> None:
-        """A Kubernetes node loses its power: its processes have ended, and nothing has reported it yet."""
+        """A Kubernetes node loses its power: its processes have ended, and nothing has reported it
+        yet.
+        """
         if name in self.dead:
             return
         self.dead.add(name)
@@ -149,7 +176,9 @@ class Kubelets:
         self._later(NODE_MONITOR_GRACE, self._unreachable, name)
 
     def cut_off(self, name: str, what: Cut) -> None:
-        """A Kubernetes node loses the connection to slurmctld, or to everything; its processes continue."""
+        """A Kubernetes node loses the connection to slurmctld, or to everything; its processes
+        continue.
+        """
         if name in self.dead or name in self.cut:
             return
         self.cut[name] = what
@@ -183,9 +212,14 @@ class Kubelets:
                 self._stopping.discard(uid)
                 slurmd_of = self.running.get(uid)
                 if slurmd_of is not None:
-                    self._later(1.0, self._show, uid, True, {"running": {"startedAt": self.api.timestamp()}})
+                    self._later(
+                        1.0, self._show, uid, True, {"running": {"startedAt": self.api.timestamp()}}
+                    )
         for pod in self.api.all(POD):
-            going = pod["metadata"].get("deletionTimestamp") and pod["metadata"]["uid"] not in self._workers
+            going = (
+                pod["metadata"].get("deletionTimestamp")
+                and pod["metadata"]["uid"] not in self._workers
+            )
             if pod["spec"].get("nodeName") == name and going:
                 self._gone(pod["metadata"]["uid"])
 
@@ -199,9 +233,19 @@ class Kubelets:
         if node is None:
             self.add_kube_node(name)
             return
-        taints = [it for it in node["spec"].get("taints", []) if it["key"] not in (UNREACHABLE, OUT_OF_SERVICE)]
+        taints = [
+            it
+            for it in node["spec"].get("taints", [])
+            if it["key"] not in (UNREACHABLE, OUT_OF_SERVICE)
+        ]
         self.api.change(NODE, "", name, {"spec": {"taints": taints or None}})
-        self.api.change(NODE, "", name, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, status=True)
+        self.api.change(
+            NODE,
+            "",
+            name,
+            {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+            status=True,
+        )
 
     def revive(self, name: str) -> None:
         """A dead Kubernetes node boots."""
@@ -225,7 +269,9 @@ class Kubelets:
             self.api.delete(NODE, "", name)
             for pod in self.api.all(POD):
                 if pod["spec"].get("nodeName") == name:
-                    self._later(self.rng.uniform(POD_GC, 2 * POD_GC), self._gone, pod["metadata"]["uid"])
+                    self._later(
+                        self.rng.uniform(POD_GC, 2 * POD_GC), self._gone, pod["metadata"]["uid"]
+                    )
 
     def switch_off(self, name: str) -> None:
         """An administrator adds the taint out-of-service to a dead Kubernetes node."""
@@ -237,7 +283,9 @@ class Kubelets:
             # NoExecute: nothing tolerates it.
             for pod in self.api.all(POD):
                 if pod["spec"].get("nodeName") == name:
-                    self._later(self.rng.uniform(0.1, 2.0), self._evict, name, pod["metadata"]["uid"])
+                    self._later(
+                        self.rng.uniform(0.1, 2.0), self._evict, name, pod["metadata"]["uid"]
+                    )
 
     async def close(self) -> None:
         """End what is under way."""
@@ -272,7 +320,11 @@ class Kubelets:
         pod = change.object
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
         if change.kind == "DELETED":
-            if uid in self._workers and uid not in self._stopping and not self._isolated(pod["spec"].get("nodeName")):
+            if (
+                uid in self._workers
+                and uid not in self._stopping
+                and not self._isolated(pod["spec"].get("nodeName"))
+            ):
                 # Deleted by force: the kubelet kills what still runs.
                 self._stopping.add(uid)
                 self._later(self.rng.uniform(0.1, 1.0), self.kill_pod, uid)
@@ -284,7 +336,9 @@ class Kubelets:
             self._later(self.rng.uniform(0.02, 0.2), self._bind, uid)
 
     def _collect(self, owner: str) -> None:
-        """https://kubernetes.io/docs/concepts/architecture/garbage-collection/, in the background."""
+        """https://kubernetes.io/docs/concepts/architecture/garbage-collection/, in the
+        background.
+        """
         for collection, namespace, name in sorted(self._owners.get(owner, ())):
             item = self.api.get(collection, namespace, name)
             owners = (item or {}).get("metadata", {}).get("ownerReferences") or []
@@ -296,7 +350,9 @@ class Kubelets:
         if item is not None:
             count = item["spec"].get("replicas", 1)
             names = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
-            status = dict.fromkeys(names, count) | {"observedGeneration": item["metadata"]["generation"]}
+            status = dict.fromkeys(names, count) | {
+                "observedGeneration": item["metadata"]["generation"]
+            }
             self.api.change(collection, *key, {"status": status}, status=True)
 
     # --- scheduler
@@ -311,7 +367,9 @@ class Kubelets:
             if other["metadata"]["namespace"] == pod["metadata"]["namespace"]:
                 name = other["spec"].get("nodeName", "")
                 taken[name] = taken.get(name, 0) + 1
-        fits = [node["metadata"]["name"] for node in self.api.all(NODE) if self._fits(pod, node, taken)]
+        fits = [
+            node["metadata"]["name"] for node in self.api.all(NODE) if self._fits(pod, node, taken)
+        ]
         if not fits:
             self._later(2.0, self._bind, uid)
             return
@@ -322,15 +380,22 @@ class Kubelets:
     def _fits(self, pod: Manifest, node: Manifest, taken: dict[str, int]) -> bool:
         name, spec = node["metadata"]["name"], pod["spec"]
         tolerated = {it.get("key") for it in spec.get("tolerations") or ()}
-        blocked = [it["key"] for it in node["spec"].get("taints") or () if it["key"] not in tolerated]
+        blocked = [
+            it["key"] for it in node["spec"].get("taints") or () if it["key"] not in tolerated
+        ]
         if name in self.dead or blocked:
             return False
-        if node["spec"].get("unschedulable") and "node.kubernetes.io/unschedulable" not in tolerated:
+        if (
+            node["spec"].get("unschedulable")
+            and "node.kubernetes.io/unschedulable" not in tolerated
+        ):
             return False
         affinity = spec.get("affinity") or {}
         if affinity.get("podAntiAffinity") and taken.get(name):
             return False
-        needed = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+        needed = (affinity.get("nodeAffinity") or {}).get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        ) or {}
         terms = needed.get("nodeSelectorTerms")
         labels = node["metadata"].get("labels") or {}
         if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
@@ -341,12 +406,19 @@ class Kubelets:
 
     def _start(self, uid: str) -> None:
         pod = self._pod(uid)
-        if pod is None or pod["spec"].get("nodeName") in self.dead or uid in self._workers or uid in self._stopping:
+        if (
+            pod is None
+            or pod["spec"].get("nodeName") in self.dead
+            or uid in self._workers
+            or uid in self._stopping
+        ):
             return
         if self._isolated(pod["spec"].get("nodeName")):
             self._later(5.0, self._start, uid)
             return
-        image = next((it.get("image", "") for it in pod["spec"]["containers"] if it["name"] == "slurmd"), "")
+        image = next(
+            (it.get("image", "") for it in pod["spec"]["containers"] if it["name"] == "slurmd"), ""
+        )
         if image in self.broken_images:
             waiting = {"waiting": {"reason": "ImagePullBackOff", "message": image}}
             self._report(pod, ready=False, state=waiting, phase="Pending")
@@ -358,7 +430,9 @@ class Kubelets:
         outside = Outside(
             model=model,
             carry=partial(self.watch.sidecar_request, model),
-            reaches=lambda: not self._isolated(kube_node) and id(model) not in self.without_slurmctld,
+            reaches=lambda: (
+                not self._isolated(kube_node) and id(model) not in self.without_slurmctld
+            ),
             listens=self._listens,
             rng=self.rng,
             log=self.log,
@@ -378,11 +452,15 @@ class Kubelets:
         for other in self.running.values():
             if other.slurm_node == slurmd.slurm_node and other.model is slurmd.model:
                 name = slurmd.slurm_node
-                self.note(f"I3: slurmd of pod {uid} starts as {name} while that of pod {other.uid} still runs")
+                self.note(
+                    f"I3: slurmd of pod {uid} starts as {name} while that of pod {other.uid} "
+                    "still runs"
+                )
         worker.start_slurmd()
         self.running[uid] = slurmd
         running = {"running": {"startedAt": self.api.timestamp()}}
-        # Sometimes Slurm lists slurmd before the kubelet has reported it; mostly it is the other way round.
+        # Sometimes Slurm lists slurmd before the kubelet has reported it; mostly it is the other
+        # way round.
         first, second = sorted((self.rng.uniform(0.05, 0.6), self.rng.uniform(0.05, 0.6)))
         if self.rng.random() < 0.05:
             # The kubelet reports late, because it has much to do.
@@ -408,14 +486,26 @@ class Kubelets:
     def _report(self, pod: Manifest, *, ready: bool, state: dict[str, Any], phase: str) -> None:
         now, word = self.api.timestamp(), "True" if ready else "False"
         present = {it["type"]: it for it in (pod.get("status") or {}).get("conditions") or ()}
-        conditions = [it for it in present.values() if it["type"] not in ("Ready", "ContainersReady")]
+        conditions = [
+            it for it in present.values() if it["type"] not in ("Ready", "ContainersReady")
+        ]
         for kind in ("ContainersReady", "Ready"):
             old = present.get(kind)
             same = old is not None and old["status"] == word
             conditions.append(
-                {"type": kind, "status": word, "lastTransitionTime": old["lastTransitionTime"] if old and same else now}
+                {
+                    "type": kind,
+                    "status": word,
+                    "lastTransitionTime": old["lastTransitionTime"] if old and same else now,
+                }
             )
-        container = {"name": "slurmd", "ready": ready, "started": "running" in state, "restartCount": 0, "state": state}
+        container = {
+            "name": "slurmd",
+            "ready": ready,
+            "started": "running" in state,
+            "restartCount": 0,
+            "state": state,
+        }
         status = {"phase": phase, "conditions": conditions, "containerStatuses": [container]}
         worker = self._workers.get(pod["metadata"]["uid"])
         address = {"podIP": worker.ip} if worker is not None else {}
@@ -450,7 +540,9 @@ class Kubelets:
             listener(slurmd)
 
     def crash(self, uid: str, container: Literal["slurmd", "node"]) -> None:
-        """A process of the pod ends, and starts again. slurmstepd processes outlive their slurmd."""
+        """A process of the pod ends, and starts again. slurmstepd processes outlive their
+        slurmd.
+        """
         worker, slurmd = self._workers.get(uid), self.running.get(uid)
         if worker is None or slurmd is None or uid in self._stopping:
             return
@@ -470,7 +562,11 @@ class Kubelets:
     def evict(self, pod: Manifest) -> None:
         """The kubelet ends the pod at once (https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/)."""
         uid = pod["metadata"]["uid"]
-        if uid not in self.running or uid in self._stopping or self._isolated(pod["spec"].get("nodeName")):
+        if (
+            uid not in self.running
+            or uid in self._stopping
+            or self._isolated(pod["spec"].get("nodeName"))
+        ):
             return
         self._end(uid, Ending.EVICTED)
         self._stopping.add(uid)
@@ -507,7 +603,9 @@ class Kubelets:
                 worker.stop_slurmd()
             worker.terminate()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(max(begun + self._grace(uid), self._now()) + LAST_GRACE):
+                async with asyncio.timeout_at(
+                    max(begun + self._grace(uid), self._now()) + LAST_GRACE
+                ):
                     await worker.ended.wait()
             if self._workers.get(uid) is not worker:
                 return
@@ -528,9 +626,13 @@ class Kubelets:
                     return
 
     def _grace(self, uid: str) -> float:
-        """Seconds until the kubelet kills the pod, after any shortening; 0 once its object is deleted."""
+        """Seconds until the kubelet kills the pod, after any shortening; 0 once its object is
+        deleted.
+        """
         pod = self._pod(uid)
-        return float(pod["metadata"].get("deletionGracePeriodSeconds", 0)) if pod is not None else 0.0
+        return (
+            float(pod["metadata"].get("deletionGracePeriodSeconds", 0)) if pod is not None else 0.0
+        )
 
     def kill_pod(self, uid: str) -> None:
         """The kubelet kills what runs of a pod that was deleted by force."""
@@ -538,7 +640,8 @@ class Kubelets:
         self._end(uid, Ending.STOPPED if uid in self.deleted_by_operator else Ending.FORCE)
 
     def _end(self, uid: str, ending: Ending, slurmd: Slurmd | None = None) -> None:
-        """Nothing of the pod runs any longer; a record that nobody has deleted is left to slurmctld.
+        """Nothing of the pod runs any longer; a record that nobody has deleted is left to
+        slurmctld.
 
         `slurmd`: the one that has ended already.
         """
@@ -575,7 +678,11 @@ class Kubelets:
     def _still_lost(self, slurmd: Slurmd, since: float) -> bool:
         key = id(slurmd.model), slurmd.slurm_node
         present = slurmd.slurm_node in slurmd.model.nodes
-        return self._lost_at.get(key) == since and present and not self._answers(slurmd.model, slurmd.slurm_node)
+        return (
+            self._lost_at.get(key) == since
+            and present
+            and not self._answers(slurmd.model, slurmd.slurm_node)
+        )
 
     def _contact_again(self, slurmd: Slurmd) -> None:
         """slurmctld asks it to register."""
@@ -623,14 +730,20 @@ class Kubelets:
         self.api.change(NODE, "", name, {"status": status}, status=True)
         for pod in self.api.all(POD):
             if pod["spec"].get("nodeName") == name:
-                containers = (pod.get("status") or {}).get("containerStatuses") or [{"state": {"waiting": {}}}]
+                containers = (pod.get("status") or {}).get("containerStatuses") or [
+                    {"state": {"waiting": {}}}
+                ]
                 phase = (pod.get("status") or {}).get("phase", "Pending")
                 self._report(pod, ready=False, state=containers[0]["state"], phase=phase)
                 self._later(EVICTION, self._evict, name, pod["metadata"]["uid"])
 
     def _evict(self, name: str, uid: str) -> None:
         pod = self._pod(uid)
-        if self._isolated(name) and pod is not None and not pod["metadata"].get("deletionTimestamp"):
+        if (
+            self._isolated(name)
+            and pod is not None
+            and not pod["metadata"].get("deletionTimestamp")
+        ):
             self.api.delete(POD, *_key(pod))
 
     def _gone(self, uid: str) -> None:
@@ -684,7 +797,9 @@ def _key(item: Manifest) -> tuple[str, str]:
 
 
 def _term_fits(term: dict[str, Any], name: str, labels: dict[str, str]) -> bool:
-    fields = all(name in it["values"] for it in term.get("matchFields") or () if it["key"] == "metadata.name")
+    fields = all(
+        name in it["values"] for it in term.get("matchFields") or () if it["key"] == "metadata.name"
+    )
     return fields and all(_expression_fits(it, labels) for it in term.get("matchExpressions") or ())
 
 

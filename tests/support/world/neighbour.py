@@ -1,4 +1,6 @@
-"""I6: another Slurm cluster in the same Kubernetes cluster, whose changes take effect whatever happens to the first."""
+"""I6: another Slurm cluster in the same Kubernetes cluster, whose changes take effect whatever
+happens to the first.
+"""
 
 from collections.abc import Iterable
 
@@ -41,21 +43,33 @@ class Neighbour:
             self._since = None
             return
         faults, now = self._world.faults, self._world.loop.time()
-        if faults.lists or not self._world.operator_works(SPARED) or not self._exists() or self._waits_for_a_host(pods):
+        if (
+            faults.lists
+            or not self._world.operator_works(SPARED)
+            or not self._exists()
+            or self._waits_for_a_host(pods)
+        ):
             self._since = now
-        undisturbed = max(self._since, self._world.operator_since, faults.lag_until, faults.listed_badly_at)
+        undisturbed = max(
+            self._since, self._world.operator_since, faults.lag_until, faults.listed_badly_at
+        )
         if now - undisturbed > WITHIN:
             self._world.watchdog.note(
-                f"I6: the NodeSet of another cluster has {len(pods)} pods instead of {self._replicas} "
-                f"since {undisturbed:.0f}"
+                f"I6: the NodeSet of another cluster has {len(pods)} pods instead of "
+                f"{self._replicas} since {undisturbed:.0f}"
             )
             self._since = None
 
     def _waits_for_a_host(self, pods: Iterable[Manifest]) -> bool:
-        """Whether a pod terminates on a Kubernetes node that doesn't report its end: its name is in use until then."""
+        """Whether a pod terminates on a Kubernetes node that doesn't report its end: its name is in
+        use until then.
+        """
         kubelets = self._world.kubelets
         silent = kubelets.dead | kubelets.cut.keys()
-        return any(pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName") in silent for pod in pods)
+        return any(
+            pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName") in silent
+            for pod in pods
+        )
 
     def _exists(self) -> bool:
         """Whether its NodeSet was not deleted with the CRD."""

@@ -1,7 +1,8 @@
-"""The slurmctld pod of one Slurm cluster, and which configuration slurmctld reads. `reconfigure` is the shipped one.
+"""The slurmctld pod of one Slurm cluster, and which configuration slurmctld reads. `reconfigure` is
+the shipped one.
 
-The files are a ConfigMap's slurm.conf, whole. A line with REFUSED fails the dry run; slurmctld refuses one with
-REFUSED_LATER only when it is to read it, which no dry run shows.
+The files are a ConfigMap's slurm.conf, whole. A line with REFUSED fails the dry run; slurmctld
+refuses one with REFUSED_LATER only when it is to read it, which no dry run shows.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ _STATE = re.compile(r"State=(\w+)")
 
 
 class Slurmctld:
-    """`note` records a broken invariant, `log` what the sidecar logs, `started` that slurmctld's container starts.
+    """`note` records a broken invariant, `log` what the sidecar logs, `started` that slurmctld's
+    container starts.
 
     `run` it until it is cancelled.
     """
@@ -38,7 +40,13 @@ class Slurmctld:
     ) -> None:
         self.running = ""
         """The slurm.conf that slurmctld has read."""
-        self._model, self._rng, self._note, self._log, self._started = model, rng, note, log, started
+        self._model, self._rng, self._note, self._log, self._started = (
+            model,
+            rng,
+            note,
+            log,
+            started,
+        )
         self._texts: dict[Id, str] = {}
         self._candidate: Id | None = None
         self._good: Id | None = None
@@ -65,7 +73,9 @@ class Slurmctld:
         self.restart()
 
     async def run(self) -> None:
-        """As `sidecars.reconfigure.main.run`, but events wake it where that looks twice a second."""
+        """As `sidecars.reconfigure.main.run`, but events wake it where that looks twice a
+        second.
+        """
         answer: actions.Answer | None = None
         while True:
             now = asyncio.get_running_loop().time()
@@ -116,7 +126,10 @@ class Slurmctld:
                 return actions.Taken()
             case actions.Keep(it):
                 if REFUSED_LATER in self._texts[it]:
-                    self._note("I9: a configuration is stored as the last good one that slurmctld has refused")
+                    self._note(
+                        "I9: a configuration is stored as the last good one that slurmctld has "
+                        "refused"
+                    )
                 self._good = it
             case actions.Probe():
                 return actions.Alive(self._alive)
@@ -134,6 +147,9 @@ class Slurmctld:
             return False
         self.running, self._alive = text, True
         lines = re.findall(r"^PartitionName=(\S+)(.*)$", text, re.MULTILINE)
-        declared = {it: SimPartition(it, states=tuple(_STATE.findall(rest)) or ("UP",)) for it, rest in lines}
+        declared = {
+            it: SimPartition(it, states=tuple(_STATE.findall(rest)) or ("UP",))
+            for it, rest in lines
+        }
         self._model.partitions = {"all": SimPartition("all"), **declared}
         return True

@@ -1,4 +1,5 @@
-"""Checks the invariants of docs/invariants.md at each request of the operator, before the request is applied.
+"""Checks the invariants of docs/invariants.md at each request of the operator, before the request
+is applied.
 
 Broken ones are listed in `broken`; no request is stopped.
 """
@@ -21,8 +22,8 @@ from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.cluster import UNAVAILABLE
-from sidecars.simulate.power import STOPPED, STOPPING
-from sidecars.simulate.records import Reply
+from sidecars.simulate.power import STARTING, STOPPED, STOPPING
+from sidecars.simulate.records import Reply, SimJob
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.hostlists import expand
 from sidecars.workloads.resources.durations import duration
@@ -32,11 +33,13 @@ from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 T = TypeVar("T")
 
 BELIEVED = 12.0
-"""Seconds after which an answer of Slurm is out of date: the poller's 10, and a request that is under way."""
+"""Seconds after which an answer of Slurm is out of date: the poller's 10, and a request that is
+under way.
+"""
 
 LIVE = 1.5
-"""Seconds after an answer within which the request must be sent that relies on it: those for which a record counts as
-live (`sidecars.policy.nodeset.decide.LIVE_SECONDS`), and a batch of writes.
+"""Seconds after an answer within which the request must be sent that relies on it: those for which
+a record counts as live (`sidecars.policy.nodeset.worker_pods.LIVE_SECONDS`), and a batch of writes.
 """
 
 LEASE_NAMESPACE = "slinky"
@@ -63,7 +66,9 @@ class Read(NamedTuple):
 
 
 class Watchdog(logging.Handler):
-    """Sees requests (`tests.support.world.client.Watcher`) and log records. `clock` is the loop's."""
+    """Sees requests (`tests.support.world.client.Watcher`) and log records. `clock` is the
+    loop's.
+    """
 
     def __init__(self, api: Api, clock: Callable[[], float]) -> None:
         super().__init__(logging.INFO)
@@ -72,7 +77,9 @@ class Watchdog(logging.Handler):
         self.operator_clock: Callable[[], float] = clock
         """The operator's wall clock."""
         self.lists_are_refused: Callable[[], bool] = lambda: False
-        """Whether the API server refuses lists for want of a role: then an error is logged that names the remedy."""
+        """Whether the API server refuses lists for want of a role: then an error is logged that
+        names the remedy.
+        """
         self.kubelets: Kubelets | None = None
         self.broken: list[str] = []
         self.writes = 0
@@ -112,7 +119,9 @@ class Watchdog(logging.Handler):
         self.marks.pop((id(model), name), None)
 
     def returned_by_slurm(self, model: SlurmModel, name: str) -> None:
-        """slurmctld has ended an administrator's DOWN, because ReturnToService=2 and slurmd has answered it."""
+        """slurmctld has ended an administrator's DOWN, because ReturnToService=2 and slurmd has
+        answered it.
+        """
         mark, record = self.marks.get((id(model), name)), model.nodes[name]
         if mark is not None and not record.flags & UNAVAILABLE:
             del self.marks[id(model), name]
@@ -128,7 +137,9 @@ class Watchdog(logging.Handler):
             if record is None or (record.base != "DOWN" and not record.flags & UNAVAILABLE):
                 del self.marks[key]
                 found = "has no record" if record is None else "is available"
-                self.note(f"I4: Slurm node {key[1]}, which an administrator has set {mark.state}, {found}")
+                self.note(
+                    f"I4: Slurm node {key[1]}, which an administrator has set {mark.state}, {found}"
+                )
 
     def emit(self, record: logging.LogRecord) -> None:
         """A line of the operator's log."""
@@ -149,7 +160,10 @@ class Watchdog(logging.Handler):
     def writes_as(self, identity: str) -> None:
         """As `Watcher.writes_as`."""
         if identity and self._lease_holder() != identity:
-            self.note(f"I8: operator {identity} writes while {self._lease_holder() or 'nobody'} holds the Lease")
+            self.note(
+                f"I8: operator {identity} writes while {self._lease_holder() or 'nobody'} holds "
+                "the Lease"
+            )
 
     def _lease_holder(self) -> str:
         lease = self.api.get(LEASES.path(), LEASE_NAMESPACE, Settings().leader_elect_name)
@@ -157,13 +171,17 @@ class Watchdog(logging.Handler):
 
     def kube_write(self, method: str, place: Place, body: Any) -> None:
         """As `Watcher.kube_write`."""
-        self.log.append(f"{self.clock():9.2f} {method} {place.plural}/{place.name} {place.subresource}")
+        self.log.append(
+            f"{self.clock():9.2f} {method} {place.plural}/{place.name} {place.subresource}"
+        )
         if place.plural != "events":
             self.writes += 1
             self.wrote_at = self.clock()
         public = body
         if place.plural == "secrets" and isinstance(body, dict):
-            public = {key: value for key, value in body.items() if key not in ("data", "stringData")}
+            public = {
+                key: value for key, value in body.items() if key not in ("data", "stringData")
+            }
         self._check_secrets(f"{method} {place.plural}", msgspec.json.encode(public).decode())
         if place.collection == PODS.path() and method == "DELETE":
             self._check_pod_deletion(place, body or {})
@@ -181,7 +199,9 @@ class Watchdog(logging.Handler):
         kube_node_gone = self._kube_node_gone(pod)
         slurmd = self.kubelets.running.get(wanted)
         if grace == 0 and not kube_node_gone and pod["spec"].get("nodeName"):
-            self.note(f"I3: pod {place.name} is deleted by force though its Kubernetes node may be alive")
+            self.note(
+                f"I3: pod {place.name} is deleted by force though its Kubernetes node may be alive"
+            )
         if self._forced(pod):
             # The user has allowed that its jobs end with it.
             self.kubelets.deleted_by_operator.discard(wanted)
@@ -189,30 +209,58 @@ class Watchdog(logging.Handler):
         if not pod["metadata"].get("deletionTimestamp"):
             self.kubelets.deleted_by_operator.add(wanted)
         if slurmd is None or kube_node_gone:
-            # Nothing of it runs, or an administrator has declared so. What runs in spite of that ends in `Jobs`.
+            # Nothing of it runs, or an administrator has declared so. What runs in spite of that
+            # ends in `Jobs`.
             return
         model, name = slurmd.model, slurmd.slurm_node
         seen, alone = self._seen.get(id(model)), self._seen_alone.get((id(model), name))
-        # Neither the kubelet nor Slurm has reported that slurmd has started. The API server refuses the deletion as
-        # soon as the kubelet does; until then the preStop hook protects the jobs, whose end is checked in any case.
+        # Neither the kubelet nor Slurm has reported that slurmd has started. The API server refuses
+        # the deletion as soon as the kubelet does; until then the preStop hook protects the jobs,
+        # whose end is checked in any case.
         started_unseen = (
-            # An answer that arrived while the deletion was decided or on its way is none that it could rely on.
+            # An answer that arrived while the deletion was decided or on its way is none that it
+            # could rely on.
             (seen is None or slurmd.registered_at >= min(seen.given, self.clock() - LIVE))
             and "running" not in _slurmd_state(pod)
             and bool(asked.get("resourceVersion"))
         )
-        jobs = [job.job_id for job in model.jobs.values() if job.on_nodes and name in job.nodes]
+        there = [job for job in model.jobs.values() if job.on_nodes and name in job.nodes]
+        waiting = [job for job in there if self._waits_for(model, name, job, alone)]
+        jobs = [job.job_id for job in there if job not in waiting]
         if jobs and not started_unseen and not self._raced(model, name):
-            self.note(f"I1: pod {place.name} is deleted while its Slurm node {name} has jobs {jobs}")
+            self.note(
+                f"I1: pod {place.name} is deleted while its Slurm node {name} has jobs {jobs}"
+            )
         if not slurmd.registered or started_unseen:
             return
-        read = max((it for it in (seen, alone) if it is not None), key=lambda it: it.got, default=None)
+        read = max(
+            (it for it in (seen, alone) if it is not None), key=lambda it: it.got, default=None
+        )
         if read is None or self.clock() - read.got > BELIEVED:
-            self.note(f"I2: pod {place.name} is deleted though Slurm has given no good answer since {read}")
+            self.note(
+                f"I2: pod {place.name} is deleted though Slurm has given no good answer since "
+                f"{read}"
+            )
         record = model.nodes.get(name)
-        closed = UNAVAILABLE | {STOPPED, STOPPING}
-        if record is not None and not record.flags & closed and not self._raced(model, name):
-            self.note(f"I1: pod {place.name} is deleted though a job may start on Slurm node {name} at any moment")
+        closed = bool(waiting or (record and record.flags & (UNAVAILABLE | {STOPPED, STOPPING})))
+        if record is not None and not closed and not self._raced(model, name):
+            self.note(
+                f"I1: pod {place.name} is deleted though a job may start on Slurm node {name} at "
+                "any moment"
+            )
+
+    def _waits_for(self, model: SlurmModel, name: str, job: SimJob, read: "Read | None") -> bool:
+        """Whether Slurm has given the job a powered-down node after the operator's last read of it,
+        on which the deletion relies: it hasn't begun.
+
+        Slurm starts the node again, for which it gets another pod. No job is lost by that, which is
+        checked anyway.
+        """
+        record = model.nodes.get(name)
+        if record is None or read is None or self.clock() - read.got > LIVE:
+            return False
+        since = self.clock() - (model.clock() - record.power_at)
+        return STARTING in record.flags and "CONFIGURING" in job.states and since > read.given
 
     def _kube_node_gone(self, pod: Manifest) -> bool:
         name = pod["spec"].get("nodeName")
@@ -221,9 +269,13 @@ class Watchdog(logging.Handler):
         return bool(name) and (node is None or any(it["key"] == OUT_OF_SERVICE for it in taints))
 
     def _forced(self, pod: Manifest) -> bool:
-        """Whether its NodeSet is being deleted, and the time for which it waits for jobs is over (deletionTimeout)."""
+        """Whether its NodeSet is being deleted, and the time for which it waits for jobs is over
+        (deletionTimeout).
+        """
         metadata = pod["metadata"]
-        owner = next((it["name"] for it in metadata.get("ownerReferences") or () if it.get("controller")), "")
+        owner = next(
+            (it["name"] for it in metadata.get("ownerReferences") or () if it.get("controller")), ""
+        )
         nodeset = self.api.get(NODESETS.path(), metadata["namespace"], owner)
         deleted = (nodeset or {"metadata": {}})["metadata"].get("deletionTimestamp")
         if nodeset is None or deleted is None or "deletionTimeout" not in nodeset["spec"]:
@@ -236,7 +288,13 @@ class Watchdog(logging.Handler):
     # --- Slurm
 
     def slurm_seen(
-        self, model: SlurmModel, method: str, target: str, at: float, listed: set[str] | None, identity: str
+        self,
+        model: SlurmModel,
+        method: str,
+        target: str,
+        at: float,
+        listed: set[str] | None,
+        identity: str,
     ) -> None:
         """As `Watcher.slurm_seen`."""
         if identity and self._lease_holder() != identity:
@@ -250,7 +308,12 @@ class Watchdog(logging.Handler):
             self._seen_alone[id(model), path.removeprefix("node/")] = Read(at, self.clock())
 
     def slurm_request(
-        self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], T]
+        self,
+        model: SlurmModel,
+        method: str,
+        target: str,
+        content: bytes | None,
+        carry: Callable[[], T],
     ) -> T:
         """As `Watcher.slurm_request`."""
         if method == "GET":
@@ -278,7 +341,12 @@ class Watchdog(logging.Handler):
             self.wrote_at = self.clock()
             for name, (reason, flags, base) in before.items():
                 changed, read = self.foreign_since.get((id(model), name)), reads[name]
-                raced = changed is not None and read is not None and changed >= read.given and sent - read.got <= LIVE
+                raced = (
+                    changed is not None
+                    and read is not None
+                    and changed >= read.given
+                    and sent - read.got <= LIVE
+                )
                 self._node_written(model, name, reason, flags, base, raced=raced, late=True)
 
         return arrives
@@ -292,10 +360,19 @@ class Watchdog(logging.Handler):
     @staticmethod
     def _records(model: SlurmModel, names: Iterable[str]) -> dict[str, tuple[str, set[str], str]]:
         """Reason, flags and base state of those that exist."""
-        return {name: (it.reason, set(it.flags), it.base) for name in names if (it := model.nodes.get(name))}
+        return {
+            name: (it.reason, set(it.flags), it.base)
+            for name in names
+            if (it := model.nodes.get(name))
+        }
 
     def sidecar_request(
-        self, model: SlurmModel, method: str, target: str, content: bytes | None, carry: Callable[[], Reply]
+        self,
+        model: SlurmModel,
+        method: str,
+        target: str,
+        content: bytes | None,
+        carry: Callable[[], Reply],
     ) -> Reply:
         """As `kubelets.Watch.sidecar_request`."""
         path = _path(target)
@@ -326,41 +403,63 @@ class Watchdog(logging.Handler):
         raced: bool,
         late: bool = False,
     ) -> None:
-        """`late`: when it was sent, no slurmd ran there, or Slurm had another record of the node."""
+        """`late`: when it was sent, no slurmd ran there, or Slurm had another record of the
+        node.
+        """
         assert self.kubelets is not None
         record = model.nodes.get(name)
-        running = [it for it in self.kubelets.running.values() if it.registered and it.slurm_node == name]
+        running = [
+            it for it in self.kubelets.running.values() if it.registered and it.slurm_node == name
+        ]
         alive = any(it.model is model for it in running)
         foreign = is_foreign(reason) and not raced
-        if raced and (record is None or record.reason != reason or (flags & UNAVAILABLE) - record.flags):
+        if raced and (
+            record is None or record.reason != reason or (flags & UNAVAILABLE) - record.flags
+        ):
             # What the administrator has set is lost, which nobody could prevent.
             self.marks.pop((id(model), name), None)
         if record is None:
             if alive and not late:
                 self.note(f"I1: the record of Slurm node {name} is deleted while its slurmd runs")
             if foreign:
-                self.note(f"I4: the record of Slurm node {name} is deleted, whose foreign reason is {reason!r}")
+                self.note(
+                    f"I4: the record of Slurm node {name} is deleted, whose foreign reason is "
+                    f"{reason!r}"
+                )
             return
         if record.base == "DOWN" and base != "DOWN" and alive and not late:
             self.note(f"I1: Slurm node {name} is set DOWN while its slurmd runs")
         if foreign and record.reason != reason:
-            self.note(f"I4: the foreign reason {reason!r} of Slurm node {name} becomes {record.reason!r}")
+            self.note(
+                f"I4: the foreign reason {reason!r} of Slurm node {name} becomes {record.reason!r}"
+            )
         lifted = (flags & UNAVAILABLE) - record.flags
         if foreign and (lifted or (base == "DOWN" and record.base != "DOWN")):
-            self.note(f"I4: {sorted(lifted) or base} of Slurm node {name}, whose reason is {reason!r}, is lifted")
+            self.note(
+                f"I4: {sorted(lifted) or base} of Slurm node {name}, whose reason is {reason!r}, "
+                "is lifted"
+            )
 
     def _raced(self, model: SlurmModel, name: str) -> bool:
-        """Whether an administrator changed the node between the operator's last read of it and this request."""
+        """Whether an administrator changed the node between the operator's last read of it and this
+        request.
+        """
         changed, read = self.foreign_since.get((id(model), name)), self._read(model, name)
         return changed is not None and read is not None and self._is_race(changed, read)
 
     def _read(self, model: SlurmModel, name: str) -> Read | None:
         """The operator's newest answer about the node."""
-        reads = [it for it in (self._seen.get(id(model)), self._seen_alone.get((id(model), name))) if it is not None]
+        reads = [
+            it
+            for it in (self._seen.get(id(model)), self._seen_alone.get((id(model), name)))
+            if it is not None
+        ]
         return max(reads, key=lambda it: it.given, default=None)
 
     def _is_race(self, changed: float, read: "Read") -> bool:
-        """Slurm has no conditional write, so nobody can exclude a change between the answer and the next request."""
+        """Slurm has no conditional write, so nobody can exclude a change between the answer and the
+        next request.
+        """
         return changed >= read.given and self.clock() - read.got <= LIVE
 
     def _check_secrets(self, where: str, text: str) -> None:
@@ -379,10 +478,14 @@ class Watchdog(logging.Handler):
                 for encoded in (secret.get("data") or {}).values():
                     self._remember(encoded, secret["metadata"]["name"])
                     with contextlib.suppress(ValueError):
-                        self._remember(base64.b64decode(encoded).decode(), secret["metadata"]["name"])
+                        self._remember(
+                            base64.b64decode(encoded).decode(), secret["metadata"]["name"]
+                        )
                 for plain in (secret.get("stringData") or {}).values():
                     self._remember(plain, secret["metadata"]["name"])
-                    self._remember(base64.b64encode(plain.encode()).decode(), secret["metadata"]["name"])
+                    self._remember(
+                        base64.b64encode(plain.encode()).decode(), secret["metadata"]["name"]
+                    )
         return self._secrets
 
     def _remember(self, value: str, secret: str) -> None:

@@ -1,7 +1,9 @@
-"""The containers of a worker pod in the model: `register`, slurmd with its preStop hook, and the sidecar `node`.
+"""The containers of a worker pod in the model: `register`, slurmd with its preStop hook, and the
+sidecar `node`.
 
-What `register` and `node` decide is decided by the shipped code, from the environment that the pod itself gives them.
-Only their edges are replaced: files are attributes, and requests go to the model of Slurm, which may be sick.
+What `register` and `node` decide is decided by the shipped code, from the environment that the pod
+itself gives them. Only their edges are replaced: files are attributes, and requests go to the model
+of Slurm, which may be sick.
 """
 
 import asyncio
@@ -44,7 +46,11 @@ _KEYED = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 def environment(pod: Manifest, container: str, ip: str) -> dict[str, str]:
     """The environment variables that the kubelet gives to a container of the pod."""
     spec = pod["spec"]
-    [found] = [it for it in (*spec.get("initContainers", ()), *spec["containers"]) if it["name"] == container]
+    [found] = [
+        it
+        for it in (*spec.get("initContainers", ()), *spec["containers"])
+        if it["name"] == container
+    ]
     plain = {
         "metadata.name": pod["metadata"]["name"],
         "metadata.namespace": pod["metadata"]["namespace"],
@@ -68,21 +74,33 @@ def environment(pod: Manifest, container: str, ip: str) -> dict[str, str]:
 
 
 def _limit(spec: Mapping[str, Any], source: Mapping[str, str]) -> str:
-    """A limit as the downward API reports it: what the Kubernetes node can allocate for a container without one.
+    """A limit as the downward API reports it: what the Kubernetes node can allocate for a container
+    without one.
 
     For an init container without one it is 0.
     """
     kind = source["resource"].removeprefix("limits.")
-    for containers, otherwise in ((spec["containers"], ALLOCATABLE[kind]), (spec.get("initContainers", ()), "0")):
+    for containers, otherwise in (
+        (spec["containers"], ALLOCATABLE[kind]),
+        (spec.get("initContainers", ()), "0"),
+    ):
         for container in containers:
             if container["name"] == source["containerName"]:
-                found = ((container.get("resources") or {}).get("limits") or {}).get(kind, otherwise)
-                return str(math.ceil(quantity(found, kind) / quantity(source["divisor"], "divisor")))
-    raise AssertionError(f"the kubelet doesn't start a container that refers to another, unknown one: {source}")
+                found = ((container.get("resources") or {}).get("limits") or {}).get(
+                    kind, otherwise
+                )
+                return str(
+                    math.ceil(quantity(found, kind) / quantity(source["divisor"], "divisor"))
+                )
+    raise AssertionError(
+        f"the kubelet doesn't start a container that refers to another, unknown one: {source}"
+    )
 
 
 class Carrier:
-    """Carries requests of `node` to the model. They take no time here: `seconds` is what the last ones would take."""
+    """Carries requests of `node` to the model. They take no time here: `seconds` is what the last
+    ones would take.
+    """
 
     def __init__(self, outside: "Outside") -> None:
         self._outside = outside
@@ -96,7 +114,10 @@ class Carrier:
             raise Unreachable(str(request), "the Kubernetes node is cut off")
         target, content = request.target(VERSIONS[0]), request.content()
         reply = self._outside.carry(
-            request.method, target, content, lambda: self._outside.model.handle(request.method, target, content)
+            request.method,
+            target,
+            content,
+            lambda: self._outside.model.handle(request.method, target, content),
         )
         self.seconds += limit if reply.delay is None else min(reply.delay, limit)
         return answered(request, reply, limit)
@@ -122,14 +143,17 @@ class Outside:
 class Worker:
     """The pod sandbox of one worker pod and what runs in it, until `kill` or its end.
 
-    Its files: `conf` (register lets slurmd start), `record` (node has settled an earlier record), `stop` (slurmstepd
-    processes left, and when that was written), `released` (the preStop hook may end).
+    Its files: `conf` (register lets slurmd start), `record` (node has settled an earlier record),
+    `stop` (slurmstepd processes left, and when that was written), `released` (the preStop hook may
+    end).
     """
 
     def __init__(self, pod: Manifest, ip: str, outside: Outside) -> None:
         self.ip = ip
         self.kube_node = str(pod["spec"]["nodeName"])
-        self.registration: Registration = registration(read_facts(environment(pod, "register", ip), HOST))
+        self.registration: Registration = registration(
+            read_facts(environment(pod, "register", ip), HOST)
+        )
         variables = environment(pod, "node", ip)
         self.settings, _ = configure(variables)
         self.conf = False
@@ -143,7 +167,9 @@ class Worker:
         self._carrier = Carrier(outside)
         facts = extra.pod_facts(self.registration.extra)
         assert facts is not None
-        self._slurm = edge.Slurm(self._carrier, variables["SLURM_NODE_NAME"], lambda: facts, lambda: None)
+        self._slurm = edge.Slurm(
+            self._carrier, variables["SLURM_NODE_NAME"], lambda: facts, lambda: None
+        )
         self._terminating = False
         self._noticed = asyncio.Event()
         self._node = outside.spawn(self._run_node())
@@ -173,7 +199,9 @@ class Worker:
         self._noticed.set()
 
     def restart_node(self) -> None:
-        """`node` crashes, and the kubelet starts it again: its files are as they were, its memory is lost."""
+        """`node` crashes, and the kubelet starts it again: its files are as they were, its memory
+        is lost.
+        """
         if not self.ended.is_set():
             self._node.cancel()
             self._node = self._outside.spawn(self._run_node())
@@ -185,7 +213,9 @@ class Worker:
         self.ended.set()
 
     async def _run_node(self) -> None:
-        """As `sidecars.node.main.run`, but files wake it where that looks at them twice a second."""
+        """As `sidecars.node.main.run`, but files wake it where that looks at them twice a
+        second.
+        """
         try:
             state = machine.begin(self._now())
             answer: records.Answer | None = None
@@ -212,7 +242,9 @@ class Worker:
 
     def _seen(self, answer: records.Answer | None) -> records.Observation:
         return records.Observation(
-            stop=None if self.stop is None else records.Stop(HOOK, self.stop[0], self._now() - self.stop[1]),
+            stop=None
+            if self.stop is None
+            else records.Stop(HOOK, self.stop[0], self._now() - self.stop[1]),
             slurmd_may_run=self.conf,
             shape=self.registration.shape,
             terminating=self._terminating,
@@ -224,7 +256,9 @@ class Worker:
         rng = self._outside.rng
         if isinstance(call, records.Probe):
             own = call.host == "127.0.0.1"
-            answer: records.Answer = records.Listening(self.slurmd_runs if own else self._outside.listens(call.host))
+            answer: records.Answer = records.Listening(
+                self.slurmd_runs if own else self._outside.listens(call.host)
+            )
             await asyncio.sleep(rng.uniform(0.001, 0.005))
             return answer
         self._carrier.seconds = rng.uniform(0.001, 0.01)
@@ -233,10 +267,14 @@ class Worker:
         return answer
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for a change of the files or for SIGTERM, at most so long; READ_EVERY where the time is over already."""
+        """Wait for a change of the files or for SIGTERM, at most so long; READ_EVERY where the time
+        is over already.
+        """
         self._noticed.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds == inf else seconds if seconds > 0 else READ_EVERY):
+            async with asyncio.timeout(
+                None if seconds == inf else seconds if seconds > 0 else READ_EVERY
+            ):
                 await self._noticed.wait()
 
     def _now(self) -> float:

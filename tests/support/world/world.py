@@ -1,4 +1,6 @@
-"""The world: a Kubernetes cluster, Slurm clusters in it with jobs, the operator, and what users do to them."""
+"""The world: a Kubernetes cluster, Slurm clusters in it with jobs, the operator, and what users do
+to them.
+"""
 
 import asyncio
 import base64
@@ -14,7 +16,14 @@ from urllib.parse import urlsplit
 
 from sidecars.contract.extra import pod_facts
 from sidecars.contract.reasons import is_foreign
-from sidecars.custom_resources import ACCOUNTINGS, CONTROLLERS, LOGINSETS, NODESETS, RESTAPIS, TOKENS
+from sidecars.custom_resources import (
+    ACCOUNTINGS,
+    CONTROLLERS,
+    LOGINSETS,
+    NODESETS,
+    RESTAPIS,
+    TOKENS,
+)
 from sidecars.kube import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -25,6 +34,7 @@ from sidecars.kube import (
     Election,
     LeadershipLost,
     Manifest,
+    Time,
 )
 from sidecars.kube.errors import ApiError
 from sidecars.operator.main import Operator, lead, lead_when_elected
@@ -38,7 +48,14 @@ from sidecars.slurm.tokens import TokenSource
 from sidecars.workloads import names, structure
 from sidecars.workloads.facts import Site
 from tests.support.world.api import Api, Change, merged
-from tests.support.world.client import SPARED, Faults, Process, WatchFault, WorldSlurm, WorldTransport
+from tests.support.world.client import (
+    SPARED,
+    Faults,
+    Process,
+    WatchFault,
+    WorldSlurm,
+    WorldTransport,
+)
 from tests.support.world.jobs import Job, Jobs, Kind
 from tests.support.world.kubelets import NODE, OUT_OF_SERVICE, Kubelets
 from tests.support.world.slurmctld import Slurmctld
@@ -46,19 +63,28 @@ from tests.support.world.watchdog import LEASE_NAMESPACE, Watchdog
 
 EPOCH = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 SETTLED_AFTER = JOBS_WITHIN + 30.0
-"""Seconds without a write after which no more are expected: longer than any back-off of the operator and than its wait
-for a list of jobs.
+"""Seconds without a write after which no more are expected: longer than any back-off of the
+operator and than its wait for a list of jobs.
 """
 SETTLE_LIMIT = 1800.0
 LATE = 45.0
-"""Seconds after which a NodeSet without its desired pods must report that: longer than a request takes."""
+"""Seconds after which a NodeSet without its desired pods must report that: longer than a request
+takes.
+"""
 
 RESERVATION = "of-an-administrator"
 
-POD, NODESET, CONTROLLER, RESTAPI = PODS.path(), NODESETS.path(), CONTROLLERS.path(), RESTAPIS.path()
+POD, NODESET, CONTROLLER, RESTAPI = (
+    PODS.path(),
+    NODESETS.path(),
+    CONTROLLERS.path(),
+    RESTAPIS.path(),
+)
 NAMESPACE = NAMESPACES.path()
 SLURMCTLD = "slurm-controller-0"
-CUSTOM_RESOURCES = tuple(it.path() for it in (CONTROLLERS, RESTAPIS, ACCOUNTINGS, LOGINSETS, NODESETS, TOKENS))
+CUSTOM_RESOURCES = tuple(
+    it.path() for it in (CONTROLLERS, RESTAPIS, ACCOUNTINGS, LOGINSETS, NODESETS, TOKENS)
+)
 _KINDS = {NODESET: "NodeSet", CONTROLLER: "Controller", RESTAPI: "RestApi"}
 _SECRET = "c2VjcmV0LXZhbHVlLW9mLXRoZS1rZXk"
 _KEYS = {
@@ -162,7 +188,12 @@ class World:
         value = base64.b64encode(_SECRET.encode()).decode()
         for reference in _KEYS.values():
             metadata = {"name": reference["name"], "namespace": namespace}
-            secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {reference["key"]: value}}
+            secret = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": metadata,
+                "data": {reference["key"]: value},
+            }
             self.api.create(SECRETS.path(), secret)
         self._create_missing()
 
@@ -174,11 +205,19 @@ class World:
             if self.api.get(collection, namespace, name) is None:
                 self.api.create(collection, _custom(_KINDS[collection], namespace, name, spec))
 
-    def nodeset(self, name: str = "slinky", replicas: int = 2, *, namespace: str = "slurm", **spec: Any) -> None:
+    def nodeset(
+        self, name: str = "slinky", replicas: int = 2, *, namespace: str = "slurm", **spec: Any
+    ) -> None:
         """A NodeSet of Controller `slurm`."""
-        smallest = {"controllerRef": {"name": "slurm"}, "replicas": replicas, "slurmd": {"image": "slurmd:1"}}
+        smallest = {
+            "controllerRef": {"name": "slurm"},
+            "replicas": replicas,
+            "slurmd": {"image": "slurmd:1"},
+        }
         self._specs[NODESET, namespace, name] = {**smallest, **spec}
-        self.api.create(NODESET, _custom("NodeSet", namespace, name, self._specs[NODESET, namespace, name]))
+        self.api.create(
+            NODESET, _custom("NodeSet", namespace, name, self._specs[NODESET, namespace, name])
+        )
 
     def pods(self, nodeset: str = "slinky", namespace: str = "slurm") -> list[Manifest]:
         """Its pods, by name."""
@@ -199,7 +238,9 @@ class World:
 
     def _change(self, collection: str, namespace: str, name: str, spec: Any) -> None:
         """Change a spec; a custom resource that is being replaced is created with the change."""
-        self._specs[collection, namespace, name] = merged(self._specs[collection, namespace, name], spec)
+        self._specs[collection, namespace, name] = merged(
+            self._specs[collection, namespace, name], spec
+        )
         if self.api.get(collection, namespace, name) is not None:
             self.api.change(collection, namespace, name, {"spec": spec})
 
@@ -210,7 +251,10 @@ class World:
             return
 
         def gone(change: Change) -> None:
-            if change.kind == "DELETED" and change.object["metadata"]["uid"] == former["metadata"]["uid"]:
+            if (
+                change.kind == "DELETED"
+                and change.object["metadata"]["uid"] == former["metadata"]["uid"]
+            ):
                 self.api.listeners.remove(gone)
                 self.loop.call_later(0.5, self._create_missing)
 
@@ -226,23 +270,33 @@ class World:
 
     def _restore_secret(self, secret: Manifest) -> None:
         metadata = {key: secret["metadata"][key] for key in ("name", "namespace")}
-        with contextlib.suppress(ApiError):  # its namespace was deleted meanwhile, and returns with all keys
+        with contextlib.suppress(
+            ApiError
+        ):  # its namespace was deleted meanwhile, and returns with all keys
             self.api.create(SECRETS.path(), {**secret, "metadata": metadata})
 
     # --- namespaces and CRDs
 
     def delete_namespace(self, seconds: float, namespace: str = "slurm") -> None:
-        """kubectl delete namespace. So many seconds after its end, the namespace and what it had is created again."""
+        """kubectl delete namespace. So many seconds after its end, the namespace and what it had is
+        created again.
+        """
         if namespace in self.api.closed_namespaces:
             return
         self.returning += 1
         self.api.closed_namespaces[namespace] = "terminating"
         self.api.delete(NAMESPACE, "", namespace)
-        for collection in dict.fromkeys(collection for collection, _ in self.api.in_namespace(namespace)):
+        for collection in dict.fromkeys(
+            collection for collection, _ in self.api.in_namespace(namespace)
+        ):
             # In any order.
-            self.loop.call_later(self.rng.uniform(0.1, 3.0), self._delete_all, collection, namespace)
+            self.loop.call_later(
+                self.rng.uniform(0.1, 3.0), self._delete_all, collection, namespace
+            )
         if self._named:
-            self.loop.call_later(self.rng.uniform(0.1, 10.0), self.faults.without_role.add, namespace)
+            self.loop.call_later(
+                self.rng.uniform(0.1, 10.0), self.faults.without_role.add, namespace
+            )
         self.loop.call_later(self.rng.uniform(1.0, 30.0), self._slurmctld_gone, namespace)
         model = id(self.slurms[namespace, "slurm"])
 
@@ -259,7 +313,9 @@ class World:
                 self.api.delete(collection, metadata["namespace"], metadata["name"])
 
     def _slurmctld_gone(self, namespace: str) -> None:
-        """The pods of slurmctld and slurmrestd have ended, and the volume with slurmctld's state is deleted."""
+        """The pods of slurmctld and slurmrestd have ended, and the volume with slurmctld's state is
+        deleted.
+        """
         self.faults.without_slurmctld.add(id(self.slurms[namespace, "slurm"]))
         self.lose_state(namespace, registers=False)
 
@@ -278,9 +334,12 @@ class World:
         self._create_namespace(namespace)
 
     def delete_crds(self, counted: str, collections: Iterable[str], seconds: float) -> None:
-        """kubectl delete crd. So many seconds after their end, CRDs and custom resources are created again."""
+        """kubectl delete crd. So many seconds after their end, CRDs and custom resources are
+        created again.
+        """
         if self.api.closed_kinds:
-            return  # a NodeSet that is created again meanwhile would keep its Controller, and so the CRD, for ever
+            # A NodeSet that is created again would keep its Controller, and so the CRD, for ever.
+            return
         deleted = tuple(collections)
         self.returning += 1
         self.api.closed_kinds.update(deleted)
@@ -330,7 +389,9 @@ class World:
         return f"slurmd:{self._templates + 1}"
 
     def _slurm_of(self, pod: Manifest) -> SlurmModel:
-        return self.slurms[pod["metadata"]["namespace"], pod["metadata"]["labels"]["slinky.slurm.net/cluster"]]
+        return self.slurms[
+            pod["metadata"]["namespace"], pod["metadata"]["labels"]["slinky.slurm.net/cluster"]
+        ]
 
     # --- slurmctld and its `reconfigure` sidecar
 
@@ -342,24 +403,48 @@ class World:
     def _configured(self, change: Change) -> None:
         metadata = change.object["metadata"]
         if change.collection == CONFIG_MAPS.path() and metadata["name"] == names.config("slurm"):
-            self.loop.call_later(self.rng.uniform(1.0, 20.0), self._reconfigure, metadata["namespace"])
+            self.loop.call_later(
+                self.rng.uniform(1.0, 20.0), self._reconfigure, metadata["namespace"]
+            )
         if change.collection == STATEFUL_SETS.path() and change.kind == "ADDED":
             self.loop.call_later(0.5, self._create_slurmctld, metadata)
 
     def _create_slurmctld(self, owner: Manifest) -> None:
-        """The pod of slurmctld, on a host of its own that nothing happens to. Its sidecar can't be asked."""
+        """The pod of slurmctld, on a host of its own that nothing happens to. Its sidecar can't be
+        asked.
+        """
         labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
-        reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner["name"], "uid": owner["uid"]}
-        metadata = {"name": SLURMCTLD, "namespace": owner["namespace"], "labels": labels, "annotations": {}}
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": owner["name"],
+            "uid": owner["uid"],
+        }
+        metadata = {
+            "name": SLURMCTLD,
+            "namespace": owner["namespace"],
+            "labels": labels,
+            "annotations": {},
+        }
         metadata["ownerReferences"] = [reference | {"controller": True}]
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "host-of-slurmctld"}}
-        with contextlib.suppress(ApiError):  # the namespace is being deleted, or the former pod terminates
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {"nodeName": "host-of-slurmctld"},
+        }
+        with contextlib.suppress(
+            ApiError
+        ):  # the namespace is being deleted, or the former pod terminates
             self.api.create(POD, pod)
         self._slurmctld_started(owner["namespace"])
 
     def _slurmctld_started(self, namespace: str) -> None:
         if self.api.get(POD, namespace, SLURMCTLD) is not None:
-            container = {"name": "slurmctld", "state": {"running": {"startedAt": self.api.timestamp()}}}
+            container = {
+                "name": "slurmctld",
+                "state": {"running": {"startedAt": self.api.timestamp()}},
+            }
             status = {"phase": "Running", "containerStatuses": [container]}
             self.api.change(POD, namespace, SLURMCTLD, {"status": status}, status=True)
 
@@ -371,12 +456,18 @@ class World:
 
     # --- jobs and administrators
 
-    def job(self, count: int, seconds: float, namespace: str = "slurm", *, kind: Kind = "plain") -> Job:
+    def job(
+        self, count: int, seconds: float, namespace: str = "slurm", *, kind: Kind = "plain"
+    ) -> Job:
         """A job that starts as soon as `count` nodes are free."""
         return self.jobs.submit(self.slurms[namespace, "slurm"], count, seconds, kind)
 
-    def admin(self, name: str, reason: str | None, namespace: str = "slurm", *, state: str = "DRAIN") -> None:
-        """An administrator sets a node to DRAIN, DOWN or FAIL with a reason ("" for none), or resumes it (None)."""
+    def admin(
+        self, name: str, reason: str | None, namespace: str = "slurm", *, state: str = "DRAIN"
+    ) -> None:
+        """An administrator sets a node to DRAIN, DOWN or FAIL with a reason ("" for none), or
+        resumes it (None).
+        """
         model = self.slurms[namespace, "slurm"]
         if name not in model.nodes:
             return
@@ -391,9 +482,16 @@ class World:
         self.watchdog.marked(model, name, state)
 
     def delete_record(self, name: str, namespace: str = "slurm") -> None:
-        """scontrol delete nodename=NAME, which Slurm refuses for a node with a job or a reservation."""
+        """scontrol delete nodename=NAME, which Slurm refuses for a node with a job or a
+        reservation.
+        """
         model = self.slurms[namespace, "slurm"]
-        if name in model.nodes and not model.states(name) & {"ALLOCATED", "MIXED", "COMPLETING", "RESERVED"}:
+        if name in model.nodes and not model.states(name) & {
+            "ALLOCATED",
+            "MIXED",
+            "COMPLETING",
+            "RESERVED",
+        }:
             self.jobs.record_deleted(model, name, "an administrator")
             model.node_lose(name)
             self.watchdog.unmarked(model, name)
@@ -409,7 +507,9 @@ class World:
         self.slurms[namespace, "slurm"].unreserve(RESERVATION)
 
     def lose_state(self, namespace: str = "slurm", *, registers: bool = True) -> None:
-        """slurmctld restarts without its state. `registers`: whether every slurmd registers again."""
+        """slurmctld restarts without its state. `registers`: whether every slurmd registers
+        again.
+        """
         model = self.slurms[namespace, "slurm"]
         self.jobs.state_lost(model)
         self.watchdog.state_lost(model)
@@ -421,7 +521,9 @@ class World:
     # --- the operator
 
     def start(self) -> None:
-        """Start the operator, which is started again whenever it is killed. Of several candidates one leads."""
+        """Start the operator, which is started again whenever it is killed. Of several candidates
+        one leads.
+        """
         for number in range(self._candidates):
             self._supervisors.append(asyncio.create_task(self._supervise(number)))
 
@@ -437,7 +539,9 @@ class World:
 
     def _leads(self) -> bool:
         """Whether an operator leads and runs at this moment."""
-        return self._process is not None and not self._process.dead and not self._process.is_frozen()
+        return (
+            self._process is not None and not self._process.dead and not self._process.is_frozen()
+        )
 
     def operator_works(self, namespace: str) -> bool:
         """Whether an operator reconciles the namespace: it may read what it needs for that."""
@@ -446,7 +550,11 @@ class World:
         refused = {where for _, where in self.faults.unlisted}
         if refused & {"", namespace}:
             return False
-        synced = (feed.answered.is_set() for reflector in self._operator.runtime.caches for feed in reflector._feeds)
+        synced = (
+            feed.answered.is_set()
+            for reflector in self._operator.runtime.caches
+            for feed in reflector._feeds
+        )
         return not refused or all(synced)
 
     def operator(self) -> Operator:
@@ -467,13 +575,17 @@ class World:
         self._operator = operator
 
     async def _supervise(self, candidate: int) -> None:
-        namespaces = tuple(sorted({namespace for namespace, _ in self.slurms})) if self._named else ()
+        namespaces = (
+            tuple(sorted({namespace for namespace, _ in self.slurms})) if self._named else ()
+        )
         settings = Settings(nodeset_workers=4, namespaces=namespaces)
         for number in itertools.count():
             ended = asyncio.Event()
             identity = f"operator-{candidate}-{number}" if self._candidates > 1 else ""
             process = Process(ended.set, identity)
-            self._processes.append(process)  # what it left behind waits for ever, as the tasks of a dead process do
+            self._processes.append(
+                process
+            )  # what it left behind waits for ever, as the tasks of a dead process do
             rng = seeded(self.rng.random())
             client = Client(WorldTransport(self.api, process, self.faults, self.watchdog, rng))
             if not identity:
@@ -492,7 +604,9 @@ class World:
                     spared=namespace == SPARED,
                 )
 
-            around = RealWorld(self.loop.time, lambda: self.wall_clock() + self.clock_is_off_by, connect, rng=rng)
+            around = RealWorld(
+                self.loop.time, lambda: self.wall_clock() + self.clock_is_off_by, connect, rng=rng
+            )
             started = functools.partial(self._started, process)
             if identity:
                 election = Election(
@@ -500,9 +614,11 @@ class World:
                     LEASE_NAMESPACE,
                     settings.leader_elect_name,
                     identity,
-                    clock=self.loop.time,
-                    wall_clock=lambda: datetime.fromtimestamp(self.wall_clock(), UTC),
-                    sleep=process.sleep,
+                    time=Time(
+                        self.loop.time,
+                        lambda: datetime.fromtimestamp(self.wall_clock(), UTC),
+                        process.sleep,
+                    ),
                     rng=rng,
                 )
                 leading = lead_when_elected(client, settings, site(), election, around, started)
@@ -536,19 +652,29 @@ class World:
             for check in self.each_second:
                 check()
             if self.watchdog.broken:
-                raise Broken("\n".join([*self.watchdog.broken, "what happened last:", *self.watchdog.log[-60:]]))
+                raise Broken(
+                    "\n".join(
+                        [*self.watchdog.broken, "what happened last:", *self.watchdog.log[-60:]]
+                    )
+                )
 
     async def until(self, what: str, look: Callable[[], object], seconds: float = 120.0) -> float:
-        """Run until `look` is true; the seconds that took. Raises Broken naming `what` when it takes longer."""
+        """Run until `look` is true; the seconds that took. Raises Broken naming `what` when it
+        takes longer.
+        """
         begun = self.loop.time()
         while not look():
             if self.loop.time() - begun > seconds:
-                raise Broken("\n".join([f"waited {seconds:g} s for {what}", *self.watchdog.log[-60:]]))
+                raise Broken(
+                    "\n".join([f"waited {seconds:g} s for {what}", *self.watchdog.log[-60:]])
+                )
             await self.run(0.25)
         return self.loop.time() - begun
 
     async def settle(self) -> None:
-        """Run until the operator stops writing; then wake all of its resources, and check that it writes nothing."""
+        """Run until the operator stops writing; then wake all of its resources, and check that it
+        writes nothing.
+        """
         begun = self.loop.time()
         while (
             self.loop.time() - max(self.watchdog.wrote_at, begun) < SETTLED_AFTER
@@ -562,16 +688,22 @@ class World:
         self._wake_everything()
         await self.run(SETTLED_AFTER)
         if self.watchdog.writes != writes:
-            raise Broken("\n".join(["I5: a settled cluster is written to:", *self.watchdog.log[-20:]]))
+            raise Broken(
+                "\n".join(["I5: a settled cluster is written to:", *self.watchdog.log[-20:]])
+            )
 
     def _wake_everything(self) -> None:
         """Change something that any resource may refer to: a ConfigMap of its namespace."""
         for namespace, _ in self.slurms:
             metadata = {"name": f"of-others-{self.loop.time():.0f}", "namespace": namespace}
-            self.api.create(CONFIG_MAPS.path(), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+            self.api.create(
+                CONFIG_MAPS.path(), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+            )
 
     def has_lost_workers(self) -> bool:
-        """Whether a slurmd runs that Slurm doesn't know, which the operator replaces after some minutes."""
+        """Whether a slurmd runs that Slurm doesn't know, which the operator replaces after some
+        minutes.
+        """
         running = [it for it in self.kubelets.running.values() if it.registered]
         return any(it.slurm_node not in it.model.nodes for it in running)
 
@@ -580,12 +712,18 @@ class World:
         return any(job.runs for job in self.jobs.all)
 
     def _look(self) -> None:
-        """I7: a NodeSet without its desired pods reports that. I4: what an administrator has marked stays marked."""
+        """I7: a NodeSet without its desired pods reports that. I4: what an administrator has marked
+        stays marked.
+        """
         now = self.loop.time()
         self.watchdog.check_marks()
         alive = self._leads()
         for nodeset in self.api.all(NODESET):
-            key = (nodeset["metadata"]["namespace"], nodeset["metadata"]["name"], nodeset["metadata"]["uid"])
+            key = (
+                nodeset["metadata"]["namespace"],
+                nodeset["metadata"]["name"],
+                nodeset["metadata"]["uid"],
+            )
             if not alive or self.faults.hide_status(now) or self._has_desired_pods(nodeset):
                 self._incomplete_since.pop(key, None)
                 continue
@@ -593,7 +731,8 @@ class World:
             ready = self.condition(key[1], namespace=key[0])
             if now - since > LATE and (ready.get("status") == "True" or not ready.get("message")):
                 self.watchdog.note(
-                    f"I7: NodeSet {key[1]} is without its desired pods since {since:.0f}, and reports {ready}"
+                    f"I7: NodeSet {key[1]} is without its desired pods since {since:.0f}, and "
+                    f"reports {ready}"
                 )
 
     def _has_desired_pods(self, nodeset: Manifest) -> bool:
@@ -601,8 +740,8 @@ class World:
         return len(pods) == self.desired(nodeset) and all(is_ready(pod) for pod in pods)
 
     def desired(self, nodeset: Manifest) -> int:
-        """The desired number of pods. In DaemonSet mode a pod on a cordoned Kubernetes node stays, but no new one is
-        created there; a node that is out of service has none.
+        """The desired number of pods. In DaemonSet mode a pod on a cordoned Kubernetes node stays,
+        but no new one is created there; a node that is out of service has none.
         """
         if nodeset["metadata"].get("deletionTimestamp"):
             return 0
@@ -613,7 +752,9 @@ class World:
         pods = self.pods(nodeset["metadata"]["name"], nodeset["metadata"]["namespace"])
         used = {pod["spec"].get("nodeName") for pod in pods}
         nodes = [it for it in self.api.all(NODE) if not _out_of_service(it)]
-        return sum(not it["spec"].get("unschedulable") or it["metadata"]["name"] in used for it in nodes)
+        return sum(
+            not it["spec"].get("unschedulable") or it["metadata"]["name"] in used for it in nodes
+        )
 
     # --- the end
 
@@ -625,15 +766,25 @@ class World:
             pods = self.pods(metadata["name"], metadata["namespace"])
             model = self.slurms[metadata["namespace"], nodeset["spec"]["controllerRef"]["name"]]
             hosts = {pod["spec"].get("hostname", "") for pod in pods}
-            records = {n: it for n, it in model.nodes.items() if _made_by(it.extra, metadata["uid"])}
+            records = {
+                n: it for n, it in model.nodes.items() if _made_by(it.extra, metadata["uid"])
+            }
             found[f"{metadata['namespace']}/{metadata['name']}"] = {
                 "pods": len(pods),
                 "ready": sum(is_ready(pod) for pod in pods),
-                "cordoned": sum("pod-cordon" in key for pod in pods for key in pod["metadata"]["annotations"]),
+                "cordoned": sum(
+                    "pod-cordon" in key for pod in pods for key in pod["metadata"]["annotations"]
+                ),
                 "registered": len(hosts & records.keys()),
                 "records without a pod": sorted(n for n, it in records.items() if n not in hosts),
-                "drained": sorted(n for n, it in records.items() if "DRAIN" in it.flags and not is_foreign(it.reason)),
-                "unavailable": sorted(n for n in hosts & records.keys() if is_unavailable(records[n])),
+                "drained": sorted(
+                    n
+                    for n, it in records.items()
+                    if "DRAIN" in it.flags and not is_foreign(it.reason)
+                ),
+                "unavailable": sorted(
+                    n for n in hosts & records.keys() if is_unavailable(records[n])
+                ),
                 "marked by others": sorted(n for n, it in records.items() if is_foreign(it.reason)),
                 "finalizers": metadata.get("finalizers") or [],
                 "conditions": {it["type"]: it["status"] for it in status.get("conditions") or ()},
@@ -652,7 +803,9 @@ class World:
         """How many of its pods have another image than the desired one."""
         nodeset = self.api.get(NODESET, namespace, name)
         wanted = nodeset["spec"]["slurmd"]["image"] if nodeset is not None else None
-        images = [it["image"] for pod in self.pods(name, namespace) for it in pod["spec"]["containers"]]
+        images = [
+            it["image"] for pod in self.pods(name, namespace) for it in pod["spec"]["containers"]
+        ]
         return sum(image.startswith("slurmd:") and image != wanted for image in images)
 
     async def close(self) -> None:
@@ -676,7 +829,8 @@ async def world(
     candidates: int = 1,
     named: bool = False,
 ) -> AsyncIterator[World]:
-    """A world with a Slurm cluster in each namespace and an operator. With several candidates, the operator is elected.
+    """A world with a Slurm cluster in each namespace and an operator. With several candidates, the
+    operator is elected.
 
     `named`: it watches these namespaces, with a Role in each, instead of all.
     """
@@ -705,12 +859,19 @@ async def world(
 
 def _custom(kind: str, namespace: str, name: str, spec: dict[str, Any]) -> Manifest:
     metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def _owner(pod: Manifest) -> tuple[str, str]:
     owners = pod["metadata"].get("ownerReferences") or ()
-    return pod["metadata"]["namespace"], next((it["name"] for it in owners if it.get("controller")), "")
+    return pod["metadata"]["namespace"], next(
+        (it["name"] for it in owners if it.get("controller")), ""
+    )
 
 
 def strategy_of(nodeset: Manifest) -> str:

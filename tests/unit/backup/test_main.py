@@ -33,11 +33,17 @@ def test_a_backup_is_made_listed_and_restored(
 
     write(tmp_path / "statesave", {"job_state": b"lost"})
     assert main(["backup", "restore", backups, state, name]) == 0
-    now = {path: content for path, content in found(tmp_path / "statesave").items() if not path.startswith(".")}
+    now = {
+        path: content
+        for path, content in found(tmp_path / "statesave").items()
+        if not path.startswith(".")
+    }
     assert now == saved
 
 
-def test_only_the_database_is_saved_when_slurmctld_is_external(tmp_path: Path, places: tuple[str, str]) -> None:
+def test_only_the_database_is_saved_when_slurmctld_is_external(
+    tmp_path: Path, places: tuple[str, str]
+) -> None:
     backups, _ = places
     assert main(["backup", "state", backups, "--pod=a"]) == 0
     (tmp_path / "backup" / ".unfinished-a" / "database.sql").write_text(DUMP)
@@ -94,7 +100,9 @@ def test_a_volume_that_is_not_there_is_named(
 
 
 @pytest.mark.parametrize("keep", ["0", "-1"])
-def test_at_least_one_backup_is_kept(places: tuple[str, str], capsys: pytest.CaptureFixture[str], keep: str) -> None:
+def test_at_least_one_backup_is_kept(
+    places: tuple[str, str], capsys: pytest.CaptureFixture[str], keep: str
+) -> None:
     with pytest.raises(SystemExit):
         main(["backup", "finish", places[0], "--pod=a", f"--keep={keep}"])
     assert "must be 1 or more" in capsys.readouterr().err

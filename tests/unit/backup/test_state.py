@@ -37,7 +37,11 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
 
 def contents(archive: Path) -> dict[str, bytes]:
     with tarfile.open(archive) as stream:
-        return {member.name: reader.read() for member in stream if (reader := stream.extractfile(member))}
+        return {
+            member.name: reader.read()
+            for member in stream
+            if (reader := stream.extractfile(member))
+        }
 
 
 def names(folder: Path) -> list[str]:
@@ -45,22 +49,35 @@ def names(folder: Path) -> list[str]:
 
 
 def found(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def test_all_files_are_copied_those_of_the_jobs_last(tmp_path: Path) -> None:
     files = statesave(tmp_path / "statesave")
     assert state.save(tmp_path / "statesave", tmp_path / "a.tar.gz", unexpected) == len(files)
     assert contents(tmp_path / "a.tar.gz") == files
-    assert [name.startswith("hash.") for name in contents(tmp_path / "a.tar.gz")] == [False] * 4 + [True] * 2
+    assert [name.startswith("hash.") for name in contents(tmp_path / "a.tar.gz")] == [False] * 4 + [
+        True
+    ] * 2
 
 
-def test_files_that_are_being_written_links_and_what_a_restore_has_left_are_not_copied(tmp_path: Path) -> None:
+def test_files_that_are_being_written_links_and_what_a_restore_has_left_are_not_copied(
+    tmp_path: Path,
+) -> None:
     source = tmp_path / "statesave"
     files = statesave(source)
     write(
         source,
-        {"job_state.new": b"half", ".replaced-1/job_state": b"x", ".incoming/job_state": b"y", "lost+found/1": b""},
+        {
+            "job_state.new": b"half",
+            ".replaced-1/job_state": b"x",
+            ".incoming/job_state": b"y",
+            "lost+found/1": b"",
+        },
     )
     (source / "link").symlink_to("/etc/passwd")
     (source / "hash.7" / "link").symlink_to("/etc/passwd")
@@ -83,7 +100,9 @@ def test_a_file_that_slurmctld_is_just_replacing_is_waited_for(tmp_path: Path) -
     assert pauses == [state.PAUSE_SECONDS]
 
 
-def test_a_backup_with_the_script_of_a_first_job_waits_until_slurmctld_has_written_the_job(tmp_path: Path) -> None:
+def test_a_backup_with_the_script_of_a_first_job_waits_until_slurmctld_has_written_the_job(
+    tmp_path: Path,
+) -> None:
     source = tmp_path / "statesave"
     files = statesave(source)
     for name in ("job_state", "job_state.old"):
@@ -143,14 +162,20 @@ def test_a_restore_replaces_all_files_and_keeps_the_former_ones(tmp_path: Path) 
     files = statesave(tmp_path / "statesave")
     state.save(tmp_path / "statesave", tmp_path / "a.tar.gz", unexpected)
     target = tmp_path / "target"
-    former = {"clustername": b"slurm_slurm 4711\n", "job_state": b"newer", "hash.1/job.1/script": b"other"}
+    former = {
+        "clustername": b"slurm_slurm 4711\n",
+        "job_state": b"newer",
+        "hash.1/job.1/script": b"other",
+    }
     write(target, former)
 
     replaced = state.restore(tmp_path / "a.tar.gz", target, "2026-11-24T023000Z")
 
     assert replaced == target / ".replaced-2026-11-24T023000Z"
     assert found(replaced) == former
-    assert found(target) == files | {f"{replaced.name}/{name}": content for name, content in former.items()}
+    assert found(target) == files | {
+        f"{replaced.name}/{name}": content for name, content in former.items()
+    }
 
 
 def test_a_restore_to_an_empty_volume_replaces_nothing(tmp_path: Path) -> None:
@@ -168,7 +193,12 @@ def test_a_restore_that_is_killed_and_repeated_loses_nothing(
     files = statesave(tmp_path / "statesave")
     state.save(tmp_path / "statesave", tmp_path / "a.tar.gz", unexpected)
     target = tmp_path / "target"
-    former = {"clustername": b"slurm_slurm 4711\n", "job_state": b"newer", "node_state": b"n", "last_conf_lite": b"l"}
+    former = {
+        "clustername": b"slurm_slurm 4711\n",
+        "job_state": b"newer",
+        "node_state": b"n",
+        "last_conf_lite": b"l",
+    }
     write(target, former)
     left = [renames]
 
@@ -189,12 +219,16 @@ def test_a_restore_that_is_killed_and_repeated_loses_nothing(
             state.restore(tmp_path / "a.tar.gz", target, "1")
     state.restore(tmp_path / "a.tar.gz", target, "2")
 
-    assert {name: content for name, content in found(target).items() if not name.startswith(".")} == files
+    assert {
+        name: content for name, content in found(target).items() if not name.startswith(".")
+    } == files
     kept = {path.read_bytes() for path in target.glob(".replaced-*/*") if path.is_file()}
     assert set(former.values()) <= kept
 
 
-def test_the_state_of_another_cluster_is_refused_before_anything_is_replaced(tmp_path: Path) -> None:
+def test_the_state_of_another_cluster_is_refused_before_anything_is_replaced(
+    tmp_path: Path,
+) -> None:
     statesave(tmp_path / "statesave")
     state.save(tmp_path / "statesave", tmp_path / "a.tar.gz", unexpected)
     former = {"clustername": b"other 12\n", "job_state": b"newer"}
@@ -217,12 +251,71 @@ def test_a_damaged_archive_replaces_nothing(tmp_path: Path) -> None:
     assert found(tmp_path / "target") == former
 
 
-def test_an_archive_can_write_nothing_outside_of_the_volume(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
-        member = tarfile.TarInfo("../outside")
-        member.size = 1
-        archive.addfile(member, io.BytesIO(b"x"))
-    (tmp_path / "target").mkdir()
+def test_an_archive_with_a_damaged_block_replaces_nothing(tmp_path: Path) -> None:
+    statesave(tmp_path / "statesave")
+    (tmp_path / "statesave" / "job_state").write_bytes(os.urandom(100_000))
+    state.save(tmp_path / "statesave", tmp_path / "a.tar.gz", unexpected)
+    content = (tmp_path / "a.tar.gz").read_bytes()
+    (tmp_path / "a.tar.gz").write_bytes(content[:20] + b"\xff" * 50_000 + content[50_020:])
+    former = {"job_state": b"newer"}
+    write(tmp_path / "target", former)
     with pytest.raises(state.StateError, match="can't be unpacked"):
         state.restore(tmp_path / "a.tar.gz", tmp_path / "target", "1")
-    assert not (tmp_path / "outside").exists()
+    assert found(tmp_path / "target") == former
+
+
+def test_an_archive_that_tar_has_made_of_the_folder_is_restored_with_modes_and_times(
+    tmp_path: Path,
+) -> None:
+    files = statesave(tmp_path / "statesave")
+    script = tmp_path / "statesave" / "hash.7" / "job.17" / "script"
+    script.chmod(0o4766)
+    os.utime(script, (1_700_000_000, 1_700_000_000))
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "statesave", arcname=".")
+    target = tmp_path / "target"
+    target.mkdir()
+    assert state.restore(tmp_path / "a.tar.gz", target, "1") is None
+    assert found(target) == files
+    restored = (target / "hash.7" / "job.17" / "script").stat()
+    assert (restored.st_mode & 0o7777, restored.st_mtime) == (0o744, 1_700_000_000)
+
+
+def outside(name: str) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.size = 1
+    return member
+
+
+def link(kind: bytes) -> tarfile.TarInfo:
+    member = tarfile.TarInfo("job_state")
+    member.type, member.linkname = kind, "../outside"
+    return member
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        outside("../outside"),
+        outside("hash.1/../../../outside"),
+        outside("/outside-of-the-volume"),
+        link(tarfile.SYMTYPE),
+        link(tarfile.LNKTYPE),
+        link(tarfile.CHRTYPE),
+        link(tarfile.FIFOTYPE),
+    ],
+    ids=["above", "above a folder", "absolute", "link", "hard link", "device", "pipe"],
+)
+def test_an_archive_can_write_nothing_outside_of_the_volume_and_no_links(
+    tmp_path: Path, member: tarfile.TarInfo
+) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        archive.addfile(member, io.BytesIO(b"x"))
+    write(tmp_path, {"outside": b"former"})
+    former = {"job_state": b"newer"}
+    write(tmp_path / "target", former)
+    with pytest.raises(state.StateError, match="can't be unpacked"):
+        state.restore(tmp_path / "a.tar.gz", tmp_path / "target", "1")
+    assert found(tmp_path / "target") == former
+    assert (tmp_path / "outside").read_bytes() == b"former"
+    assert not Path("/outside-of-the-volume").exists()

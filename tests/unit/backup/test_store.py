@@ -1,4 +1,6 @@
-"""Copies of the backups in a store outside, here in memory. What a real one refuses is tested in tests/integration."""
+"""Copies of the backups in a store outside, here in memory. What a real one refuses is tested in
+tests/integration.
+"""
 
 import json
 from collections.abc import Callable
@@ -55,7 +57,9 @@ def test_what_a_former_copy_left_undone_is_copied_too(disk: Path, outside: store
     assert obstore.get(outside.client, f"{first}/{volume.STATE}").bytes() == b"state"
 
 
-def test_the_store_keeps_more_than_the_volume_and_no_more_than_it_should(disk: Path, outside: store.Store) -> None:
+def test_the_store_keeps_more_than_the_volume_and_no_more_than_it_should(
+    disk: Path, outside: store.Store
+) -> None:
     for day in range(6):
         made(disk, NOW + DAY * day)
         volume.delete_expired(disk, 2)
@@ -66,14 +70,18 @@ def test_the_store_keeps_more_than_the_volume_and_no_more_than_it_should(disk: P
     assert len(paths(outside)) == 4 * 3
 
 
-def test_a_store_that_keeps_fewer_than_the_volume_isnt_sent_the_others_again(disk: Path, outside: store.Store) -> None:
+def test_a_store_that_keeps_fewer_than_the_volume_isnt_sent_the_others_again(
+    disk: Path, outside: store.Store
+) -> None:
     oldest, *newest = days(disk, 3)
     assert store.copy(disk, outside, 2) == (newest[::-1], [])
     assert store.copy(disk, outside, 2) == ([], [])
     assert oldest in names(disk)
 
 
-def test_a_backup_damaged_on_the_volume_isnt_copied_and_newer_ones_are(disk: Path, outside: store.Store) -> None:
+def test_a_backup_damaged_on_the_volume_isnt_copied_and_newer_ones_are(
+    disk: Path, outside: store.Store
+) -> None:
     first, second = days(disk, 2)
     (disk / first / volume.STATE).write_bytes(b"other")
     with pytest.raises(volume.BackupError, match="isn't the file that was saved"):
@@ -99,7 +107,9 @@ def test_a_copy_in_the_store_takes_no_name_of_a_folder_whose_description_cant_be
     (name,) = days(disk, 1)
     store.copy(disk, outside, 5)
     (disk / name / volume.MANIFEST).write_bytes(b"")
-    with pytest.raises(volume.BackupError, match=rf"{name}/backup.json can't be read .* Move the folder off"):
+    with pytest.raises(
+        volume.BackupError, match=rf"{name}/backup.json can't be read .* Move the folder off"
+    ):
         store.fetch(disk, outside, volume.LATEST if latest else name, "pod")
     assert names(disk) == [name]
 
@@ -166,7 +176,11 @@ def removed(outside: store.Store, name: str) -> None:
 
 def hostile(outside: store.Store, name: str) -> None:
     files = {"../../etc/passwd": {"size": 1, "sha256": "00"}}
-    obstore.put(outside.client, f"{name}/{volume.MANIFEST}", json.dumps({"name": name, "files": files}).encode())
+    obstore.put(
+        outside.client,
+        f"{name}/{volume.MANIFEST}",
+        json.dumps({"name": name, "files": files}).encode(),
+    )
 
 
 def unreadable(outside: store.Store, name: str) -> None:

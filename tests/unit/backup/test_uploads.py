@@ -41,19 +41,28 @@ def entry(key: str, upload: str = "1", began: str = "2013-05-23T00:00:00.000Z") 
     return f"<Upload>{fields}<Owner><ID>x</ID></Owner></Upload>"
 
 
-def test_uploads_are_read_with_their_ages_and_what_is_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_are_read_with_their_ages_and_what_is_none_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     entries = [
         *(entry("a&amp;b/c", "1"), entry("elsewhere/c", "2"), entry("a&amp;b/d", "")),
         *(entry("a&amp;b/e", "3", "yesterday"), entry("a&amp;b/f", "4", "2013-05-24T00:01:00Z")),
     ]
-    answer = f"<ListMultipartUploadsResult><Prefix>a</Prefix>{''.join(entries)}</ListMultipartUploadsResult>"
+    answer = (
+        "<ListMultipartUploadsResult><Prefix>a</Prefix>"
+        f"{''.join(entries)}</ListMultipartUploadsResult>"
+    )
     monkeypatch.setattr(Uploads, "_send", lambda *_: (NOW, answer))
     day = timedelta(days=1).total_seconds()
     assert uploads().list("a&b/") == [Upload("a&b/c", "1", day), Upload("a&b/f", "4", -60)]
 
 
-@pytest.mark.parametrize("body", ["5\r\n<Err", "28\r\n<Error><Code>AccessDenied</Code></Error>\r\n0\r\n\r\n"])
-def test_a_refusal_is_an_os_error_also_if_the_store_closes_the_connection_within_it(body: str) -> None:
+@pytest.mark.parametrize(
+    "body", ["5\r\n<Err", "28\r\n<Error><Code>AccessDenied</Code></Error>\r\n0\r\n\r\n"]
+)
+def test_a_refusal_is_an_os_error_also_if_the_store_closes_the_connection_within_it(
+    body: str,
+) -> None:
     answer = f"HTTP/1.1 403 Forbidden\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
     with ThreadPoolExecutor(1) as threads, socket.create_server(("127.0.0.1", 0)) as listener:
 

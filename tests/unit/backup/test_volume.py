@@ -21,7 +21,7 @@ DUMP = b"-- MariaDB dump\nCREATE TABLE t (i INT);\n-- Dump completed on 2026-11-
 
 
 def made(folder: Path, now: float = NOW, dump: bytes | None = DUMP) -> volume.Backup:
-    """A backup as its pod makes it."""
+    """A backup as its pod writes it."""
     new = volume.begin(folder, "pod", now, 3600)
     (new / volume.STATE).write_bytes(b"state")
     if dump is not None:
@@ -112,8 +112,12 @@ def test_an_unknown_backup_is_refused_with_those_that_are_there(tmp_path: Path) 
         volume.choose(tmp_path, "x")
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b"State"), lambda path: path.unlink()])
-def test_a_file_that_was_changed_is_refused(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.write_bytes(b"State"), lambda path: path.unlink()]
+)
+def test_a_file_that_was_changed_is_refused(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
     made(tmp_path)
     damage(tmp_path / NAME / volume.STATE)
     with pytest.raises(volume.BackupError, match=r"state.tar.gz isn't the file that was saved"):
@@ -124,11 +128,15 @@ UNREADABLE = ["", "[]", "{}", '{"files": {"a": {}}}', '{"files": []}', '{"name":
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_a_backup_whose_description_cant_be_read_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+def test_a_backup_whose_description_cant_be_read_is_refused_by_its_name(
+    tmp_path: Path, text: str
+) -> None:
     made(tmp_path)
     made(tmp_path, NOW + 60)
     (tmp_path / NAME / volume.MANIFEST).write_text(text)
-    with pytest.raises(volume.BackupError, match=rf"{NAME}/backup.json can't be read .* Move the folder off"):
+    with pytest.raises(
+        volume.BackupError, match=rf"{NAME}/backup.json can't be read .* Move the folder off"
+    ):
         volume.choose(tmp_path, NAME)
 
 
@@ -149,7 +157,9 @@ def test_a_backup_whose_description_cant_be_read_is_skipped_with_a_warning(
     assert names(tmp_path) == sorted([sound[1].name, unreadable])
 
 
-def test_a_description_that_is_a_folder_is_skipped_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_description_that_is_a_folder_is_skipped_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     sound = made(tmp_path)
     (tmp_path / "2026-11-25T023000Z" / volume.MANIFEST).mkdir(parents=True)
     assert volume.choose(tmp_path, "latest") == sound

@@ -21,7 +21,9 @@ def broken() -> list[Figure]:
     raise OSError("no server")
 
 
-def test_a_run_writes_each_benchs_figures_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_writes_each_benchs_figures_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([], {"trivial": trivial}, tmp_path / "build") == 0
     assert json.loads((tmp_path / "build" / "trivial.json").read_text()) == [
         {
@@ -33,8 +35,24 @@ def test_a_run_writes_each_benchs_figures_as_json(tmp_path: Path, capsys: pytest
             "against": "bare: 4 ms",
             "ok": True,
         },
-        {"figure": "missed", "value": 7.0, "unit": "ms", "target": "≤ 5 ms", "ratio": None, "against": "", "ok": False},
-        {"figure": "plain", "value": 1.0, "unit": "MiB", "target": "", "ratio": None, "against": "", "ok": None},
+        {
+            "figure": "missed",
+            "value": 7.0,
+            "unit": "ms",
+            "target": "≤ 5 ms",
+            "ratio": None,
+            "against": "",
+            "ok": False,
+        },
+        {
+            "figure": "plain",
+            "value": 1.0,
+            "unit": "MiB",
+            "target": "",
+            "ratio": None,
+            "against": "",
+            "ok": None,
+        },
     ]
     assert re.search(r"missed +7 ms +≤ 5 ms +MISSED", capsys.readouterr().out)
 
@@ -44,7 +62,9 @@ def test_only_the_named_bench_runs(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["trivial.json"]
 
 
-def test_an_unknown_name_is_refused_before_anything_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["trivial", "kubes"], {"trivial": trivial, "kube": broken}, tmp_path) == 2
     assert capsys.readouterr().err == "bench: no benchmark 'kubes'; the names are kube, trivial\n"
     assert list(tmp_path.iterdir()) == []

@@ -51,7 +51,12 @@ def test_the_former_operator_is_measured_by_this_checkout(checkout: Path) -> Non
 def test_figures_are_compared_by_name_and_unit() -> None:
     before = [figure("time", 4.0, "ms"), figure("new", 1.0, "s"), figure("gone", 1.0, "ms")]
     [found] = beside(now(), before)
-    assert (found.figure, found.value, found.ratio, found.against) == ("time", 2.0, 0.5, "former: 4 ms")
+    assert (found.figure, found.value, found.ratio, found.against) == (
+        "time",
+        2.0,
+        0.5,
+        "former: 4 ms",
+    )
 
 
 def test_a_former_figure_of_zero_has_no_ratio() -> None:
@@ -59,7 +64,9 @@ def test_a_former_figure_of_zero_has_no_ratio() -> None:
     assert (found.ratio, found.against) == (None, "former: 0 writes")
 
 
-def test_each_round_measures_both_and_shows_the_ratios(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_round_measures_both_and_shows_the_ratios(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     calls = []
 
     def measured() -> list[Figure]:

@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from sidecars import generated
-from sidecars.bridge import certificate, metrics
-from sidecars.bridge.certificate import CONFIGURATIONS, Certificates
+from sidecars.bridge import metrics
+from sidecars.bridge import webhook_certificate as certificate
+from sidecars.bridge.webhook_certificate import CONFIGURATIONS, Certificates
 from sidecars.kube import SECRETS, ApiError, Client, KubeError
 from sidecars.policy.bridge import certificate as policy
 from tests.support.apiserver import until
@@ -42,7 +43,10 @@ class Scene:
 
     def configure(self, service: str) -> None:
         client = {"service": {"namespace": "slurm", "name": service, "path": "/gate"}}
-        item = {"metadata": {"name": NAME}, "webhooks": [{"name": "gate.example", "clientConfig": client}]}
+        item = {
+            "metadata": {"name": NAME},
+            "webhooks": [{"name": "gate.example", "clientConfig": client}],
+        }
         self.kube.put(CONFIGURATIONS, item)
 
     @property
@@ -109,7 +113,9 @@ async def test_the_new_certificate_is_trusted_before_a_pod_can_have_it(scene: Sc
     assert writes == ["mutatingwebhookconfigurations", "secrets"]
 
 
-async def test_a_bridge_that_ends_between_the_two_writes_leaves_a_webhook_that_works(scene: Scene) -> None:
+async def test_a_bridge_that_ends_between_the_two_writes_leaves_a_webhook_that_works(
+    scene: Scene,
+) -> None:
     await scene.certificates.check()
     served = scene.data["tls.crt"]
     scene.clock.later = 250 * 86400.0
@@ -136,7 +142,9 @@ async def test_what_someone_has_damaged_is_replaced(scene: Scene, name: str) -> 
     assert scene.data["tls.crt"] in scene.trusted
 
 
-async def test_what_someone_has_removed_from_the_configuration_is_written_again(scene: Scene) -> None:
+async def test_what_someone_has_removed_from_the_configuration_is_written_again(
+    scene: Scene,
+) -> None:
     await scene.certificates.check()
     scene.configure(NAME)
     assert scene.trusted == ""
@@ -169,7 +177,9 @@ async def test_a_fault_is_logged_once_and_ends_nothing(
             return len([it for it in scene.kube.calls if it.path.endswith(f"secrets/{NAME}")]) > 3
 
         await until("several looks", looked)
-        scene.kube.put(SECRETS, {"metadata": {"namespace": "slurm", "name": secret["metadata"]["name"]}})
+        scene.kube.put(
+            SECRETS, {"metadata": {"namespace": "slurm", "name": secret["metadata"]["name"]}}
+        )
 
         async def trusted() -> bool:
             return bool(scene.trusted)

@@ -1,4 +1,4 @@
-"""What was sent to ResourceClaims, on a double of Kubernetes whose watch shows nothing by itself."""
+"""What was sent to ResourceClaims, on a double of Kubernetes whose watch shows nothing unasked."""
 
 import copy
 import dataclasses
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from sidecars.bridge.devices import CLAIMS, REPEAT_AFTER, Devices, Stores
+from sidecars.bridge.claimed_devices import CLAIMS, REPEAT_AFTER, Devices, Stores
 from sidecars.kube import Client, Invalid, Manifest, Store, Unreachable
+from sidecars.kube.store import Key
 from sidecars.policy.bridge import records
 from sidecars.policy.bridge.claim_manifests import DeviceClass, ResourceClaim
 from sidecars.policy.bridge.devices import Claim
@@ -29,6 +30,7 @@ class Scene:
     devices: Devices
     claims: Store[ResourceClaim]
     pod: Pod
+    classes: Store[DeviceClass]
     now: float = 0.0
 
     def stored(self) -> Manifest:
@@ -55,7 +57,7 @@ async def scene() -> AsyncIterator[Scene]:
         item["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
         stores = Stores(Store(), Store(), Store())
         devices = Devices(PARSED, stores, client, lambda: found.now)
-        found = Scene(kube, devices, stores.claims, msgspec.convert(item, Pod))
+        found = Scene(kube, devices, stores.claims, msgspec.convert(item, Pod), stores.classes)
         stores.classes.put(msgspec.convert(device_class(), DeviceClass))
         owner = {"kind": "Pod", "name": "p", "uid": "u", "controller": True}
         metadata = {"namespace": "team", "name": "p-gpu", "ownerReferences": [owner]}
@@ -66,7 +68,9 @@ async def scene() -> AsyncIterator[Scene]:
         yield found
 
 
-async def test_a_claim_has_no_devices_from_when_they_are_taken_back_until_it_shows_something_else(scene: Scene) -> None:
+async def test_a_claim_has_no_devices_from_when_they_are_taken_back_until_it_shows_something_else(
+    scene: Scene,
+) -> None:
     assert not scene.claim().returned
     await scene.deallocate()
     assert "allocation" not in scene.stored()["status"]
@@ -76,6 +80,7 @@ async def test_a_claim_has_no_devices_from_when_they_are_taken_back_until_it_sho
     assert scene.claim().returned
     scene.show()
     scene.devices.forget()
+    assert not scene.devices._returned
     assert scene.claim() == Claim(scene.claim().uid, "p-gpu", scene.claim().wishes)
 
 
@@ -85,11 +90,15 @@ async def test_a_claim_of_another_namespace_is_none_of_the_pods(scene: Scene) ->
     forged["metadata"] |= {"namespace": "other", "uid": "forged"}
     scene.claims.put(msgspec.convert(forged, ResourceClaim))
     assert scene.claim() == its
-    await scene.devices.deallocate(scene.pod, Deallocate(POD, dataclasses.replace(its, uid="forged")))
+    await scene.devices.deallocate(
+        scene.pod, Deallocate(POD, dataclasses.replace(its, uid="forged"))
+    )
     assert "allocation" in scene.stored()["status"]
 
 
-async def test_devices_are_taken_back_once_and_again_when_that_is_not_seen_for_a_while(scene: Scene) -> None:
+async def test_devices_are_taken_back_once_and_again_when_that_is_not_seen_for_a_while(
+    scene: Scene,
+) -> None:
     await scene.deallocate()
     # Another request would be refused, as the claim has changed.
     await scene.deallocate()
@@ -98,7 +107,9 @@ async def test_devices_are_taken_back_once_and_again_when_that_is_not_seen_for_a
         await scene.deallocate()
 
 
-async def test_devices_whose_return_had_no_answer_are_not_used_before_it_is_repeated(scene: Scene) -> None:
+async def test_devices_whose_return_had_no_answer_are_not_used_before_it_is_repeated(
+    scene: Scene,
+) -> None:
     scene.kube.write_faults.append("drop")
     with pytest.raises(Unreachable):
         await scene.deallocate()
@@ -106,3 +117,29 @@ async def test_devices_whose_return_had_no_answer_are_not_used_before_it_is_repe
     scene.now += REPEAT_AFTER
     await scene.deallocate()
     assert "allocation" not in scene.stored()["status"]
+
+
+@pytest.mark.parametrize("level", ["requests", "limits"])
+async def test_a_pod_with_the_extended_resource_of_a_class_is_refused_while_the_class_has_it(
+    scene: Scene, level: str
+) -> None:
+    """kube-scheduler would allocate its devices, which an admission policy refuses."""
+    item = with_gpu("team", "q")
+    item["metadata"]["uid"] = "q"
+    item["spec"].pop("resourceClaims")
+    item["spec"]["containers"][0]["resources"] = {level: {"example.com/gpu": "1"}}
+    wanting = msgspec.convert(item, Pod)
+    assert not scene.devices.of(wanting).problem
+    named = device_class("fast")
+    named["spec"]["extendedResourceName"] = "example.com/gpu"
+    scene.classes.put(msgspec.convert(named, DeviceClass))
+    problem = scene.devices.of(wanting).problem
+    assert "example.com/gpu is of DeviceClass fast" in problem
+    assert "ResourceClaimTemplate" in problem
+    named["spec"]["extendedResourceName"] = "example.com/other"
+    scene.classes.put(msgspec.convert(named, DeviceClass))
+    assert not scene.devices.of(wanting).problem
+    named["spec"]["extendedResourceName"] = "example.com/gpu"
+    scene.classes.put(msgspec.convert(named, DeviceClass))
+    scene.classes.discard(Key("", "fast"))
+    assert not scene.devices.of(wanting).problem

@@ -5,12 +5,20 @@ from typing import Any
 
 import pytest
 
-from sidecars.bridge import devices
-from sidecars.bridge.devices import CLAIMS, CLASSES, SLICES
+from sidecars.bridge import claimed_devices as devices
+from sidecars.bridge.claimed_devices import CLAIMS, CLASSES, SLICES
 from sidecars.contract import bridge
 from sidecars.kube import PODS
 from tests.support.bridge import live
-from tests.support.bridge_devices import DRIVER, PARSED, claim_spec, device, device_class, resource_slice, with_gpu
+from tests.support.bridge_devices import (
+    DRIVER,
+    PARSED,
+    claim_spec,
+    device,
+    device_class,
+    resource_slice,
+    with_gpu,
+)
 from tests.unit.bridge.world import World
 
 
@@ -66,7 +74,9 @@ async def test_a_pod_gets_no_job_before_its_device_class_exists(gpus: World) -> 
 
 
 async def record(world: World) -> None:
-    await world.until("the record", lambda: "k1" in world.slurm.nodes and bool(world.slurm.nodes["k1"].extra))
+    await world.until(
+        "the record", lambda: "k1" in world.slurm.nodes and bool(world.slurm.nodes["k1"].extra)
+    )
 
 
 async def test_a_pod_with_a_claim_gets_the_device_of_its_job_and_is_released(gpus: World) -> None:
@@ -83,13 +93,17 @@ async def test_a_pod_waits_for_its_claim_and_has_no_job_before(gpus: World) -> N
     async with gpus.bridge():
         await record(gpus)
         create(gpus, claimed=False)
-        await gpus.until("the reason", lambda: "doesn't exist yet" in gpus.condition().get("message", ""))
+        await gpus.until(
+            "the reason", lambda: "doesn't exist yet" in gpus.condition().get("message", "")
+        )
         assert not live(gpus.slurm)
         create_claim(gpus)
         await gpus.job()
 
 
-async def test_an_allocation_without_an_answer_is_written_once_and_the_pod_released(gpus: World) -> None:
+async def test_an_allocation_without_an_answer_is_written_once_and_the_pod_released(
+    gpus: World,
+) -> None:
     async with gpus.bridge():
         await record(gpus)
         create(gpus)
@@ -101,7 +115,9 @@ async def test_an_allocation_without_an_answer_is_written_once_and_the_pod_relea
     assert given(gpus) == ["gpu-2"]
 
 
-async def test_the_next_bridge_takes_back_the_device_of_a_job_that_has_another_one_now(gpus: World) -> None:
+async def test_the_next_bridge_takes_back_the_device_of_a_job_that_has_another_one_now(
+    gpus: World,
+) -> None:
     create(gpus)
     item = claim(gpus)
     result = {"request": "gpu", "driver": DRIVER, "pool": "k1", "device": "gpu-0"}
@@ -121,12 +137,19 @@ async def test_a_driver_that_publishes_its_devices_later_gets_another_record(gpu
         await record(gpus)
         assert gpus.slurm.nodes["k1"].gres == ""
         gpus.kube.put(SLICES, resource_slice("k1", device("gpu-0")))
-        await gpus.until("the GRES", lambda: "k1" in gpus.slurm.nodes and gpus.slurm.nodes["k1"].gres == "gpu:h100:1")
+        await gpus.until(
+            "the GRES",
+            lambda: "k1" in gpus.slurm.nodes and gpus.slurm.nodes["k1"].gres == "gpu:h100:1",
+        )
 
 
-async def test_without_a_rule_no_claim_is_read_and_pods_with_claims_are_refused(world: World) -> None:
+async def test_without_a_rule_no_claim_is_read_and_pods_with_claims_are_refused(
+    world: World,
+) -> None:
     async with world.bridge():
         create(world)
-        await world.until("the reason", lambda: "mapped no DeviceClass" in world.condition().get("message", ""))
+        await world.until(
+            "the reason", lambda: "mapped no DeviceClass" in world.condition().get("message", "")
+        )
         assert not any("resource.k8s.io" in call.path for call in world.kube.calls)
         assert bridge.JOB_LABEL not in world.pod()["metadata"]["labels"]

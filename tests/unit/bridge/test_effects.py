@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +20,7 @@ from sidecars.bridge.effects import (
     Effects,
 )
 from sidecars.bridge.memory import Memory
+from sidecars.bridge.parts import Books, Clock, Kubernetes
 from sidecars.kube import Store
 from sidecars.policy.bridge.manifests import Pod as Manifest
 from sidecars.policy.bridge.records import (
@@ -48,14 +50,22 @@ class Recorded(Effects):
 
     def __init__(self, clock: list[float]) -> None:
         nothing: Any = None
-        super().__init__(*[nothing] * 8, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
+        super().__init__(
+            Kubernetes(*[nothing] * 5),
+            nothing,
+            Books(nothing, nothing, nothing),
+            nothing,
+            nothing,
+            Clock(lambda: clock[0], lambda: 0.0),
+            lambda: None,
+        )
         self.sent: list[Action] = []
 
     async def _apply(self, action: Action) -> None:
         self.sent.append(action)
 
 
-async def test_conditions_that_are_due_for_a_while_are_written_beside_other_changes_every_few_seconds() -> None:
+async def test_conditions_that_are_due_are_written_beside_other_changes_every_few_seconds() -> None:
     clock = [100.0]
     effects = Recorded(clock)
     assert await effects.apply([REPORT, CANCEL])
@@ -79,9 +89,15 @@ async def test_a_pod_that_starts_beside_others_within_seconds_gets_no_condition_
 
 
 async def test_a_refusal_waits_for_nothing() -> None:
-    """The job that lacks something is cancelled in the same pass, and the next pass has no words about it."""
+    """The job that lacks something is cancelled in the same pass, and the next pass has no words
+    about it.
+    """
     effects = Recorded([100.0])
-    refusal = Report(dataclasses.replace(POD, uid="v"), Why.REFUSED, "job 1 requests 1 tasks, and its pods need 2")
+    refusal = Report(
+        dataclasses.replace(POD, uid="v"),
+        Why.REFUSED,
+        "job 1 requests 1 tasks, and its pods need 2",
+    )
     await effects.apply([REPORT, refusal, CANCEL])
     assert effects.sent == [CANCEL, refusal]
 
@@ -92,10 +108,13 @@ async def test_conditions_are_written_at_once_while_nothing_else_is_to_do() -> N
     assert effects.sent == [REPORT]
 
 
-async def test_of_many_conditions_each_waits_for_pods_that_start_soon_and_then_for_no_other_one() -> None:
+async def test_many_conditions_each_wait_for_pods_that_start_soon_and_for_no_other_one() -> None:
     clock = [100.0]
     effects = Recorded(clock)
-    reports = [dataclasses.replace(REPORT, pod=dataclasses.replace(POD, uid=f"u{it}")) for it in range(MANY + 1)]
+    reports = [
+        dataclasses.replace(REPORT, pod=dataclasses.replace(POD, uid=f"u{it}"))
+        for it in range(MANY + 1)
+    ]
     await effects.apply(reports)
     assert effects.sent == []
     clock[0] += REPORTS_SECONDS
@@ -122,13 +141,31 @@ async def test_of_many_changes_each_has_its_turn_and_no_kind_waits_for_another()
 async def test_only_some_submissions_are_under_way_in_their_order() -> None:
     effects = Recorded([100.0])
     part = (Part(Shape("ada", "p"), 1),)
-    submits = [Submit(GroupKey("team", f"u{number}"), part) for number in range(MOST_SUBMISSIONS + 1)]
+    submits = [
+        Submit(GroupKey("team", f"u{number}"), part) for number in range(MOST_SUBMISSIONS + 1)
+    ]
     assert not await effects.apply(submits)
     assert effects.sent == submits[:-1]
     effects._submissions = {cast("Any", number) for number in range(MOST_SUBMISSIONS)}
     effects.sent.clear()
     assert not await effects.apply(submits)
     assert effects.sent == []
+
+
+def effects_of(
+    memory: Memory,
+    *,
+    slurm: object = None,
+    client: object = None,
+    store: Store[Manifest] | None = None,
+    now: Callable[[], float] = lambda: 100.0,
+) -> Effects:
+    """Effects with these parts. `client` also takes the Events."""
+    nothing: Any = None
+    taking = cast("Any", client)
+    kube = Kubernetes(taking, taking, cast("Any", store), nothing, nothing)
+    books, clock = Books(memory, nothing, nothing), Clock(now, lambda: 0.0)
+    return Effects(kube, cast("Any", slurm), books, nothing, nothing, clock, lambda: None)
 
 
 class Cancelled:
@@ -142,10 +179,11 @@ class Cancelled:
 
 
 async def test_a_group_whose_job_requests_too_little_gets_no_other_one_at_once() -> None:
-    memory, slurm, nothing = Memory(), Cancelled(), cast("Any", None)
-    parts = (nothing, cast("Any", slurm), nothing, nothing, memory, nothing, nothing, nothing)
-    effects = Effects(*parts, now=lambda: 100.0, wall=lambda: 0.0, wake=lambda: None)
-    await effects.apply([Cancel(7, "job 7 requests 1 tasks, and its pods need 2", rest=(8,), refused=POD.key)])
+    memory, slurm = Memory(), Cancelled()
+    effects = effects_of(memory, slurm=slurm)
+    await effects.apply(
+        [Cancel(7, "job 7 requests 1 tasks, and its pods need 2", rest=(8,), refused=POD.key)]
+    )
     assert slurm.jobs == [7, 8]
     assert memory.open_groups(101.0) == {POD.key}
     assert memory.open_groups(110.0) == frozenset()
@@ -155,7 +193,10 @@ class Kube:
     """Has one pod."""
 
     def __init__(self, node: str, uid: str = "u") -> None:
-        self.pod = {"metadata": {"namespace": "team", "name": "p", "uid": uid}, "spec": {"nodeName": node}}
+        self.pod = {
+            "metadata": {"namespace": "team", "name": "p", "uid": uid},
+            "spec": {"nodeName": node},
+        }
 
     async def get(self, _: object, namespace: str, name: str, kind: type[Manifest]) -> Manifest:
         assert (namespace, name) == ("team", "p")
@@ -167,11 +208,28 @@ async def test_a_job_is_cancelled_for_an_unbound_pod_only_if_it_is_unbound_at_th
     node: str, uid: str, jobs: list[int]
 ) -> None:
     """Of a connection that has broken without a word, the watch shows nothing for a minute."""
-    memory, slurm, nothing = Memory(), Cancelled(), cast("Any", None)
-    parts = (cast("Any", Kube(node, uid)), cast("Any", slurm), nothing, nothing, memory, nothing, nothing, nothing)
-    effects = Effects(*parts, now=lambda: 100.0, wall=lambda: 0.0, wake=lambda: None)
+    slurm = Cancelled()
+    effects = effects_of(Memory(), slurm=slurm, client=Kube(node, uid))
     await effects.apply([Cancel(7, "pod p was not bound to k1 within 15 s: taint", unbound=POD)])
     assert slurm.jobs == jobs
+
+
+class Taking:
+    """Takes each patch and each Event."""
+
+    async def json_patch(self, *_: object, **__: object) -> None:
+        return None
+
+    def emit(self, *_: object) -> None:
+        return None
+
+
+async def test_a_label_is_remembered_before_it_is_sent() -> None:
+    memory, store = Memory(), Store[Manifest]()
+    store.put(MANIFEST)
+    effects = effects_of(memory, client=Taking(), store=store)
+    await effects.apply([Label(POD, 7)])
+    assert memory.labelling(101.0) == {"u": 7}
 
 
 class Submitted(Cancelled):
@@ -181,18 +239,21 @@ class Submitted(Cancelled):
         return 7
 
 
-async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_later_each_time() -> None:
+async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_later_each_time() -> (
+    None
+):
     """Such as by a plugin of slurmctld."""
-    memory, nothing, clock = Memory(), cast("Any", None), [100.0]
-    parts = (nothing, cast("Any", Submitted()), cast("Any", Store()), nothing, memory, nothing, nothing, nothing)
-    effects = Effects(*parts, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
+    memory, clock = Memory(), [100.0]
+    effects = effects_of(memory, slurm=Submitted(), store=Store(), now=lambda: clock[0])
     submit, pauses = Submit(POD.key, (Part(Shape("ada", "p"), 1),)), []
     for job in (7, 8, 9):
         await effects.apply([submit])
         await asyncio.gather(*effects._submissions)
-        # Slurm shows for a moment that the job is held.
+        # Slurm shows for a moment that the job is blocked.
         for _ in range(2):
-            await effects.apply([Cancel(job, "job requests 1 tasks, and its pods need 2", refused=POD.key)])
+            await effects.apply(
+                [Cancel(job, "job requests 1 tasks, and its pods need 2", refused=POD.key)]
+            )
         pauses.append(memory.refusals[POD.key].again_at - clock[0])
         clock[0] += 1000
     assert pauses == [5, 10, 20]
@@ -203,14 +264,23 @@ async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_la
 
 
 class Announced(Effects):
-    """Sends nothing, and has a Normal Event for each cancellation, but a Warning for that of job 0."""
+    """Sends nothing, and has a Normal Event for each cancellation, but a Warning for that of job
+    0.
+    """
 
     def __init__(self, clock: list[float]) -> None:
         self.notes: list[str] = []
         self.written = asyncio.Event()
-        doubles: list[Any] = [None] * 8
-        doubles[3] = self
-        super().__init__(*doubles, now=lambda: clock[0], wall=lambda: 0.0, wake=lambda: None)
+        nothing: Any = None
+        super().__init__(
+            Kubernetes(nothing, cast("Any", self), nothing, nothing, nothing),
+            nothing,
+            Books(nothing, nothing, nothing),
+            nothing,
+            nothing,
+            Clock(lambda: clock[0], lambda: 0.0),
+            lambda: None,
+        )
 
     def emit(self, about: object, kind: str, reason: str, action: str, note: str) -> None:
         self.notes.append(note)
@@ -285,7 +355,7 @@ async def test_events_that_waited_stop_when_there_are_many_changes_again() -> No
     assert await effects.announced() == texts(1, MOST_AT_ONCE + MANY + 1)
 
 
-async def test_of_too_many_events_that_wait_the_oldest_are_dropped_and_counted_and_some_are_written_at_once() -> None:
+async def test_of_too_many_events_the_oldest_are_only_counted_and_some_written_at_once() -> None:
     def dropped() -> float:
         return REGISTRY.get_sample_value("slurm_bridge_events_dropped_total") or 0.0
 
@@ -295,7 +365,9 @@ async def test_of_too_many_events_that_wait_the_oldest_are_dropped_and_counted_a
         await effects.apply(cancels(*range(start, start + MOST_AT_ONCE)))
     assert dropped() == before + 2 * MOST_AT_ONCE - EVENTS_AT_ONCE
     await asyncio.sleep(0)
-    assert len(effects.notes) == EVENTS_AT_ONCE, "nothing is calm, and the first has not waited for long"
+    assert len(effects.notes) == EVENTS_AT_ONCE, (
+        "nothing is calm, and the first has not waited for long"
+    )
     await effects.apply([])
     written = await effects.announced()
     assert len(written) == MOST_EVENTS + EVENTS_AT_ONCE

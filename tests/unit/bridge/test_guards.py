@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.bridge import guards
+from sidecars.bridge import guarded_nodes as guards
 from sidecars.contract import bridge, extra
 from sidecars.kube import EVENTS, NODES, PODS, Store
 from sidecars.policy.bridge import manifests
+from sidecars.policy.bridge.devices import Rules
 from sidecars.policy.bridge.nodes import FEATURE
 from sidecars.policy.bridge.records import View
 from sidecars.simulate.records import Fault, SimJob
@@ -26,9 +27,15 @@ def worker(world: World, **annotations: str) -> None:
     kube_node = node("bare")
     del kube_node["metadata"]["labels"][bridge.EXTERNAL_NODE]
     world.kube.put(NODES, kube_node)
-    metadata = {"namespace": "slurm", "name": "w0", "annotations": annotations or {bridge.GUARD: "1"}}
+    metadata = {
+        "namespace": "slurm",
+        "name": "w0",
+        "annotations": annotations or {bridge.GUARD: "1"},
+    }
     spec = {"nodeName": "bare", "containers": [{"name": "slurmd"}]}
-    item = world.kube.put(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    item = world.kube.put(
+        PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    )
     facts = extra.encode(extra.PodFacts(item["metadata"]["uid"], "w0", "slurm"))
     world.slurm.node_register("w0", extra=facts, features=["guarded"])
     world.slurm.partitions["slurm-bridge"].feature = "guarded"
@@ -49,7 +56,7 @@ def gone(world: World) -> str | None:
     return None if found is None else str(found)
 
 
-async def test_a_kubernetes_node_with_a_worker_whose_epilog_does_not_wait_gets_no_external_node_either(
+async def test_a_kubernetes_node_with_a_worker_whose_epilog_does_not_wait_gets_no_external_node(
     world: World,
 ) -> None:
     """Slurm would give the same cores to jobs on the worker and to pods."""
@@ -60,7 +67,10 @@ async def test_a_kubernetes_node_with_a_worker_whose_epilog_does_not_wait_gets_n
     async with world.bridge():
         await world.until("the record of another node", lambda: "k1" in world.slurm.nodes)
         notes = world.kube.objects(EVENTS).values
-        await world.until("the refusal", lambda: any("has the worker of Slurm node w0" in it["note"] for it in notes()))
+        await world.until(
+            "the refusal",
+            lambda: any("has the worker of Slurm node w0" in it["note"] for it in notes()),
+        )
         assert "bare" not in world.slurm.nodes
 
 
@@ -85,10 +95,14 @@ def terminates(world: World) -> None:
 
 async def passes(world: World, count: int = 4) -> None:
     before = len(world.slurm.requests("GET", "jobs/state/"))
-    await world.until("some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) >= before + count)
+    await world.until(
+        "some passes", lambda: len(world.slurm.requests("GET", "jobs/state/")) >= before + count
+    )
 
 
-async def test_the_epilog_is_answered_when_the_pod_is_gone_and_the_answer_is_withdrawn_at_its_end(world: World) -> None:
+async def test_the_epilog_is_answered_when_the_pod_is_gone_and_the_answer_is_withdrawn_at_its_end(
+    world: World,
+) -> None:
     worker(world)
     world.kube.put(PODS, bounded())
     async with world.bridge():
@@ -104,7 +118,7 @@ async def test_the_epilog_is_answered_when_the_pod_is_gone_and_the_answer_is_wit
     assert world.slurm.nodes["w0"].flags.isdisjoint({"DRAIN"})
 
 
-async def test_the_epilog_of_a_guard_that_was_queued_again_is_answered_whatever_its_user_has_changed(
+async def test_the_epilog_of_a_guard_that_was_queued_again_is_answered_whatever_its_user_changed(
     world: World,
 ) -> None:
     worker(world)
@@ -114,15 +128,21 @@ async def test_the_epilog_of_a_guard_that_was_queued_again_is_answered_whatever_
     world.slurm.job_restart(job.job_id, output="/home/ada/x")
     # All that this bridge knows of the job is its record of now.
     async with world.bridge():
-        await world.until("the pod to be deleted", lambda: ("team", "p") not in world.kube.objects(PODS))
+        await world.until(
+            "the pod to be deleted", lambda: ("team", "p") not in world.kube.objects(PODS)
+        )
         await world.until("the word that the pod is gone", lambda: gone(world) == str(job.job_id))
         # As the Epilog does when it has waited for ten minutes.
-        assert world.slurm.update_node("w0", "DRAIN", f"{bridge.DRAIN_PREFIX}the bridge has not confirmed")
+        assert world.slurm.update_node(
+            "w0", "DRAIN", f"{bridge.DRAIN_PREFIX}the bridge has not confirmed"
+        )
         await passes(world)
         assert "DRAIN" in world.slurm.nodes["w0"].flags, "the Epilog has not ended"
         assert gone(world) == str(job.job_id)
         world.slurm.job_end(job.job_id, state="CANCELLED")
-        await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
+        await world.until(
+            "the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags
+        )
         await world.until("the withdrawal", lambda: gone(world) == "")
 
 
@@ -140,7 +160,9 @@ async def test_no_pod_is_released_by_a_guard_whose_user_has_changed_its_output_w
         assert not world.released()
 
 
-async def test_a_job_of_a_user_that_looks_like_a_guard_has_nothing_written_on_its_node(world: World) -> None:
+async def test_a_job_of_a_user_that_looks_like_a_guard_has_nothing_written_on_its_node(
+    world: World,
+) -> None:
     """Its Epilogs don't wait: no user can write an admin comment."""
     worker(world)
     async with world.bridge():
@@ -172,7 +194,9 @@ async def test_a_partition_with_nodes_of_both_kinds_gets_no_job(world: World) ->
         assert not (await world.job()).guard
 
 
-async def test_a_node_that_loses_its_guard_with_a_pod_on_it_is_drained_until_the_pod_is_gone(world: World) -> None:
+async def test_a_node_that_loses_its_guard_with_a_pod_on_it_is_drained_until_the_pod_is_gone(
+    world: World,
+) -> None:
     worker(world)
     world.kube.put(PODS, bounded())
     async with world.bridge():
@@ -180,9 +204,13 @@ async def test_a_node_that_loses_its_guard_with_a_pod_on_it_is_drained_until_the
         terminates(world)
         world.slurm.job_end(job.job_id, state="NODE_FAIL")
         await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
-        assert world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p runs here without a guard"
+        assert (
+            world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p runs here without a guard"
+        )
         world.kube.remove(PODS, "team", "p")
-        await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
+        await world.until(
+            "the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags
+        )
 
 
 async def test_a_node_with_a_pod_is_drained_while_its_slurmd_has_not_answered_for_a_while(
@@ -195,7 +223,10 @@ async def test_a_node_with_a_pod_is_drained_while_its_slurmd_has_not_answered_fo
         await bound(world)
         world.slurm.node_silence("w0")
         await world.until("the drain", lambda: "DRAIN" in world.slurm.nodes["w0"].flags)
-        assert world.slurm.nodes["w0"].reason == "slurm-bridge: pod team/p runs here, and slurmd doesn't answer"
+        assert (
+            world.slurm.nodes["w0"].reason
+            == "slurm-bridge: pod team/p runs here, and slurmd doesn't answer"
+        )
     assert world.pod()["spec"]["nodeName"] == "bare"
 
 
@@ -228,7 +259,9 @@ async def test_a_node_that_was_drained_and_lost_is_in_service_again_after_its_po
 async def test_the_drain_of_a_worker_that_vanishes_ends_with_the_pod(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise its record would remain for ever: the operator deletes none with a drain of the bridge."""
+    """Otherwise its record would remain for ever: the operator deletes none with a drain of the
+    bridge.
+    """
     monkeypatch.setattr(guards, "SILENT_SECONDS", 0.0)
     worker(world)
     world.kube.put(PODS, bounded())
@@ -238,7 +271,9 @@ async def test_the_drain_of_a_worker_that_vanishes_ends_with_the_pod(
         await passes(world)
         assert "DRAIN" in world.slurm.nodes["w0"].flags
         world.kube.remove(PODS, "team", "p")
-        await world.until("the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags)
+        await world.until(
+            "the end of the drain", lambda: "DRAIN" not in world.slurm.nodes["w0"].flags
+        )
     assert world.slurm.nodes["w0"].base == "DOWN"
 
 
@@ -275,25 +310,44 @@ class Sent:
         self.bodies.append(request.body)
 
 
-async def test_a_slurmd_is_silent_for_as_long_as_before_after_answers_that_are_not_plausible() -> None:
-    """Nodes that vanish at once make the whole list so. Slurm forgets the guard of a silent slurmd after a while."""
+async def test_a_slurmd_is_silent_for_as_long_as_before_after_answers_that_are_not_plausible() -> (
+    None
+):
+    """Nodes that vanish at once make the whole list so. Slurm forgets the guard of a silent slurmd
+    after a while.
+    """
     store: Store[manifests.Pod] = Store()
-    meta = {"namespace": "slurm", "name": "w0", "uid": "w", "annotations": {bridge.GUARD: bridge.GUARD_VERSION}}
+    meta = {
+        "namespace": "slurm",
+        "name": "w0",
+        "uid": "w",
+        "annotations": {bridge.GUARD: bridge.GUARD_VERSION},
+    }
     store.put(msgspec.convert({"metadata": meta, "spec": {"nodeName": "a"}}, manifests.Pod))
-    record = Node("w0", frozenset({"IDLE", "NOT_RESPONDING"}), extra=extra.encode(extra.PodFacts("w", "w0", "slurm")))
+    record = Node(
+        "w0",
+        frozenset({"IDLE", "NOT_RESPONDING"}),
+        extra=extra.encode(extra.PodFacts("w", "w0", "slurm")),
+    )
     poller, slurm = Nodes(record), Sent()
     given: Any = (None, slurm, poller, store)
     found = guards.Guards(*given)
     guard = dataclasses.replace(RUNNING, guard=True)
     view = View((BOUND,), {guard.job_id: guard}, True, {"team": "ada"})
-    for poller.at, poller.known in ((0.0, True), (guards.SILENT_SECONDS / 2, False), (guards.SILENT_SECONDS, True)):
+    for poller.at, poller.known in (
+        (0.0, True),
+        (guards.SILENT_SECONDS / 2, False),
+        (guards.SILENT_SECONDS, True),
+    ):
         found.look()
         assert await found.apply(view)
     [body] = slurm.bodies
     assert body["reason"] == "slurm-bridge: pod team/pod runs here, and slurmd doesn't answer"
 
 
-async def test_no_pod_is_released_to_cores_of_a_worker_that_slurm_has_given_to_two_guards(world: World) -> None:
+async def test_no_pod_is_released_to_cores_of_a_worker_that_slurm_has_given_to_two_guards(
+    world: World,
+) -> None:
     """As after the resumption of a suspended guard."""
     worker(world)
     world.slurm.nodes["w0"].cpus = 1
@@ -301,14 +355,43 @@ async def test_no_pod_is_released_to_cores_of_a_worker_that_slurm_has_given_to_t
     async with world.bridge():
         first = await bound(world)
         world.kube.put(PODS, bounded("q"))
-        await world.until("its job", lambda: [it.blocked for it in live(world.slurm)] == [False, False])
+        await world.until(
+            "its job", lambda: [it.blocked for it in live(world.slurm)] == [False, False]
+        )
         [second] = [it for it in live(world.slurm) if it is not first]
         world.slurm.job_run(second.job_id, {"w0": 1})
-        await world.until("the reason", lambda: "more CPUs than it has" in world.condition("q").get("message", ""))
+        await world.until(
+            "the reason", lambda: "more CPUs than it has" in world.condition("q").get("message", "")
+        )
         assert not world.released("q")
         world.slurm.job_end(first.job_id)
         world.kube.remove(PODS, "team", "p")
         await world.until("the release", lambda: world.released("q"))
+
+
+@pytest.mark.parametrize(
+    ("granted", "released"), [("gpu:2(IDX:0-1)", True), ("gpu:1(IDX:0)", False)]
+)
+async def test_a_pod_with_gpus_is_released_to_a_worker_of_which_its_job_has_all_gpus(
+    world: World, granted: str, released: bool
+) -> None:
+    rules = Rules({"nvidia.com/gpu": "gpu"}, {})
+    world.settings = dataclasses.replace(world.settings, devices=rules)
+    worker(world)
+    world.slurm.nodes["w0"].gres = "gpu:2"
+    item = bounded()
+    item["metadata"]["annotations"] = {f"{bridge.WISHES}exclusive": "true"}
+    item["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"
+    world.kube.put(PODS, item)
+    async with world.bridge():
+        job = await world.job()
+        world.slurm.job_run(job.job_id, {"w0": 1}, {"w0": granted})
+        if released:
+            await world.until("the release", world.released)
+        else:
+            words = f"job {job.job_id} has 1 of 2 gpu of node bare"
+            await world.until("the reason", lambda: words in world.condition().get("message", ""))
+            assert not world.released()
 
 
 async def test_the_kubernetes_node_of_a_worker_gets_no_external_node(world: World) -> None:

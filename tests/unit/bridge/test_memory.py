@@ -2,7 +2,15 @@
 
 import msgspec
 
-from sidecars.bridge.memory import AVOID_SECONDS, LOST_AFTER, REPEAT_AFTER, Memory, PerPod, Submission
+from sidecars.bridge.memory import (
+    AVOID_SECONDS,
+    LABEL_SECONDS,
+    LOST_AFTER,
+    REPEAT_AFTER,
+    Memory,
+    PerPod,
+    Submission,
+)
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import GroupKey, Job, Obstacle, Phase
@@ -88,8 +96,12 @@ def test_a_request_about_a_job_is_not_repeated_at_once() -> None:
     assert memory.may_ask("cancel", 7, REPEAT_AFTER)
 
 
-def test_a_request_about_a_job_of_which_nothing_else_is_known_is_not_repeated_at_once_either() -> None:
-    """A user's heterogeneous job is cancelled by the id of its first component, which may be none of the bridge's."""
+def test_a_request_about_a_job_of_which_nothing_else_is_known_is_not_repeated_at_once_either() -> (
+    None
+):
+    """A user's heterogeneous job is cancelled by the id of its first component, which may be none
+    of the bridge's.
+    """
     memory = Memory()
     assert memory.may_ask("cancel", 7, 0)
     memory.forget(frozenset(), frozenset(), 1)
@@ -98,7 +110,7 @@ def test_a_request_about_a_job_of_which_nothing_else_is_known_is_not_repeated_at
     assert memory.asked == {}
 
 
-def test_a_job_that_no_node_fits_is_started_again_later_each_time_and_at_once_when_nodes_change() -> None:
+def test_a_job_that_no_node_fits_is_started_again_ever_later_or_when_nodes_change() -> None:
     memory, now, pauses = Memory(), 0.0, []
     assert memory.paused_jobs({7}, "small", now) == frozenset()
     for _ in range(7):
@@ -138,13 +150,21 @@ def test_a_release_has_no_effect_any_more_when_the_pod_has_changed_and_still_wai
     assert memory.sent_to("b", "1") == ""
 
 
+def test_a_label_that_was_sent_counts_for_as_long_as_a_cache_may_not_show_it() -> None:
+    memory = Memory(labels={"a": (7, 100.0)})
+    assert memory.labelling(100 + LABEL_SECONDS - 1) == {"a": 7}
+    assert memory.labelling(100 + LABEL_SECONDS) == {}
+
+
 def test_what_concerns_pods_and_groups_that_are_gone_is_forgotten() -> None:
     memory = Memory(sent={"a": ("1", "k1"), "b": ("1", "k1")}, unbound={"a": 1.0, "b": 1.0})
+    memory.labels = {"a": (7, 0.0), "b": (7, 0.0)}
     memory.refuse(KEY, "no", 0)
     memory.may_ask("start", 7, 0)
     memory.forget(frozenset({"a"}), frozenset({KEY}), 1)
     assert memory.sent == {"a": ("1", "k1")}
     assert memory.unbound == {"a": 1.0}
+    assert memory.labels == {"a": (7, 0.0)}
     assert KEY in memory.refusals
     assert set(memory.asked) == {("start", 7)}
     memory.forget(frozenset(), frozenset(), 1 + REPEAT_AFTER)
@@ -159,7 +179,9 @@ def test_what_follows_from_a_pod_is_computed_once_for_each_version_of_it() -> No
         return len(computed)
 
     known = PerPod(size)
-    one, same_uid, other = (msgspec.convert({"metadata": {"name": "a", "uid": uid}}, Pod) for uid in "aab")
+    one, same_uid, other = (
+        msgspec.convert({"metadata": {"name": "a", "uid": uid}}, Pod) for uid in "aab"
+    )
     assert (known(one), known(one), known(other), known(one)) == (1, 1, 2, 1)
     assert (known(same_uid), known(same_uid)) == (3, 3)
     known.pop("b")
@@ -168,7 +190,11 @@ def test_what_follows_from_a_pod_is_computed_once_for_each_version_of_it() -> No
 
 
 def test_the_time_of_an_obstacle_begins_again_when_the_job_had_none_meanwhile() -> None:
-    memory, cordoned, gone = Memory(), Obstacle("node a is cordoned", "a"), Obstacle("node a is gone", "a")
+    memory, cordoned, gone = (
+        Memory(),
+        Obstacle("node a is cordoned", "a"),
+        Obstacle("node a is gone", "a"),
+    )
     memory.obstruct({7: cordoned}, 100)
     memory.obstruct({7: gone}, 130)
     assert memory.obstacles(150) == {7: gone._replace(seconds=50)}

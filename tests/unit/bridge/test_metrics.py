@@ -28,7 +28,9 @@ def test_before_the_bridge_leads_it_reports_no_pods_jobs_and_nodes() -> None:
 
 def test_every_metric_is_listed() -> None:
     metrics.REPORTED.source = Empty()
-    found = {family.name for family in REGISTRY.collect() if family.name.startswith("slurm_bridge_")}
+    found = {
+        family.name for family in REGISTRY.collect() if family.name.startswith("slurm_bridge_")
+    }
     assert found == {metric.value.removesuffix("_total") for metric in metrics.Metric}
 
 
@@ -62,7 +64,9 @@ async def test_a_pod_is_counted_from_its_creation_to_the_end_of_its_job(world: W
         created["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
         world.kube.put(PODS, created)
         job = await world.job()
-        await world.until("the reason", lambda: value("pods_waiting", reason="Waiting", cause="Resources") == 1)
+        await world.until(
+            "the reason", lambda: value("pods_waiting", reason="Waiting", cause="Resources") == 1
+        )
         assert value("jobs", phase="pending") == 1
         world.slurm.job_run(job.job_id, {"k1": 1})
         await world.until("the release", lambda: count("wait_seconds_count") == waits + 1)
@@ -73,7 +77,9 @@ async def test_a_pod_is_counted_from_its_creation_to_the_end_of_its_job(world: W
         await world.until("the binding", lambda: count("bind_seconds_count") == binds + 1)
         assert value("pods_waiting", reason="Waiting", cause="Resources") in (0, None)
         world.slurm.job_end(job.job_id, state="TIMEOUT")
-        await world.until("the end", lambda: count("pods_ended_total", state="TIMEOUT") == ended + 1)
+        await world.until(
+            "the end", lambda: count("pods_ended_total", state="TIMEOUT") == ended + 1
+        )
     assert count("pass_seconds_count") > passes
 
 
@@ -85,7 +91,9 @@ async def test_pods_that_can_have_no_job_are_counted_by_the_reason_and_submissio
     world.kube.put(PODS, pod("nobody", "p"))
     world.kube.put(PODS, pod("team", "p"))
     async with world.bridge():
-        await world.until("the conditions", lambda: value("pods_waiting", reason="Refused", cause="") == 2)
+        await world.until(
+            "the conditions", lambda: value("pods_waiting", reason="Refused", cause="") == 2
+        )
     assert count("submit_errors_total", cause="ServerFault") > errors
 
 
@@ -96,7 +104,9 @@ async def test_nodes_are_counted_by_the_state_of_their_record(world: World) -> N
     world.kube.put(NODES, unusable)
 
     def states() -> list[float | None]:
-        return [value("nodes", state=state) for state in ("in_service", "drained", "missing", "refused")]
+        return [
+            value("nodes", state=state) for state in ("in_service", "drained", "missing", "refused")
+        ]
 
     async with world.bridge():
         await world.until("the records", lambda: states() == [1, 1, 0, 1])
@@ -111,7 +121,9 @@ async def test_the_age_of_the_last_answer_grows_while_slurm_is_silent(world: Wor
         await world.until("a new answer", lambda: count("answer_age_seconds") < 0.5)
 
 
-async def test_a_pod_that_is_not_bound_is_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pod_that_is_not_bound_is_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sidecars.policy.bridge import decide
 
     monkeypatch.setattr(decide, "UNTRIED_SECONDS", 0.3)
@@ -133,4 +145,6 @@ async def test_the_port_of_health_serves_them(unused_tcp_port: int) -> None:
     ):
         text = await answer.text()
     assert answer.headers["Content-Type"].startswith("text/plain")
-    assert "# HELP slurm_bridge_wait_seconds Time from the creation of a pod to its release." in text
+    assert (
+        "# HELP slurm_bridge_wait_seconds Time from the creation of a pod to its release." in text
+    )

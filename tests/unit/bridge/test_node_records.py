@@ -62,20 +62,33 @@ class FakeDevices:
 
 def record(*devices: Numbered) -> Node:
     extra = bridge.node_extra("k1", {}, [], ((gres, *device) for gres, device in devices))
-    found = Node("k1", states=frozenset({"IDLE", "EXTERNAL"}), cpus=8, real_memory=16 * 1024, address="10.0.0.1")
-    return dataclasses.replace(found, gres=f"gpu:h100:{len(devices)}", features=("slurm-bridge",), extra=extra)
+    found = Node(
+        "k1",
+        states=frozenset({"IDLE", "EXTERNAL"}),
+        cpus=8,
+        real_memory=16 * 1024,
+        address="10.0.0.1",
+    )
+    return dataclasses.replace(
+        found, gres=f"gpu:h100:{len(devices)}", features=("slurm-bridge",), extra=extra
+    )
 
 
 def parts(poller: FakePoller) -> tuple[NodeRecords, FakeSlurm]:
     store: Store[manifests.Node] = Store()
     store.put(msgspec.convert(node("k1"), manifests.Node))
-    slurm, found = FakeSlurm(), (poller, store, UsageBook(), cast("EventRecorder", Recorder()), FakeDevices())
+    slurm, found = (
+        FakeSlurm(),
+        (poller, store, UsageBook(), cast("EventRecorder", Recorder()), FakeDevices()),
+    )
     given: Any = (slurm, *found)
     return NodeRecords(*given), slurm
 
 
 async def test_pods_that_select_by_labels_without_end_make_no_record_large() -> None:
-    """Slurm takes megabytes, and answers with those of all nodes: neither the bridge nor the operator reads that."""
+    """Slurm takes megabytes, and answers with those of all nodes: neither the bridge nor the
+    operator reads that.
+    """
     records, _ = parts(FakePoller(record(*GPUS)))
     carried = frozenset({bridge.EXTERNAL_NODE})
     endless = frozenset(f"example.com/{number}" for number in range(10_000))
@@ -84,6 +97,16 @@ async def test_pods_that_select_by_labels_without_end_make_no_record_large() -> 
     assert len(records._keys) <= 2 * _MOST_KEYS + 1
     await records.apply(endless, {})
     assert len(records._keys) <= 2 * _MOST_KEYS + 1
+
+
+async def test_a_record_has_64_of_the_labels_that_no_node_has_and_waiting_pods_name() -> None:
+    records, _ = parts(FakePoller(record(*GPUS)))
+    lacked = frozenset(f"example.com/{number}" for number in range(64))
+    await records.apply(lacked, {})
+    assert records._keys >= lacked
+    more = lacked | {"example.com/one-more"}
+    await records.apply(more, {})
+    assert len(records._keys & more) == 64
 
 
 async def test_no_pod_is_released_to_an_external_node_while_its_record_is_not_known() -> None:
@@ -100,8 +123,12 @@ async def test_no_pod_is_released_to_an_external_node_while_its_record_is_not_kn
 
 
 @pytest.mark.parametrize("first", ["k1", "k2"])
-async def test_of_two_kubernetes_nodes_with_one_slurm_node_the_one_that_has_the_record_keeps_it(first: str) -> None:
-    """Whichever of them is known first, as after a start of the bridge: pods of its jobs run there."""
+async def test_of_two_kubernetes_nodes_with_one_slurm_node_the_one_that_has_the_record_keeps_it(
+    first: str,
+) -> None:
+    """Whichever of them is known first, as after a start of the bridge: pods of its jobs run
+    there.
+    """
     poller = FakePoller(record(*GPUS))
     records, _ = parts(poller)
     both = {"k1": node("k1"), "k2": node("k2")}
@@ -121,7 +148,7 @@ class Recorder:
         """No Events here."""
 
 
-async def test_the_devices_of_a_record_that_is_replaced_count_again_in_an_answer_asked_for_later() -> None:
+async def test_the_devices_of_a_replaced_record_count_again_in_an_answer_asked_for_later() -> None:
     poller = FakePoller(record(*GPUS[::-1]))
     records, _ = parts(poller)
     await records.apply(frozenset(), {})
@@ -135,14 +162,19 @@ async def test_the_devices_of_a_record_that_is_replaced_count_again_in_an_answer
 
 
 @pytest.mark.parametrize(
-    ("fault", "seconds"), [(Rejected("DELETE", 409, ()), 0.0), (Unreachable("DELETE", "no answer"), SUBMIT_SECONDS)]
+    ("fault", "seconds"),
+    [(Rejected("DELETE", 409, ()), 0.0), (Unreachable("DELETE", "no answer"), SUBMIT_SECONDS)],
 )
-async def test_a_request_without_an_answer_may_still_replace_the_record(fault: Exception, seconds: float) -> None:
+async def test_a_request_without_an_answer_may_still_replace_the_record(
+    fault: Exception, seconds: float
+) -> None:
     poller = FakePoller(record(*GPUS[::-1]))
     records, slurm = parts(poller)
     slurm.fault = fault
     await records.apply(frozenset(), {})
-    poller.nodes["k1"] = dataclasses.replace(record(*GPUS[::-1]), states=frozenset({"MIXED", "EXTERNAL"}))
+    poller.nodes["k1"] = dataclasses.replace(
+        record(*GPUS[::-1]), states=frozenset({"MIXED", "EXTERNAL"})
+    )
     poller.last_good = 20.0 + seconds - 1
     await records.apply(frozenset(), {})
     assert records.numbered == {}
@@ -158,12 +190,14 @@ class Refusing:
         self.asked: list[str] = []
 
     async def call(self, request: Any) -> None:
-        self.asked.append(f"{request.method} {request.body}" if request.method == "POST" else request.method)
+        self.asked.append(
+            f"{request.method} {request.body}" if request.method == "POST" else request.method
+        )
         if request.method == "DELETE":
             raise Rejected("DELETE", 409, ())
 
 
-async def test_a_record_that_slurm_does_not_delete_is_drained_and_tried_again_only_after_a_while() -> None:
+async def test_a_record_that_slurm_does_not_delete_is_drained_and_tried_again_later() -> None:
     class Clocked(FakePoller):
         time = 20.0
 
@@ -179,7 +213,9 @@ async def test_a_record_that_slurm_does_not_delete_is_drained_and_tried_again_on
     assert delete == "DELETE"
     assert "DRAIN" in drain, "it has more CPUs than are left, so that no other job must get it"
     assert not records.due()
-    poller.nodes["k1"] = dataclasses.replace(idle, states=idle.states | {"DRAIN"}, reason="slurm-bridge: x")
+    poller.nodes["k1"] = dataclasses.replace(
+        idle, states=idle.states | {"DRAIN"}, reason="slurm-bridge: x"
+    )
     for seconds in (1.0, 5.0, 9.0):
         poller.time = 20.0 + seconds
         await records.apply(frozenset(), {})
@@ -195,7 +231,7 @@ async def test_a_record_that_slurm_does_not_delete_is_drained_and_tried_again_on
     assert not records.due(), "nothing is to be changed by now"
 
 
-async def test_no_record_is_deleted_while_it_is_unknown_which_nodes_jobs_hold() -> None:
+async def test_no_record_is_deleted_while_the_nodes_of_jobs_are_unknown() -> None:
     """The node of a suspended job is IDLE."""
     poller, slurm = FakePoller(dataclasses.replace(record(), cpus=99)), Refusing()
     records, _ = parts(poller)

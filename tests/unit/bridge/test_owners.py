@@ -70,7 +70,9 @@ async def test_an_object_is_read_once_and_again_after_a_minute() -> None:
         (ValueError("'a/b' can't name a JobSet"), "can't name", True),
     ],
 )
-async def test_a_failure_is_told_and_tried_again(error: Exception, words: str, refused: bool) -> None:
+async def test_a_failure_is_reported_and_tried_again(
+    error: Exception, words: str, refused: bool
+) -> None:
     bench = Bench(error)
     await bench.read(JOB_SET)
     found = bench.owners.facts[JOB_SET]
@@ -86,7 +88,7 @@ async def test_a_failure_is_told_and_tried_again(error: Exception, words: str, r
     assert bench.woken == 2
 
 
-async def test_the_first_look_at_an_object_is_not_waited_for_because_its_answer_wakes_the_bridge() -> None:
+async def test_the_first_read_of_an_object_delays_nothing_as_its_answer_wakes_a_pass() -> None:
     bench = Bench(FOUND)
     bench.kube.open.clear()
     bench.owners.read([JOB_SET])
@@ -106,7 +108,9 @@ async def test_an_object_that_failed_is_to_be_read_soon_also_while_it_is_read_ag
     await bench.owners.close()
 
 
-async def test_an_answer_that_does_not_come_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_does_not_come_delays_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(owners, "_SECONDS", 0.01)
     bench = Bench(FOUND)
     bench.kube.open.clear()
@@ -118,7 +122,9 @@ async def test_an_answer_that_does_not_come_holds_nothing_up(monkeypatch: pytest
 
 async def test_only_some_objects_are_read_at_the_same_time() -> None:
     bench = Bench(FOUND)
-    many = [Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(owners._AT_ONCE + 3)]
+    many = [
+        Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(owners._AT_ONCE + 3)
+    ]
     await bench.read(*many)
     assert len(bench.kube.asked) == owners._AT_ONCE
     await bench.read(*many)
@@ -180,7 +186,9 @@ async def test_an_object_that_can_not_be_read_is_tried_less_often_the_longer_tha
 async def test_what_a_pod_names_first_is_read_however_many_objects_do_not_exist() -> None:
     """Anyone who may create pods can have them name such objects."""
     bench = Bench(NotFound(404))
-    absent = [Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(10 * owners._AT_ONCE)]
+    absent = [
+        Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(10 * owners._AT_ONCE)
+    ]
     for _ in range(20):
         bench.time += FAILED_SECONDS
         await bench.read(*absent)
@@ -188,9 +196,14 @@ async def test_what_a_pod_names_first_is_read_however_many_objects_do_not_exist(
     assert ("team", "js") in [it[1:] for it in bench.kube.asked]
 
 
-async def test_an_object_is_read_again_in_time_however_many_of_another_namespace_do_not_exist() -> None:
+async def test_an_object_is_read_again_in_time_however_many_of_another_namespace_do_not_exist() -> (
+    None
+):
     bench = Bench(NotFound(404))
-    absent = [Source(SourceKind.JOB_SET, "attacker", f"js{index}") for index in range(300 * owners._AT_ONCE)]
+    absent = [
+        Source(SourceKind.JOB_SET, "attacker", f"js{index}")
+        for index in range(300 * owners._AT_ONCE)
+    ]
     times: list[float] = []
     for second in range(30):
         bench.time = float(second)
@@ -202,7 +215,9 @@ async def test_an_object_is_read_again_in_time_however_many_of_another_namespace
 
 async def test_what_is_too_much_at_once_is_read_soon() -> None:
     bench = Bench(FOUND)
-    many = [Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(owners._AT_ONCE + 3)]
+    many = [
+        Source(SourceKind.JOB_SET, "team", f"js{index}") for index in range(owners._AT_ONCE + 3)
+    ]
     found = []
     for _ in range(2):
         await bench.read(*many)

@@ -4,23 +4,46 @@ from pathlib import Path
 
 import pytest
 
-from sidecars.bridge.settings import Settings, parse
+from sidecars.bridge.settings import Settings, TokenSecret, parse
 
 URL = "http://slurm-restapi.slurm:6820"
 
 
 def test_only_the_address_of_slurmrestd_is_required(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse(["--slurmrestd-url", f"{URL}/"], {"POD_NAMESPACE": "slurm"}) == Settings(URL, "slurm")
+    assert parse(["--slurmrestd-url", f"{URL}/"], {"POD_NAMESPACE": "slurm"}) == Settings(
+        URL, "slurm"
+    )
     with pytest.raises(SystemExit):
         parse([], {})
     assert "--slurmrestd-url" in capsys.readouterr().err
 
 
 def test_flags_become_settings() -> None:
-    flags = "--jwt-key /k --slurm-user admin --namespace n --tenants t --default-partition p --health-port 0 --lease l"
+    flags = (
+        "--jwt-key /k --slurm-user admin --namespace n --tenants t --default-partition p "
+        "--health-port 0 --lease l"
+    )
     flags += " --tenant-role r --service-account a"
     found = parse(["--slurmrestd-url", URL, *flags.split()], {})
-    assert found == Settings(URL, "n", Path("/k"), "admin", "t", "r", "a", "p", health_port=0, lease="l")
+    assert found == Settings(
+        URL, "n", Path("/k"), "admin", "t", "r", "a", "p", health_port=0, lease="l"
+    )
+
+
+def test_a_token_comes_from_a_file_or_a_secret_and_replaces_the_key(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    at = ["--slurmrestd-url", URL]
+    assert parse([*at, "--token-file", "/t"], {}).token_file == Path("/t")
+    secret = parse([*at, "--token-secret", "hpc/bridge/SLURM_JWT"], {}).token_secret
+    assert secret == TokenSecret("hpc", "bridge", "SLURM_JWT")
+    for flags, words in (
+        (["--token-secret", "hpc/bridge"], "'hpc/bridge' is not a Secret; give NAMESPACE/NAME/KEY"),
+        (["--token-file", "/t", "--jwt-key", "/k"], "not allowed with argument --token-file"),
+    ):
+        with pytest.raises(SystemExit):
+            parse([*at, *flags], {})
+        assert words in capsys.readouterr().err
 
 
 def test_rules_for_devices_are_parsed() -> None:
@@ -32,12 +55,20 @@ def test_rules_for_devices_are_parsed() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--slurmrestd-url", "slurm:6820"], "'slurm:6820' is not slurmrestd's address; give http://HOST:PORT"),
+        (
+            ["--slurmrestd-url", "slurm:6820"],
+            "'slurm:6820' is not slurmrestd's address; give http://HOST:PORT",
+        ),
         (["--slurmrestd-url", URL, "--health-port", "70000"], "'70000' is not a port"),
-        (["--slurmrestd-url", URL, "--devices", '[{"gres": "gpu"}]'], "devices[0] (gpu): name either extendedResource"),
+        (
+            ["--slurmrestd-url", URL, "--devices", '[{"gres": "gpu"}]'],
+            "devices[0] (gpu): name either extendedResource",
+        ),
     ],
 )
-def test_a_bad_value_is_named(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_value_is_named(
+    flags: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         parse(flags, {})
     assert words in capsys.readouterr().err

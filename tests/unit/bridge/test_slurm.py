@@ -24,7 +24,9 @@ JOB = ExternalRequest("pod", "slurm-bridge", "comment")
 class Sender:
     """A carrier that notes what it sends as this user."""
 
-    def __init__(self, user: str, carrier: Carrier, sent: list[tuple[str, str]], answers: asyncio.Event) -> None:
+    def __init__(
+        self, user: str, carrier: Carrier, sent: list[tuple[str, str]], answers: asyncio.Event
+    ) -> None:
         self.user, self.carrier, self.sent, self.answers = user, carrier, sent, answers
 
     async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
@@ -52,7 +54,9 @@ class Parts:
             yield Sender(user, carrier, self.sent, self.answers)
             self.closed.append(user)
 
-        self.slurm = Slurm(Sender("slurm", carrier, self.sent, self.answers), connect, lambda: self.left)
+        self.slurm = Slurm(
+            Sender("slurm", carrier, self.sent, self.answers), connect, lambda: self.left
+        )
 
 
 async def test_only_a_submission_is_sent_as_the_tenants_user() -> None:
@@ -123,7 +127,7 @@ async def test_a_bridge_that_does_not_lead_writes_nothing_and_may_read() -> None
     assert parts.sent == [("slurm", "GET")]
 
 
-async def test_a_refusal_is_told_from_a_lost_answer() -> None:
+async def test_a_refusal_differs_from_a_lost_answer() -> None:
     parts = Parts()
     with pytest.raises(Rejected, match="Invalid partition name"):
         await parts.slurm.submit("ada", [ExternalRequest("pod", "nowhere", "")])

@@ -33,7 +33,9 @@ class World:
         passes: list[Passes] = []
         now = asyncio.get_running_loop().time
         async with Client.connect(self.kube.credentials) as client:
-            work = asyncio.create_task(main.lead(client, self.settings, started=passes.append, now=now))
+            work = asyncio.create_task(
+                main.lead(client, self.settings, started=passes.append, now=now)
+            )
             try:
                 yield passes
             finally:
@@ -56,7 +58,10 @@ class World:
 
     async def job(self) -> SimJob:
         """The only job, as soon as it may start."""
-        await until("a job that is not held", self.when(lambda: any(not job.blocked for job in live(self.slurm))))
+        await until(
+            "a job that is not blocked",
+            self.when(lambda: any(not job.blocked for job in live(self.slurm))),
+        )
         [found] = live(self.slurm)
         return found
 

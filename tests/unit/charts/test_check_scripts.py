@@ -1,4 +1,6 @@
-"""Scripts of checks for what the machine lacks: GPUs, NCCL and containers are stand-ins, as programs in PATH."""
+"""Scripts of checks for what the host lacks: GPUs, NCCL and containers are stand-ins, as
+programs in PATH.
+"""
 
 import contextlib
 import os
@@ -15,14 +17,22 @@ SCRIPTS = Path(__file__).parents[3] / "charts" / "slurm" / "files" / "checks"
 SRUN = '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
 
 
-def run(folder: Path, name: str, programs: dict[str, str], **environment: str) -> tuple[int, list[str]]:
+def run(
+    folder: Path, name: str, programs: dict[str, str], **environment: str
+) -> tuple[int, list[str]]:
     """The exit status and the lines of a script with only these programs besides the system's."""
     for program, text in programs.items():
         (folder / program).write_text(text)
         (folder / program).chmod(0o755)
-    path = {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "n"}
+    path = {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURMD_NODENAME": "n",
+    }
     words = ["/bin/sh", str(SCRIPTS / f"{name}.sh")]
-    done = subprocess.run(words, env={**path, **environment}, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        words, env={**path, **environment}, capture_output=True, text=True, timeout=30, check=False
+    )
     return done.returncode, done.stdout.splitlines()
 
 
@@ -50,13 +60,20 @@ def test_gpus_that_do_not_answer_fail(
 
 
 def test_the_bandwidth_of_an_all_reduce_is_that_of_its_last_line(tmp_path: Path) -> None:
-    perf = "#!/bin/sh\necho '# Avg bus bandwidth    : 1.5'\necho '# Avg bus bandwidth    : 371.25'\n"
-    found = run(tmp_path, "allreduce", {"srun": SRUN, "all_reduce_perf": perf}, SLURM_GPUS_ON_NODE="8")
+    perf = (
+        "#!/bin/sh\necho '# Avg bus bandwidth    : 1.5'\necho '# Avg bus bandwidth    : 371.25'\n"
+    )
+    found = run(
+        tmp_path, "allreduce", {"srun": SRUN, "all_reduce_perf": perf}, SLURM_GPUS_ON_NODE="8"
+    )
     assert found == (0, ["measure bus_bandwidth 371.25GB/s"])
 
 
 def test_an_all_reduce_that_ends_with_an_error_or_without_a_bandwidth_fails(tmp_path: Path) -> None:
-    aborted = {"srun": SRUN, "own_reduce": "#!/bin/sh\necho begin\necho NCCL error: timeout\nexit 3\n"}
+    aborted = {
+        "srun": SRUN,
+        "own_reduce": "#!/bin/sh\necho begin\necho NCCL error: timeout\nexit 3\n",
+    }
     assert run(tmp_path, "allreduce", aborted, CHECK_COMMAND="own_reduce -n 2") == (
         1,
         ["own_reduce: NCCL error: timeout"],
@@ -106,7 +123,10 @@ SLURMD_NODENAME=sender "$@"
 wait
 """
 NAMES = """#!/bin/sh
-case "$*" in "show hostnames "*) echo a; echo b ;; *) echo "NodeName=$4 NodeAddr=127.0.0.1 NodeHostName=$4" ;; esac
+case "$*" in
+  "show hostnames "*) echo a; echo b ;;
+  *) echo "NodeName=$4 NodeAddr=127.0.0.1 NodeHostName=$4" ;;
+esac
 """
 PORTS = range(20000 + 7 * 20, 20000 + 8 * 20)
 """Of job 7, in both directions."""
@@ -116,17 +136,26 @@ SILENT = 100
 
 def network(folder: Path, begin: Path) -> tuple[int, list[str]]:
     programs = {"srun": PAIR, "scontrol": NAMES}
-    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "a,b", "CHECK_SECONDS": "1", "BEGIN": str(begin)}
+    job = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "a,b",
+        "CHECK_SECONDS": "1",
+        "BEGIN": str(begin),
+    }
     return run(folder, "network", programs, **job)
 
 
 def answers_to_a_stranger(begin: Path, done: threading.Event) -> list[bytes]:
-    """What the receiver of a check sends to clients that come first: a wrong one, a slow one, and many silent ones."""
+    """What the receiver of a check sends to clients that come first: a wrong one, a slow one, and
+    many silent ones.
+    """
     while not done.is_set():
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
             clients = []
             for words in (b"\0" * 32, b"x", *(SILENT * [b""])):
-                clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", PORTS[0]), 5)))
+                clients.append(
+                    stack.enter_context(socket.create_connection(("127.0.0.1", PORTS[0]), 5))
+                )
                 clients[-1].sendall(words)
             begin.touch()
             done.wait(60)
@@ -142,7 +171,9 @@ def test_the_bandwidth_between_two_nodes_is_measured(tmp_path: Path) -> None:
     assert re.fullmatch(r"measure bandwidth [1-9]\d*Mbit/s", lines[0])
 
 
-def test_who_connects_to_a_network_check_without_its_token_is_not_taken_for_the_partner(tmp_path: Path) -> None:
+def test_who_connects_to_a_network_check_without_its_token_is_not_taken_for_the_partner(
+    tmp_path: Path,
+) -> None:
     begin, done = tmp_path / "begin", threading.Event()
     with ThreadPoolExecutor(1) as threads:
         stranger = threads.submit(answers_to_a_stranger, begin, done)
@@ -154,11 +185,16 @@ def test_who_connects_to_a_network_check_without_its_token_is_not_taken_for_the_
     assert (status, len(lines)) == (0, 1), lines
 
 
-def test_who_listens_on_the_port_of_a_network_check_gets_neither_its_data_nor_its_place(tmp_path: Path) -> None:
+def test_who_listens_on_the_port_of_a_network_check_gets_neither_its_data_nor_its_place(
+    tmp_path: Path,
+) -> None:
     begin = tmp_path / "begin"
     begin.touch()
     received: list[bytes] = []
-    with ThreadPoolExecutor(1) as threads, socket.create_server(("127.0.0.1", PORTS[0])) as listener:
+    with (
+        ThreadPoolExecutor(1) as threads,
+        socket.create_server(("127.0.0.1", PORTS[0])) as listener,
+    ):
 
         def echo() -> None:
             """Answer with what was sent."""

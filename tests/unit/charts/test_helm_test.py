@@ -9,7 +9,9 @@ import pytest
 SCRIPT = Path(__file__).parents[3] / "charts" / "slurm" / "files" / "helm-test.sh"
 IDLE = "all* up idle"
 GET = "kubectl --namespace hpc get"
-COMPLETED = "JobId=7 JobState=COMPLETED Reason=None ExitCode=0:0 BatchHost=a-0 Comment=42@a-0 Power="
+COMPLETED = (
+    "JobId=7 JobState=COMPLETED Reason=None ExitCode=0:0 BatchHost=a-0 Comment=42@a-0 Power="
+)
 
 
 ANSWERING = """#!/bin/sh
@@ -52,7 +54,9 @@ class Cluster:
         return [line for line in lines if line.startswith(f"{command} ")]
 
     def tested(self) -> tuple[int, str]:
-        """The exit status of the script, and the last line of its output. Each step gets one try."""
+        """The exit status of the script, and the last line of its output. Each step gets one
+        try.
+        """
         environment = {
             "CLUSTER": "slurm",
             "NAMESPACE": "hpc",
@@ -61,11 +65,16 @@ class Cluster:
             "TIMEOUT_SECONDS": "0",
             "TMPDIR": str(self.folder),
             "TOKEN_FILE": str(self.token),
-            "TOKEN_SECRET": "slurm-helm-test",
+            "TOKEN_SECRET_NAME": "slurm-helm-test",
             "USERNAME": "alice",
         }
         done = subprocess.run(
-            ["sh", "-c", SCRIPT.read_text()], env=environment, capture_output=True, text=True, timeout=20, check=False
+            ["sh", "-c", SCRIPT.read_text()],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
         assert done.stderr == ""
         return done.returncode, done.stdout.splitlines()[-1]
@@ -106,18 +115,24 @@ def test_a_token_that_the_operator_did_not_issue_is_named(cluster: Cluster) -> N
     cluster.token.unlink()
     status, line = cluster.tested()
     assert status == 1
-    assert line.startswith("FAILED: Secret slurm-helm-test does not exist. The operator creates it.")
+    assert line.startswith(
+        "FAILED: Secret slurm-helm-test does not exist. The operator creates it."
+    )
     assert line.endswith("kubectl --namespace hpc get tokens.slinky.slurm.net slurm-helm-test")
     assert cluster.calls("sinfo") == []
 
 
 def test_a_slurmctld_that_does_not_answer_is_named_with_the_reason(cluster: Cluster) -> None:
-    cluster.answers(sinfo="!sinfo: error: fetch_config\nsinfo: fatal: Could not establish a configuration source\n")
+    cluster.answers(
+        sinfo="!sinfo: error: fetch_config\nsinfo: fatal: Could not establish a configuration "
+        "source\n"
+    )
     status, line = cluster.tested()
     assert status == 1
     assert line == (
-        "FAILED: slurmctld does not answer at slurm-controller.hpc:6817 (sinfo: fatal: Could not establish a "
-        "configuration source). See its state: kubectl --namespace hpc get controllers.slinky.slurm.net,pods"
+        "FAILED: slurmctld does not answer at slurm-controller.hpc:6817 (sinfo: fatal: Could not "
+        "establish a configuration source). See its state: kubectl --namespace hpc get "
+        "controllers.slinky.slurm.net,pods"
     )
 
 
@@ -125,7 +140,10 @@ def test_a_cluster_without_a_partition_is_reported_with_the_values_to_set(cluste
     cluster.answers(sinfo="")
     assert cluster.tested() == (
         1,
-        "FAILED: Slurm has no partition. Set partitions.all.enabled or nodesets.NAME.partition.enabled to true.",
+        (
+            "FAILED: Slurm has no partition. Set partitions.all.enabled or "
+            "nodesets.NAME.partition.enabled to true."
+        ),
     )
 
 
@@ -133,7 +151,10 @@ def test_a_cluster_without_a_partition_is_reported_with_the_values_to_set(cluste
     ("nodes", "shown"),
     [
         ("", "no node has registered with slurmctld;"),
-        ("b-0 is down* (No answer)\na-0 is drained (disk)", "a-0 is drained (disk);b-0 is down* (No answer);"),
+        (
+            "b-0 is down* (No answer)\na-0 is drained (disk)",
+            "a-0 is drained (disk);b-0 is down* (No answer);",
+        ),
     ],
 )
 def test_a_cluster_without_usable_workers_is_reported_with_their_states(
@@ -142,7 +163,10 @@ def test_a_cluster_without_usable_workers_is_reported_with_their_states(
     cluster.answers(sinfo="all* up n/a", nodes=nodes)
     assert cluster.tested() == (
         1,
-        f"FAILED: No worker can run a job: {shown} See their state: {GET} nodesets.slinky.slurm.net,pods",
+        (
+            f"FAILED: No worker can run a job: {shown} See their state: {GET} "
+            "nodesets.slinky.slurm.net,pods"
+        ),
     )
     assert cluster.calls("sbatch") == []
 
@@ -151,7 +175,10 @@ def test_a_job_that_slurm_refuses_is_reported_with_the_reason(cluster: Cluster) 
     cluster.answers(sbatch="!sbatch: error: Batch job submission failed: Invalid account")
     status, line = cluster.tested()
     assert status == 1
-    assert "refuses a job of the user alice in the partition all (sbatch: error: Batch job submission failed: " in line
+    assert (
+        "refuses a job of the user alice in the partition all (sbatch: error: Batch job "
+        "submission failed: " in line
+    )
 
 
 def test_a_job_that_waits_until_the_end_is_cancelled(cluster: Cluster) -> None:
@@ -166,7 +193,9 @@ def test_a_job_that_failed_is_reported_with_its_node_and_exit_code(cluster: Clus
     cluster.answers(scontrol="JobId=7 JobState=FAILED ExitCode=1:0 BatchHost=a-0")
     status, line = cluster.tested()
     assert status == 1
-    assert line.startswith("FAILED: Job 7 ended on node a-0 with state FAILED and exit code 1:0. See slurmd's log: ")
+    assert line.startswith(
+        "FAILED: Job 7 ended on node a-0 with state FAILED and exit code 1:0. See slurmd's log: "
+    )
 
 
 def test_a_job_with_another_output_fails(cluster: Cluster) -> None:

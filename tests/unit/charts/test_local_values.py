@@ -1,4 +1,6 @@
-"""The values of `make up` and of the tests: the chart's default ones, but for what the hosts need."""
+"""The values of `make up` and of the tests: the chart's default ones, but for what the hosts
+need.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_local_cluster_has_default_values_workers_and_partitions_and_what_hosts_without_cgroup_v2_need() -> None:
+def test_the_local_cluster_has_defaults_workers_and_what_hosts_without_cgroup_v2_need() -> None:
     local = read("ci/local-values.yaml")
     partition = {"enabled": True, "configMap": {"State": "UP", "MaxTime": "UNLIMITED"}}
     assert local == read("examples/without-cgroup-v2.yaml") | {

@@ -30,10 +30,14 @@ CONTROLLER = custom("Controller", "slurm", {"slurmKeyRef": {"name": "slurm-key"}
 
 
 def found(expected: dict[str, Any], *manifests: dict[str, Any]) -> list[str]:
-    return migration.object_problems(list(manifests), migration.wanted(expected, BASE, "slurm"), "slurm")
+    return migration.object_problems(
+        list(manifests), migration.wanted(expected, BASE, "slurm"), "slurm"
+    )
 
 
-def test_enough_files_describe_the_charts_from_1_0_to_1_2_each_with_one_kind_of_expectation() -> None:
+def test_enough_files_describe_the_charts_from_1_0_to_1_2_each_with_one_kind_of_expectation() -> (
+    None
+):
     cases = migration.cases()
     assert len(cases) >= 60
     assert {"1.0", "1.1", "1.2"} <= {chart for case in cases for chart in case.expected["of"]}
@@ -53,7 +57,9 @@ def test_what_is_empty_off_or_the_default_of_the_definition_means_the_same_as_no
 
 
 def test_another_value_is_found_with_its_path() -> None:
-    node_set = custom("NodeSet", "slurm-worker-a", {"replicas": 2, "template": {"spec": {"hostname": "a-"}}})
+    node_set = custom(
+        "NodeSet", "slurm-worker-a", {"replicas": 2, "template": {"spec": {"hostname": "a-"}}}
+    )
     assert found({"NodeSet/slurm-worker-a": {}}, CONTROLLER, node_set) == [
         "NodeSet/slurm-worker-a.replicas: 2, expected 1"
     ]
@@ -61,7 +67,9 @@ def test_another_value_is_found_with_its_path() -> None:
 
 def test_a_value_too_many_is_found() -> None:
     spec = {"slurmKeyRef": {"name": "slurm-key"}, "clusterName": "a"}
-    assert found({}, custom("Controller", "slurm", spec)) == ["Controller/slurm.clusterName: 'a', expected None"]
+    assert found({}, custom("Controller", "slurm", spec)) == [
+        "Controller/slurm.clusterName: 'a', expected None"
+    ]
 
 
 def test_a_label_of_the_user_is_compared_and_one_of_the_chart_is_not() -> None:
@@ -97,10 +105,19 @@ def test_the_keys_of_a_generated_secret_are_compared_but_not_its_content() -> No
 
 
 def test_a_refusal_must_have_exactly_the_expected_lines() -> None:
-    told = ["Error: execution error at (x): the values can't be used:", "  a: wrong. Mend it.", "  b: wrong. Mend it."]
-    assert migration.refusal_problems(1, told, ["a: wrong. Mend it.", "b: wrong. Mend it."]) == []
-    assert migration.refusal_problems(1, told, ["a: wrong. Mend it."]) == ["also reported: b: wrong. Mend it."]
-    assert "not reported: c" in migration.refusal_problems(1, told, ["c"])
+    received = [
+        "Error: execution error at (x): the values can't be used:",
+        "  a: wrong. Correct it.",
+        "  b: wrong. Correct it.",
+    ]
+    assert (
+        migration.refusal_problems(1, received, ["a: wrong. Correct it.", "b: wrong. Correct it."])
+        == []
+    )
+    assert migration.refusal_problems(1, received, ["a: wrong. Correct it."]) == [
+        "also reported: b: wrong. Correct it."
+    ]
+    assert "not reported: c" in migration.refusal_problems(1, received, ["c"])
     assert migration.refusal_problems(0, [], ["a"]) == ["taken, though it should be refused: ['a']"]
     assert migration.refusal_problems(1, ["Error: execution error at (x:1): a: b"], ["a: b"]) == []
 
@@ -109,7 +126,7 @@ HELM = "warning: cannot overwrite table with non table for slurm.image (map[tag:
 
 
 def test_a_warning_of_helm_must_be_expected_and_an_expected_one_must_be_printed() -> None:
-    told = [f"coalesce.go:286: {HELM}", f"coalesce.go:316: {HELM}"]
-    assert migration.warning_problems(told, [HELM]) == []
-    assert migration.warning_problems(told, []) == [f"unexpected: {HELM}"]
+    received = [f"coalesce.go:286: {HELM}", f"coalesce.go:316: {HELM}"]
+    assert migration.warning_problems(received, [HELM]) == []
+    assert migration.warning_problems(received, []) == [f"unexpected: {HELM}"]
     assert migration.warning_problems([], [HELM]) == [f"not printed: {HELM}"]

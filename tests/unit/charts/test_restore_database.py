@@ -1,4 +1,6 @@
-"""The two steps of the Job that restores the database: the check chooses a backup, and a shell loads its dump."""
+"""The two steps of the Job that restores the database: the check chooses a backup, and a shell
+loads its dump.
+"""
 
 import gzip
 import os
@@ -17,7 +19,9 @@ DAY = 86400.0
 
 
 class Database:
-    """A folder of backups of three days, and a program in place of MariaDB's client, which records what it is sent."""
+    """A folder of backups of three days, and a program in place of MariaDB's client, which records
+    what it is sent.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.volume, self._folder = folder / "backup", folder
@@ -26,7 +30,9 @@ class Database:
         (folder / "password").write_text("secret")
         client = folder / "bin" / "mariadb"
         client.parent.mkdir()
-        client.write_text(f'#!/bin/sh\necho "$MYSQL_PWD $@" > {folder}/call\ncat > {folder}/loaded\n')
+        client.write_text(
+            f'#!/bin/sh\necho "$MYSQL_PWD $@" > {folder}/call\ncat > {folder}/loaded\n'
+        )
         client.chmod(0o755)
 
     def restore(self, name: str = volume.LATEST) -> bytes | None:
@@ -44,7 +50,9 @@ class Database:
             "DATABASE_NAME": "acct",
         }
         subprocess.run(["sh", "-c", SCRIPT.read_text()], env=environment, check=True)
-        assert (self._folder / "call").read_text() == "secret --sandbox --host=db --port=3306 --user=slurm acct\n"
+        assert (
+            self._folder / "call"
+        ).read_text() == "secret --sandbox --host=db --port=3306 --user=slurm acct\n"
         return (self._folder / "loaded").read_bytes()
 
 
@@ -86,7 +94,9 @@ def test_an_older_dump_is_loaded_by_its_name(database: Database) -> None:
     assert database.restore(database.days[0]) == dump(0)
 
 
-def test_nothing_is_loaded_of_a_damaged_backup(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_loaded_of_a_damaged_backup(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     (database.volume / database.days[2] / volume.DATABASE).write_bytes(gzip.compress(dump(7)))
     assert database.restore() is None
     assert "database.sql.gz isn't the file that was saved" in caplog.text

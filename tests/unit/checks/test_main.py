@@ -51,8 +51,10 @@ def test_a_wrong_variable_is_named(name: str, value: str, fault: str, tmp_path: 
 
 
 def test_another_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert subject.main(["delete"]) == 2
-    assert "usage: slurm-sidecars checks run" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        subject.main(["delete"])
+    assert caught.value.code == 2
+    assert "usage: slurm-sidecars checks" in capsys.readouterr().err
 
 
 def test_a_check_that_cannot_run_is_distinguished_from_a_node_that_fails(

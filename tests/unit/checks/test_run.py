@@ -1,4 +1,6 @@
-"""A run of a check against a double of Slurm, on virtual time: jobs end when the double's clock reaches their end."""
+"""A run of a check against a double of Slurm, on virtual time: jobs end when the double's clock
+reaches their end.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,7 +48,9 @@ class World:
     reserved: dict[str, list[str]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     most_busy: int = 0
-    partitions: list[Partition] = field(default_factory=lambda: [Partition(it) for it in ("all", "cpu", "gpu")])
+    partitions: list[Partition] = field(
+        default_factory=lambda: [Partition(it) for it in ("all", "cpu", "gpu")]
+    )
     at: dict[float, Callable[[], None]] = field(default_factory=dict)
     """What happens at a time."""
 
@@ -62,7 +66,9 @@ class World:
                 job.comment = "check 0 | full" if bad else "check 0 | "
 
     def running(self) -> list[Submitted]:
-        return [job for job in self.jobs.values() if not job.states.isdisjoint({"RUNNING", "PENDING"})]
+        return [
+            job for job in self.jobs.values() if not job.states.isdisjoint({"RUNNING", "PENDING"})
+        ]
 
 
 class Double(Slurm):
@@ -75,24 +81,28 @@ class Double(Slurm):
 
     async def nodes(self) -> dict[str, Node]:
         busy = {name for job in self._world.running() for name in job.nodes}
-        held = {name for names in self._world.reserved.values() for name in names}
+        blocked = {name for names in self._world.reserved.values() for name in names}
         found = {}
         for name, node in self._world.nodes.items():
             words = node.states - {"IDLE"} | {"ALLOCATED"} if name in busy else node.states
-            found[name] = replace(node, states=words | {"RESERVED"} if name in held else words)
+            found[name] = replace(node, states=words | {"RESERVED"} if name in blocked else words)
         return found
 
     async def partitions(self) -> tuple[Partition, ...]:
         return tuple(self._world.partitions)
 
-    async def submit(self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str) -> int:
+    async def submit(
+        self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str
+    ) -> int:
         world = self._world
         for name in names:
             node = world.nodes[name]
             assert "DRAIN" not in node.states, f"{name} is drained: Slurm would never start the job"
         assert not {it for job in world.running() for it in job.nodes} & set(names)
         number = len(world.jobs) + 1
-        world.jobs[number] = Submitted(tuple(names), world.now + world.seconds, reservation, partition)
+        world.jobs[number] = Submitted(
+            tuple(names), world.now + world.seconds, reservation, partition
+        )
         world.most_busy = max(world.most_busy, sum(len(job.nodes) for job in world.running()))
         world.log.append(f"submit {'+'.join(names)}")
         return number
@@ -125,7 +135,9 @@ class Double(Slurm):
     async def release(self, reservation: str) -> None:
         for name in self._world.reserved.pop(reservation):
             node = self._world.nodes[name]
-            self._world.log.append(f"release {name} {'drained' if 'DRAIN' in node.states else 'in service'}")
+            self._world.log.append(
+                f"release {name} {'drained' if 'DRAIN' in node.states else 'in service'}"
+            )
 
     async def drain(self, name: str, reason: str) -> None:
         node = self._world.nodes[name]
@@ -159,7 +171,11 @@ def a_run(found: World, check: Check = CHECK, double: type[Double] = Double) -> 
 async def test_a_node_that_fails_is_drained_before_others_are_tested() -> None:
     found = world(node("a"), node("b"), node("c"), fails=lambda it: it == ("a",))
     verdicts = await a_run(found, replace(CHECK, at_once=1)).run()
-    assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.FAILED, "b": Kind.PASSED, "c": Kind.PASSED}
+    assert {name: it.kind for name, it in verdicts.items()} == {
+        "a": Kind.FAILED,
+        "b": Kind.PASSED,
+        "c": Kind.PASSED,
+    }
     assert found.log == ["submit a", f"drain a: {OWN}", "submit b", "submit c"]
 
 
@@ -189,11 +205,19 @@ async def test_its_own_drain_is_lifted_in_a_reservation_alone() -> None:
 async def test_a_node_that_fails_again_is_drained_before_its_reservation_ends() -> None:
     found = world(node("a", "IDLE", "DRAIN", reason=OWN), fails=lambda _: True)
     await a_run(found).run()
-    assert found.log == ["reserve a", "undrain a", "submit a", f"drain a: {OWN}", "release a drained"]
+    assert found.log == [
+        "reserve a",
+        "undrain a",
+        "submit a",
+        f"drain a: {OWN}",
+        "release a drained",
+    ]
 
 
 async def test_a_foreign_drain_is_neither_tested_nor_changed() -> None:
-    found = world(node("a", "IDLE", "DRAIN", reason="maintenance"), node("b", "DOWN", reason="Not responding"))
+    found = world(
+        node("a", "IDLE", "DRAIN", reason="maintenance"), node("b", "DOWN", reason="Not responding")
+    )
     assert await a_run(found).run() == {}
     assert found.log == []
 
@@ -214,7 +238,11 @@ async def test_a_job_that_hangs_is_cancelled_and_its_node_drained() -> None:
     found.seconds = 10_000
     verdicts = await a_run(found).run()
     assert verdicts["a"].kind is Kind.HUNG
-    assert found.log == ["submit a", "cancel a", "drain a: slurm-node: check: disk: did not end within 60 s"]
+    assert found.log == [
+        "submit a",
+        "cancel a",
+        "drain a: slurm-node: check: disk: did not end within 60 s",
+    ]
 
 
 async def test_a_requeued_job_is_cancelled_and_counted_once() -> None:
@@ -242,6 +270,58 @@ async def test_jobs_give_way_to_a_users_job_and_their_nodes_are_tested_later() -
     assert {it.kind for it in verdicts.values()} == {Kind.PASSED}
 
 
+QUEUE = [WaitingJob(9, partitions=("all",), reason="Resources")]
+
+
+async def test_nodes_for_which_jobs_wait_all_the_time_are_tested_in_the_last_third_of_the_run() -> (
+    None
+):
+    found = world(node("a", "IDLE", "PLANNED"), node("b"), node("c", "MIXED", "PLANNED"))
+    found.users_jobs = QUEUE
+    verdicts = await a_run(found).run()
+    assert found.log == ["submit a", "submit b"]
+    assert min(job.ends for job in found.jobs.values()) >= 1400 + found.seconds
+    assert {name: it.kind for name, it in verdicts.items()} == {
+        "a": Kind.PASSED,
+        "b": Kind.PASSED,
+        "c": Kind.INTERRUPTED,
+    }
+
+
+async def test_a_node_that_is_planned_for_jobs_is_left_alone_until_then() -> None:
+    found = world(node("a", "IDLE", "PLANNED"))
+    found.users_jobs = QUEUE
+    run = a_run(found)
+    found.at[1399.0] = run.stop
+    assert (await run.run())["a"].kind is Kind.INTERRUPTED
+    assert found.log == []
+
+
+@pytest.mark.parametrize(
+    ("backfilled", "kind"), [(1500.0, Kind.PASSED), (1599.0, Kind.INTERRUPTED)]
+)
+async def test_a_test_in_the_last_third_has_two_minutes_until_backfill_starts_it(
+    backfilled: float, kind: Kind
+) -> None:
+    found = world(node("a", "IDLE", "PLANNED"))
+    found.users_jobs = QUEUE
+
+    class Backfill(Double):
+        async def submit(self, *words: object) -> int:
+            number = await super().submit(*words)  # type: ignore[arg-type]  # passed on
+            found.jobs[number].states = frozenset({"PENDING"})
+            found.jobs[number].ends = backfilled + found.seconds
+            return number
+
+    def start() -> None:
+        for job in found.jobs.values():
+            job.states = frozenset({"RUNNING"})
+
+    found.at[backfilled] = start
+    verdicts = await a_run(found, double=Backfill).run()
+    assert verdicts["a"].kind is kind
+
+
 async def test_while_waiting_jobs_are_unread_no_check_runs() -> None:
     found = world(node("a"))
     found.users_jobs = None
@@ -266,7 +346,10 @@ async def test_a_busy_node_is_tested_when_it_becomes_idle_and_else_reported_as_u
 
     found.at[1100.0] = idle
     verdicts = await a_run(found).run()
-    assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.PASSED, "b": Kind.INTERRUPTED}
+    assert {name: it.kind for name, it in verdicts.items()} == {
+        "a": Kind.PASSED,
+        "b": Kind.INTERRUPTED,
+    }
     assert found.log == ["submit a"]
 
 
@@ -330,13 +413,17 @@ async def test_each_node_of_two_partitions_is_tested_with_one_of_its_own() -> No
 async def test_the_faulty_node_of_one_of_two_partitions_is_drained_alone() -> None:
     found = two_partitions(2, 4, "gpu-1")
     verdicts = await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
-    assert {name for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {"gpu-1"}, verdicts
+    assert {name for name, it in verdicts.items() if it.kind is not Kind.PASSED} == {"gpu-1"}, (
+        verdicts
+    )
     assert [name for name, it in found.nodes.items() if "DRAIN" in it.states] == ["gpu-1"]
 
 
 async def test_a_drained_node_is_tested_again_with_one_of_its_own_partition() -> None:
     found = two_partitions(2, 3)
-    found.nodes["gpu-0"] = replace(found.nodes["gpu-0"], states=frozenset({"IDLE", "DRAIN"}), reason=OWN)
+    found.nodes["gpu-0"] = replace(
+        found.nodes["gpu-0"], states=frozenset({"IDLE", "DRAIN"}), reason=OWN
+    )
     verdicts = await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
     assert {it.kind for it in verdicts.values()} == {Kind.PASSED}, verdicts
     assert "DRAIN" not in found.nodes["gpu-0"].states
@@ -352,7 +439,11 @@ async def test_a_node_without_a_possible_partner_is_reported_with_the_cause() ->
 
 async def test_two_nodes_are_tested_in_a_partition_that_takes_jobs_of_two_nodes() -> None:
     found = world(*(replace(node(name), partitions=("all", "single", "shut")) for name in "ab"))
-    found.partitions = [Partition("single", max_nodes=1), Partition("shut", frozenset({"INACTIVE"})), Partition("all")]
+    found.partitions = [
+        Partition("single", max_nodes=1),
+        Partition("shut", frozenset({"INACTIVE"})),
+        Partition("all"),
+    ]
     await a_run(found, replace(CHECK, strategy=Strategy.PAIRS)).run()
     assert [job.partition for job in found.jobs.values()] == ["all"]
     found.partitions.pop()
@@ -361,14 +452,19 @@ async def test_two_nodes_are_tested_in_a_partition_that_takes_jobs_of_two_nodes(
 
 
 async def test_an_unknown_partition_is_named_with_those_that_exist() -> None:
-    with pytest.raises(CheckError, match="partition 'lost' of check disk is unknown to Slurm, which has all, cpu, gpu"):
+    with pytest.raises(
+        CheckError,
+        match="partition 'lost' of check disk is unknown to Slurm, which has all, cpu, gpu",
+    ):
         await a_run(world(node("a")), replace(CHECK, partition="lost")).run()
 
 
 async def test_a_job_that_slurm_refuses_ends_the_run_and_drains_what_it_had_lifted() -> None:
     class Refusing(Double):
         async def submit(self, *_: object) -> int:
-            raise Rejected("POST job/submit", 500, (ErrorEntry(2037, "User's group not permitted"),))
+            raise Rejected(
+                "POST job/submit", 500, (ErrorEntry(2037, "User's group not permitted"),)
+            )
 
     found = world(node("a", "IDLE", "DRAIN", reason=OWN))
     with pytest.raises(CheckError, match=r"Slurm refuses the job of check disk: .*not permitted"):
@@ -391,11 +487,16 @@ async def test_a_slurmctld_that_is_away_for_a_while_ends_no_run() -> None:
 async def test_a_node_that_another_reservation_has_ends_no_run() -> None:
     class Reserved(Double):
         async def reserve(self, names: Sequence[str]) -> str:
-            raise Rejected("POST reservation", 500, (ErrorEntry(2058, "Requested reservation overlaps"),))
+            raise Rejected(
+                "POST reservation", 500, (ErrorEntry(2058, "Requested reservation overlaps"),)
+            )
 
     found = world(node("a", "IDLE", "DRAIN", reason=OWN), node("b"))
     verdicts = await a_run(found, double=Reserved).run()
-    assert {name: it.kind for name, it in verdicts.items()} == {"a": Kind.INTERRUPTED, "b": Kind.PASSED}
+    assert {name: it.kind for name, it in verdicts.items()} == {
+        "a": Kind.INTERRUPTED,
+        "b": Kind.PASSED,
+    }
     assert "overlaps" in verdicts["a"].text
     assert "DRAIN" in found.nodes["a"].states
 
@@ -431,14 +532,22 @@ async def test_a_drain_that_an_administrator_takes_over_before_the_test_is_not_l
     found = world(node("a", "IDLE", "DRAIN", reason=OWN))
     verdicts = await a_run(found, double=Late).run()
     assert verdicts["a"].kind is Kind.INTERRUPTED
-    assert (found.nodes["a"].reason, found.nodes["a"].states) == ("broken fan", frozenset({"IDLE", "DRAIN"}))
+    assert (found.nodes["a"].reason, found.nodes["a"].states) == (
+        "broken fan",
+        frozenset({"IDLE", "DRAIN"}),
+    )
     assert found.log == ["reserve a", "release a drained"]
 
 
 async def test_a_node_whose_job_could_not_be_submitted_for_a_while_is_tested_later() -> None:
     class Away(Double):
         async def submit(
-            self, script: str, names: Sequence[str], partition: str, seconds: float, reservation: str
+            self,
+            script: str,
+            names: Sequence[str],
+            partition: str,
+            seconds: float,
+            reservation: str,
         ) -> int:
             if found.now < 1003.0:
                 raise Unreachable("POST job/submit", "refused")

@@ -14,7 +14,9 @@ CHECK = Check("net", "#!/bin/sh\n", timeout=61, env={"CHECK_SECONDS": "3"})
 
 
 class Recorder:
-    """Answers each request with the next of the answers for it, and the last one again and again."""
+    """Answers each request with the next of the answers for it, and the last one again and
+    again.
+    """
 
     def __init__(self, **answers: list[Any]) -> None:
         self.sent: list[Request[Any]] = []
@@ -75,7 +77,7 @@ async def test_nodes_are_asked_for_changes_from_one_second_earlier() -> None:
     assert [it.query for it in admin.sent] == [(), (("update_time", "899"),)]
 
 
-async def test_a_job_that_waits_for_nodes_is_read_again_later_than_one_that_waits_for_something_else() -> None:
+async def test_a_job_that_waits_for_nodes_is_read_again_later_than_other_waiting_ones() -> None:
     depends, wants = WaitingJob(1, reason="Dependency"), WaitingJob(2, reason="Resources")
     now = [1000.0]
     answers: dict[str, list[Any]] = {
@@ -93,12 +95,17 @@ async def test_a_job_that_waits_for_nodes_is_read_again_later_than_one_that_wait
         assert found is not None
         assert {job.job_id for job in found} == {1, 2}
         sent = [str(it) for it in recorder.sent]
-        assert (sent.count("GET job/1"), sent.count("GET job/2"), sent.count("GET job/3")) == (*reads, 1)
+        assert (sent.count("GET job/1"), sent.count("GET job/2"), sent.count("GET job/3")) == (
+            *reads,
+            1,
+        )
 
 
 async def test_while_many_jobs_are_unread_nothing_is_known_of_them() -> None:
     ids = range(1, 2 * MOST_READS + 2)
-    answers: dict[str, list[Any]] = {f"GET job/{number}": [WaitingJob(number, reason="Dependency")] for number in ids}
+    answers: dict[str, list[Any]] = {
+        f"GET job/{number}": [WaitingJob(number, reason="Dependency")] for number in ids
+    }
     answers["GET jobs/state/"] = [frozenset(ids)]
     recorder = Recorder(**answers)
     now = [1000.0]
@@ -158,8 +165,12 @@ def test_a_text_that_is_no_hostlist_has_no_nodes() -> None:
 
 async def test_jobs_of_all_checks_are_no_users_jobs_and_others_with_a_similar_name_are() -> None:
     names = {1: "check-net", 2: "check-disk", 3: "check-results"}
-    answers: dict[str, list[Any]] = {f"GET job/{it}": [WaitingJob(it, name=name)] for it, name in names.items()}
+    answers: dict[str, list[Any]] = {
+        f"GET job/{it}": [WaitingJob(it, name=name)] for it, name in names.items()
+    }
     answers["GET jobs/state/"] = [frozenset(names)]
-    slurm = Slurm(CHECK, Recorder(**answers), Recorder(), "daemon", now=lambda: 1000.0, checks={"net", "disk"})
+    slurm = Slurm(
+        CHECK, Recorder(**answers), Recorder(), "daemon", now=lambda: 1000.0, checks={"net", "disk"}
+    )
     found = await slurm.waiting()
     assert [job.name for job in found or ()] == ["check-results"]

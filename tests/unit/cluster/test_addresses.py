@@ -14,7 +14,9 @@ def test_no_two_clusters_share_an_address_a_port_or_a_device() -> None:
         assert not one.block.overlaps(other.block)
         assert not set(one.ports.values()) & set(other.ports.values())
         assert one.bridge != other.bridge
-        assert not {one.node_veth(node) for node in NODES} & {other.node_veth(node) for node in NODES}
+        assert not {one.node_veth(node) for node in NODES} & {
+            other.node_veth(node) for node in NODES
+        }
 
 
 def test_the_networks_of_a_cluster_lie_apart_in_its_block() -> None:
@@ -32,7 +34,9 @@ def test_nodes_have_pod_ranges_of_their_own_within_the_pod_network() -> None:
 
 
 def test_device_names_are_short_enough_for_the_kernel() -> None:
-    assert all(len(name) <= 15 for plan in PLANS for name in (plan.bridge, *map(plan.node_veth, NODES)))
+    assert all(
+        len(name) <= 15 for plan in PLANS for name in (plan.bridge, *map(plan.node_veth, NODES))
+    )
 
 
 def test_ports_stay_out_of_the_ephemeral_range() -> None:

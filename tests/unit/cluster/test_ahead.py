@@ -6,7 +6,9 @@ from tests.cluster import ahead, debian
 from tests.cluster.errors import ClusterError
 
 
-def test_what_cannot_be_built_is_left_out_and_the_rest_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_built_is_left_out_and_the_rest_is_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     built: list[str] = []
 
     def tool(name: str) -> None:

@@ -8,7 +8,7 @@ from tests.cluster import cache
 
 
 def fill(folder: Path) -> None:
-    (folder / "made").write_text("whole")
+    (folder / "written").write_text("whole")
 
 
 def test_an_entry_is_made_once(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_an_entry_is_made_once(tmp_path: Path) -> None:
 
     final = tmp_path / "bin" / "tool"
     assert cache.entry(final, make) == cache.entry(final, make) == final
-    assert (final / "made").read_text() == "whole"
+    assert (final / "written").read_text() == "whole"
     assert len(calls) == 1
 
 
@@ -48,7 +48,9 @@ def test_a_file_is_written_with_its_mode_and_only_when_it_differs(tmp_path: Path
     assert [each.name for each in path.parent.iterdir()] == ["key"]
 
 
-def test_the_folder_is_the_one_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_is_the_one_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SLURM_CHARTS_CACHE", str(tmp_path / "c"))
     assert cache.root() == tmp_path / "c"
     monkeypatch.delenv("SLURM_CHARTS_CACHE")

@@ -1,4 +1,4 @@
-"""Finding the control group hierarchies of a machine."""
+"""Finding the control group hierarchies of a host."""
 
 from pathlib import Path
 
@@ -14,19 +14,19 @@ HYBRID = """\
 V1 = "\n".join(line for line in HYBRID.splitlines() if "cgroup2" not in line)
 
 
-def test_a_unified_machine_has_one_hierarchy() -> None:
+def test_a_unified_host_has_one_hierarchy() -> None:
     found = parse(V2)
     assert (found.v1, found.unified) == ((), Path("/sys/fs/cgroup"))
     assert found.tracking == Path("/sys/fs/cgroup")
 
 
-def test_a_mixed_machine_keeps_daemons_together_in_the_unified_one() -> None:
+def test_a_mixed_host_keeps_daemons_together_in_the_unified_one() -> None:
     found = parse(HYBRID)
     assert found.v1 == (Path("/sys/fs/cgroup/cpu,cpuacct"), Path("/sys/fs/cgroup/pids"))
     assert found.tracking == Path("/sys/fs/cgroup/unified")
 
 
-def test_an_old_machine_keeps_daemons_together_by_pids() -> None:
+def test_an_old_host_keeps_daemons_together_by_pids() -> None:
     assert parse(V1).tracking == Path("/sys/fs/cgroup/pids")
 
 
@@ -41,7 +41,7 @@ def test_a_new_cpuset_group_takes_over_the_cpus_from_above(tmp_path: Path) -> No
     assert (cpuset / "ours" / "node-1" / "cpuset.mems").read_text() == "0\n"
 
 
-def test_on_a_unified_machine_controllers_are_switched_on_down_to_the_nodes(tmp_path: Path) -> None:
+def test_on_a_unified_host_controllers_are_switched_on_down_to_the_nodes(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "ours"):
         folder.mkdir(exist_ok=True)
         (folder / "cgroup.controllers").write_text("cpu memory pids rdma\n")

@@ -8,9 +8,16 @@ from tests.cluster.control_plane import daemon_environment
 PRINT = ("sh", "-c", 'printf %s "$GOGC"')
 
 
-def test_programs_and_daemons_collect_garbage_as_chosen_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_and_daemons_collect_garbage_as_chosen_in_one_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("GOGC", raising=False)
-    assert run(PRINT) == run(PRINT, env={"PATH": "/usr/bin:/bin"}) == daemon_environment()["GOGC"] == GO["GOGC"]
+    assert (
+        run(PRINT)
+        == run(PRINT, env={"PATH": "/usr/bin:/bin"})
+        == daemon_environment()["GOGC"]
+        == GO["GOGC"]
+    )
 
 
 def test_a_caller_may_choose_otherwise() -> None:

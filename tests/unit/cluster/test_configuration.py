@@ -4,7 +4,12 @@ from pathlib import Path
 
 from tests.cluster.addresses import Plan
 from tests.cluster.local import corefile
-from tests.cluster.nodes import cni_configuration, kubelet_configuration, proxy_configuration, upstream
+from tests.cluster.nodes import (
+    cni_configuration,
+    kubelet_configuration,
+    proxy_configuration,
+    upstream,
+)
 
 PLAN = Plan("slurm", 2)
 
@@ -17,7 +22,9 @@ def test_pods_of_a_node_get_addresses_of_its_range_and_are_not_masqueraded() -> 
 
 def test_a_kubelet_answers_at_its_node_and_points_pods_at_the_hosts_dns() -> None:
     serving = (Path("/crt"), Path("/key"))
-    made = kubelet_configuration(PLAN, 1, authority=Path("/ca"), serving=serving, resolv_conf=Path("/resolv.conf"))
+    made = kubelet_configuration(
+        PLAN, 1, authority=Path("/ca"), serving=serving, resolv_conf=Path("/resolv.conf")
+    )
     assert made["address"] == "10.202.0.11"
     assert made["clusterDNS"] == ["10.202.0.1"]
     assert made["cgroupRoot"] == "/slurm-charts-slurm/node-1"
@@ -36,9 +43,12 @@ def test_dns_binds_to_the_clusters_bridge_alone() -> None:
     assert "forward . /etc/resolv.conf" in made
 
 
-def test_dns_forwards_nothing_on_a_machine_without_name_servers() -> None:
+def test_dns_forwards_nothing_on_a_host_without_name_servers() -> None:
     assert "forward" not in corefile(PLAN, Path("/kubeconfig"), "search example.org\n")
 
 
 def test_a_name_server_that_only_the_host_reaches_is_not_passed_on() -> None:
-    assert upstream("search x\nnameserver 127.0.0.53\nnameserver 192.0.2.53\n") == "nameserver 192.0.2.53\n"
+    assert (
+        upstream("search x\nnameserver 127.0.0.53\nnameserver 192.0.2.53\n")
+        == "nameserver 192.0.2.53\n"
+    )

@@ -34,7 +34,9 @@ def test_the_last_stage_is_the_image_and_carries_its_configuration() -> None:
 
 def test_a_step_over_several_lines_is_one_command_with_its_mounts() -> None:
     (stage,) = parse(
-        "FROM x\nRUN --mount=type=bind,source=a,target=/b \\\n  # said in between\n  first \\\n  second", "f"
+        "FROM x\nRUN --mount=type=bind,source=a,target=/b \\\n  # a comment between\n  first \\\n  "
+        "second",
+        "f",
     )
     assert stage.steps == (Run("first second", (Mount("a", "/b"),)),)
 
@@ -58,7 +60,10 @@ def test_copies_name_the_context_or_a_stage() -> None:
     ("text", "reason"),
     [
         ("FROM x\nHEALTHCHECK NONE", "f:2: 'HEALTHCHECK NONE': not one of ARG, FROM"),
-        ("FROM x\nRUN --mount=type=cache,target=/c make", "--mount=type=bind,source=…,target=… alone"),
+        (
+            "FROM x\nRUN --mount=type=cache,target=/c make",
+            "--mount=type=bind,source=…,target=… alone",
+        ),
         ("FROM x\nRUN --network=none make", "--mount=type=bind,source=…,target=… alone"),
         ("FROM x\nCOPY a b /c", "COPY [--from=STAGE] SOURCE TARGET"),
         ("FROM x\nCOPY a b", "an absolute path"),

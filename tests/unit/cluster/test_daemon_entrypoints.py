@@ -1,4 +1,6 @@
-"""The entrypoints of the images slurmctld and login, run by bash with programs that stand in for the daemons."""
+"""The entrypoints of the images slurmctld and login, run by bash with programs that stand in for
+the daemons.
+"""
 
 import contextlib
 import os
@@ -32,7 +34,9 @@ class Image:
         self.puts("/bin/id", "echo 0")
         # The options of setpriv, and then the command as it is.
         self.puts(
-            "/bin/setpriv", 'for it; do case $it in --*) as="$as $it"; shift;; *) break;; esac; done; AS=$as exec "$@"'
+            "/bin/setpriv",
+            'for it; do case $it in --*) as="$as $it"; shift;; *) break;; esac; done; AS=$as exec '
+            '"$@"',
         )
 
     def puts(self, path: str, text: str) -> None:
@@ -43,7 +47,8 @@ class Image:
         """A daemon that prints its process id, who it runs as, and its arguments."""
         self.puts(
             path,
-            f'echo $$ >>$CALLS.pids; echo "{Path(path).name} as=${{AS:-root}} $(printf "[%s]" "$@")"; exec sleep 60',
+            f'echo $$ >>$CALLS.pids; echo "{Path(path).name} as=${{AS:-root}} $(printf "[%s]" '
+            '"$@")"; exec sleep 60',
         )
 
     @property
@@ -53,15 +58,26 @@ class Image:
         return path.read_text().splitlines() if path.exists() else []
 
     @contextlib.contextmanager
-    def started(self, script: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    def started(
+        self, script: Path, *arguments: str, **environment: str
+    ) -> Iterator[subprocess.Popen[str]]:
         """The entrypoint, until the end of the test."""
         text = script.read_text().replace("/usr/local/lib/", f"{self.library()}/")
         for folder in FOLDERS:
             text = text.replace(f"{folder}/", f"{self.root}{folder}/")
-        env = {"PATH": f"{self.root}/bin:{os.environ['PATH']}", "CALLS": str(self.root / "calls"), **environment}
+        env = {
+            "PATH": f"{self.root}/bin:{os.environ['PATH']}",
+            "CALLS": str(self.root / "calls"),
+            **environment,
+        }
         words = ["env", "--default-signal=INT", "bash", "-c", text, script.name, *arguments]
         with subprocess.Popen(
-            words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+            words,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         ) as process:
             try:
                 yield process
@@ -97,16 +113,25 @@ def ended(image: Image, process: subprocess.Popen[str]) -> None:
     assert [pid for pid in daemons if Path("/proc", pid).exists()] == []
 
 
-def test_slurmctld_replaces_the_shell_and_its_arguments_are_expanded_as_a_shell_would(image: Image) -> None:
+def test_slurmctld_replaces_the_shell_and_its_arguments_are_expanded_as_a_shell_would(
+    image: Image,
+) -> None:
     image.puts("/usr/sbin/slurmctld", 'echo $$; printf "[%s]" "$@"; echo')
     options = "-v -f '/etc/a b.conf'"
-    with image.started(SLURMCTLD, "-i", '"$NAME"', SLURMCTLD_OPTIONS=options, NAME="x y") as process:
-        assert lines(process.stdout, 2) == [str(process.pid), "[-D][-v][-f][/etc/a b.conf][-i][x y]"]
+    with image.started(
+        SLURMCTLD, "-i", '"$NAME"', SLURMCTLD_OPTIONS=options, NAME="x y"
+    ) as process:
+        assert lines(process.stdout, 2) == [
+            str(process.pid),
+            "[-D][-v][-f][/etc/a b.conf][-i][x y]",
+        ]
         assert process.wait(20) == 0
         assert lines(process.stderr, 1) == [f"""slurmctld -D {options} -i "$NAME\""""]
 
 
-@pytest.mark.parametrize(("user", "calls"), [("0", ["chown slurm:slurm {}/run/slurmctld"]), ("401", [])])
+@pytest.mark.parametrize(
+    ("user", "calls"), [("0", ["chown slurm:slurm {}/run/slurmctld"]), ("401", [])]
+)
 def test_the_folder_of_slurmctlds_process_id_is_slurms_when_root_creates_it(
     image: Image, user: str, calls: list[str]
 ) -> None:
@@ -125,7 +150,9 @@ def test_slurmctld_is_not_started_beside_a_folder_that_it_could_not_write(image:
         assert process.stdout.read() == ""
 
 
-def test_sackd_runs_as_slurm_and_sshd_with_the_configuration_of_the_image_where_none_is_mounted(image: Image) -> None:
+def test_sackd_runs_as_slurm_and_sshd_with_the_configuration_of_the_image_where_none_is_mounted(
+    image: Image,
+) -> None:
     options = {"SACKD_OPTIONS": "--conf-server 'a b'", "SSHD_OPTIONS": "-o 'Banner none'"}
     with image.started(LOGIN, "-v", **options) as process:
         found = sorted(lines(process.stdout, 2))
@@ -160,7 +187,9 @@ def test_sssd_runs_beside_them_if_the_pod_configures_it(image: Image, conf: str 
     )
 
 
-def test_users_can_log_in_although_the_image_has_no_sssd_for_the_configuration(image: Image) -> None:
+def test_users_can_log_in_although_the_image_has_no_sssd_for_the_configuration(
+    image: Image,
+) -> None:
     (image.root / "etc/sssd/sssd.conf").write_text("[sssd]\n")
     with image.started(LOGIN) as process:
         found = sorted(line.partition(" ")[0] for line in lines(process.stdout, 2))
@@ -172,8 +201,14 @@ def test_users_can_log_in_although_the_image_has_no_sssd_for_the_configuration(i
 def test_a_sackd_that_ends_is_started_again_beside_the_sessions_of_sshd(image: Image) -> None:
     image.puts(
         "/usr/sbin/sackd",
-        "echo sackd; [ -e died ] || { : >died; exit 3; }; exec sleep 60".replace("died", f"{image.root}/died"),
+        "echo sackd; [ -e died ] || { : >died; exit 3; }; exec sleep 60".replace(
+            "died", f"{image.root}/died"
+        ),
     )
     with image.started(LOGIN) as process:
-        assert sorted(line.partition(" ")[0] for line in lines(process.stdout, 3)) == ["sackd", "sackd", "sshd"]
+        assert sorted(line.partition(" ")[0] for line in lines(process.stdout, 3)) == [
+            "sackd",
+            "sackd",
+            "sshd",
+        ]
         ended(image, process)

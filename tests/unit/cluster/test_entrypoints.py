@@ -1,6 +1,7 @@
 """The scripts of the images that start daemons, run with programs that stand in for those."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -17,10 +18,12 @@ from tests.cluster.images import REPOSITORY
 
 START = REPOSITORY / "images/slurmd/rootfs/usr/local/bin/slurmd-start"
 ALIVE = REPOSITORY / "images/slurmd/rootfs/usr/local/bin/slurmd-alive"
+MEMORY = REPOSITORY / "images/mariadb/rootfs/usr/local/bin/mariadb-memory"
 SUPERVISE = REPOSITORY / "images/ssh/rootfs/usr/local/lib/supervise.bash"
 SLURMD = """#!/bin/sh
 if [ "$1" = -C ]; then
-  echo NodeName=n CPUs=16 Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=64000
+  cores="Boards=1 SocketsPerBoard=2 CoresPerSocket=4 ThreadsPerCore=2"
+  echo NodeName=n CPUs=16 $cores RealMemory=64000
   echo UpTime=0-00:00:01
 else
   printf '%s\\n' "$@"
@@ -40,7 +43,9 @@ def started(folder: Path, options: str, **environment: str) -> list[str]:
     program(slurmd, SLURMD)
     script = START.read_text().replace("/usr/sbin/slurmd", str(slurmd))
     env = {"PATH": os.environ["PATH"], "SLURMD_OPTIONS": options, **environment}
-    done = subprocess.run(["bash", "-c", script], env=env, cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", script], env=env, cwd=folder, capture_output=True, text=True, check=True
+    )
     return done.stdout.splitlines()
 
 
@@ -67,21 +72,36 @@ def test_limits_beyond_the_host_reserve_nothing(tmp_path: Path) -> None:
 
 
 def test_the_topology_is_added_to_a_conf_of_its_own_where_there_is_none(tmp_path: Path) -> None:
-    assert started(tmp_path, "-Z", POD_TOPOLOGY="default:s1") == ["-D", "-Z", "--conf", "Topology=default:s1"]
+    assert started(tmp_path, "-Z", POD_TOPOLOGY="default:s1") == [
+        "-D",
+        "-Z",
+        "--conf",
+        "Topology=default:s1",
+    ]
 
 
 def test_what_the_conf_names_itself_is_left(tmp_path: Path) -> None:
-    arguments = started(tmp_path, "--conf='Weight=1 corespeccount=2'", POD_CPUS="4", POD_TOPOLOGY="t")
+    arguments = started(
+        tmp_path, "--conf='Weight=1 corespeccount=2'", POD_CPUS="4", POD_TOPOLOGY="t"
+    )
     assert arguments == ["-D", "--conf=Weight=1 corespeccount=2 Topology=t"]
 
 
 @contextmanager
 def supervisor(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
-    """A shell that runs the script with supervise.bash in the folder. It and all that it started end with the block."""
-    # Tests in the background of a shell have SIGINT ignored, and bash can't trap what it was started to ignore.
+    """A shell that runs the script with supervise.bash in the folder. It and all that it started
+    end with the block.
+    """
+    # Tests in the background of a shell have SIGINT ignored, and bash can't trap what it was
+    # started to ignore.
     words = ["env", "--default-signal=INT", "bash", "-c", f". {SUPERVISE}; {script}"]
     with subprocess.Popen(
-        words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        words,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield process
@@ -96,13 +116,17 @@ def lines(stream: IO[str] | None, count: int) -> list[str]:
 
 
 def supervised(folder: Path, check: str, count: int) -> list[str]:
-    """What daemons print at their start, each until the check has failed 3 times in a row; so many lines of it.
+    """What daemons print at their start, each until the check has failed 3 times in a row; so many
+    lines of it.
 
     A daemon never ends without being killed.
     """
     program(folder / "daemon", "#!/bin/sh\necho run\n: >run; exec sleep infinity\n")
     program(folder / "check", f"#!/bin/sh\necho check\n{check}\n")
-    script = "check_seconds=0.05 check_failures=3; supervise --check ./check daemon ./daemon; run_until_term"
+    script = (
+        "check_seconds=0.05 check_failures=3; supervise --check ./check daemon ./daemon; "
+        "run_until_term"
+    )
     with supervisor(folder, script) as process:
         return lines(process.stdout, count)
 
@@ -122,7 +146,8 @@ def test_a_daemon_that_has_never_answered_is_still_starting(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("answer", "alive"), [("HTTP/1.1 204 NO CONTENT", True), ("HTTP/1.1 503 Service Unavailable", False), (None, False)]
+    ("answer", "alive"),
+    [("HTTP/1.1 204 NO CONTENT", True), ("HTTP/1.1 503 Service Unavailable", False), (None, False)],
 )
 def test_slurmd_is_alive_when_it_answers_at_livez(answer: str | None, alive: bool) -> None:
     asked: list[bytes] = []
@@ -145,10 +170,12 @@ def test_slurmd_is_alive_when_it_answers_at_livez(answer: str | None, alive: boo
     assert asked[0] == b"GET /livez HTTP/1.1\r\n"
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, told: signal.Signals) -> None:
+@pytest.mark.parametrize("received", [signal.SIGTERM, signal.SIGINT])
+def test_a_daemon_that_dies_is_started_again_and_is_asked_to_end(
+    tmp_path: Path, received: signal.Signals
+) -> None:
     daemon = """#!/bin/bash
-        trap 'echo told; exit' TERM
+        trap 'echo notified; exit' TERM
         echo run
         [ -e died ] || { : >died; exit 3; }
         sleep 60 & wait
@@ -156,8 +183,8 @@ def test_a_daemon_that_dies_is_started_again_and_is_told_to_end(tmp_path: Path, 
     program(tmp_path / "daemon", daemon)
     with supervisor(tmp_path, "supervise daemon ./daemon; run_until_term; echo over") as process:
         assert lines(process.stdout, 2) == ["run", "run"]
-        process.send_signal(told)
-        assert lines(process.stdout, 2) == ["told", "over"]
+        process.send_signal(received)
+        assert lines(process.stdout, 2) == ["notified", "over"]
 
 
 ENDING = """#!{python}
@@ -174,18 +201,23 @@ print("run", flush=True)
 while True:
     signal.pause()
 """
-"""A daemon that answers until TERM, and then does what {end} says, but doesn't end."""
+"""A daemon that answers until TERM, and then does what {end} contains, but doesn't end."""
 
 
 @pytest.mark.parametrize(
     ("end", "printed"),
     [
-        ('print("told", flush=True)', "told"),
-        ('subprocess.run(["sh", "-c", "sleep 2; echo its script has ended"])', "its script has ended"),
+        ('print("notified", flush=True)', "notified"),
+        (
+            'subprocess.run(["sh", "-c", "sleep 2; echo its script has ended"])',
+            "its script has ended",
+        ),
     ],
     ids=["at once", "when its script has ended"],
 )
-def test_a_daemon_that_does_not_end_when_told_to_is_killed(tmp_path: Path, end: str, printed: str) -> None:
+def test_a_daemon_that_does_not_end_when_asked_to_is_killed(
+    tmp_path: Path, end: str, printed: str
+) -> None:
     program(tmp_path / "daemon", ENDING.format(python=sys.executable, end=end))
     program(tmp_path / "check", "#!/bin/sh\ntouch answered\ntest ! -e ending\n")
     limits = "check_seconds=0.05 check_failures=3 stop_seconds=1"
@@ -211,4 +243,33 @@ def test_sshd_creates_home_directories_only_where_declared_users_are_mounted(
     words = f"mountpoint() {{ {mounted}; }}; {script}\ncreate_homes_at_login; create_homes_at_login"
     subprocess.run(["bash", "-uc", words], check=False)
     lines = pam.read_text().splitlines()
-    assert [line.split() for line in lines[1:]] == [["session", "optional", "pam_mkhomedir.so", "umask=0077"]] * added
+    assert [line.split() for line in lines[1:]] == [
+        ["session", "optional", "pam_mkhomedir.so", "umask=0077"]
+    ] * added
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("request_mib", "files", "cache", "log"),
+    [
+        (256, {}, 64, 48),
+        (0, {}, 64, 48),
+        (1024, {}, 448, 112),
+        (256, {"memory.max": "max"}, 64, 48),
+        (256, {"memory.max": str(16384 * MIB)}, 8128, 256),
+        (256, {"memory/memory.limit_in_bytes": str(2048 * MIB)}, 960, 240),
+        (1024, {"memory/memory.limit_in_bytes": "9223372036854771712"}, 448, 112),
+    ],
+)
+def test_the_cache_of_mariadb_is_about_half_of_its_limit_or_request(
+    request_mib: int, files: dict[str, str], cache: int, log: int, tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{content}\n")
+    words = ["bash", str(MEMORY), str(request_mib * MIB), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert re.findall(r"=(\d+)M", done.stdout) == [str(cache), str(log)]
+    assert "--innodb-log-file-size=" in done.stdout

@@ -13,8 +13,8 @@ def test_no_port_is_given_twice_and_none_that_the_kernel_gives_or_that_is_in_use
 ) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw9")
     [first] = free_ports(1)
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", first + 1))
+    with socket.socket() as blocked:
+        blocked.bind(("127.0.0.1", first + 1))
         more = free_ports(20)
     assert len({first, first + 1, *more}) == 22
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])

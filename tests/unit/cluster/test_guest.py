@@ -53,13 +53,15 @@ def test_every_needed_option_is_asked_for() -> None:
     assert [name for name in kernel._REQUIRED if f"CONFIG_{name}=y" not in asked] == []
 
 
-def test_a_machine_without_a_compiler_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_a_compiler_gets_a_list_of_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="apt-get install bc binutils gcc make"):
         kernel._build(tmp_path, print)
 
 
-def test_a_machine_without_a_mirror_of_debian_is_told_to_name_one(
+def test_a_host_without_a_mirror_of_debian_gets_the_advice_to_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DEBIAN_MIRROR", raising=False)
@@ -68,7 +70,7 @@ def test_a_machine_without_a_mirror_of_debian_is_told_to_name_one(
         kernel._source(tmp_path)
 
 
-def test_parsers_are_downloaded_with_lists_of_our_own_where_the_machines_are_missing(
+def test_parsers_are_downloaded_with_lists_of_our_own_where_the_hosts_are_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def apt_get(argv: list[str], **_: object) -> str:
@@ -92,7 +94,9 @@ def test_a_process_that_builds_the_kernel_ends_with_the_block_and_none_starts_wh
     def start(words: tuple[str, ...], **options: Any) -> subprocess.Popen[bytes]:
         assert words[-1] == "tests.cluster.kernel"
         # As make does, it starts others.
-        started.append(popen(["sh", "-c", "sleep 60 & wait"], **options | {"stdout": subprocess.PIPE}))
+        started.append(
+            popen(["sh", "-c", "sleep 60 & wait"], **options | {"stdout": subprocess.PIPE})
+        )
         return started[-1]
 
     popen = subprocess.Popen
@@ -111,24 +115,41 @@ def test_a_process_that_builds_the_kernel_ends_with_the_block_and_none_starts_wh
 
 def test_the_nodes_images_are_images_of_this_repository() -> None:
     assert set(guest.IMAGES) <= set(IMAGES)
-    assert len([image for image in plan() if image.reference.partition(":")[0].rpartition("/")[2] in guest.IMAGES]) == 2
+    assert (
+        len(
+            [
+                image
+                for image in plan()
+                if image.reference.partition(":")[0].rpartition("/")[2] in guest.IMAGES
+            ]
+        )
+        == 2
+    )
 
 
 def test_the_nodes_addresses_are_no_other_nodes() -> None:
     of = Plan("slurm", 1)
     assert of.node_address(guest.NUMBER) not in [of.node_address(number) for number in (1, 2, 3)]
-    assert len(f"{Plan('slurm', 39).node_veth(guest.NUMBER)}k") <= 15, "the kernel's limit for names of devices"
+    assert len(f"{Plan('slurm', 39).node_veth(guest.NUMBER)}k") <= 15, (
+        "the kernel's limit for names of devices"
+    )
 
 
-def test_a_machine_with_a_small_dev_shm_is_told_how_to_enlarge_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_a_small_dev_shm_gets_the_way_to_enlarge_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=64 * 2**20))
     with pytest.raises(ClusterError, match=r"64 MiB.*/dev/shm.*6 GiB.*remount.*--shm-size"):
         guest.demand_memory()
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=guest.MEMORY_GIB * 2**30))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: SimpleNamespace(free=guest.MEMORY_GIB * 2**30)
+    )
     guest.demand_memory()
 
 
-def test_the_node_is_stopped_where_its_kernel_can_not_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_node_is_stopped_where_its_kernel_can_not_be_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(guest, "kernel", Mock(side_effect=ClusterError("no compiler")))
     monkeypatch.setattr(guest, "node", lambda _: Mock(number=guest.NUMBER))
     cluster = Mock()

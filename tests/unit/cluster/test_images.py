@@ -1,4 +1,4 @@
-"""The build without a container engine: what makes a layer anew, and what lies in the archive."""
+"""The build without a container engine: what builds a layer again, and what lies in the archive."""
 
 import gzip
 import hashlib
@@ -34,14 +34,18 @@ COPY sidecars /opt/sidecars
 
 
 def context(folder: Path, **containerfiles: str) -> Path:
-    """A repository whose images are all made of the layers base and slurm and one of their own, save those given."""
+    """A repository whose images are all built from the layers base and slurm and one of their own,
+    save those given.
+    """
     for name in (*images.IMAGES, "base", "slurm"):
         definition = folder / "images" / name
         definition.mkdir(parents=True)
         (definition / "setup.sh").write_text(f"echo {name}\n")
     for name in images.IMAGES:
         steps = "".join(INSTALL.format(part) for part in ("base", "slurm", name))
-        text = containerfiles.get(name, f"FROM docker.io/library/debian:forky-slim\n{steps}USER 401\n")
+        text = containerfiles.get(
+            name, f"FROM docker.io/library/debian:forky-slim\n{steps}USER 401\n"
+        )
         (folder / "images" / name / "Containerfile").write_text(text)
     (folder / "sidecars").mkdir()
     (folder / "sidecars" / "main.py").write_text("print()\n")
@@ -62,13 +66,17 @@ def changed(before: list[str], after: list[str]) -> list[int]:
     return [place for place, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
 
 
-def test_the_packages_of_an_image_are_those_of_its_topmost_list_and_its_python_packages(tmp_path: Path) -> None:
+def test_the_packages_of_an_image_are_those_of_its_topmost_list_and_its_python_packages(
+    tmp_path: Path,
+) -> None:
     lower, upper = tmp_path / "lower", tmp_path / "upper"
     for tree, names in ((lower, "old 1: MIT\n"), (upper, "old 1: MIT\nnew 2: see file\n")):
         (tree / "usr/share/doc").mkdir(parents=True)
         (tree / "usr/share/doc/IMAGE-LICENSES").write_text(names)
     (upper / "opt/slurm-sidecars/aiohttp-3.dist-info").mkdir(parents=True)
-    (upper / "opt/slurm-sidecars/aiohttp-3.dist-info/METADATA").write_text("Name: aiohttp\nVersion: 3\n")
+    (upper / "opt/slurm-sidecars/aiohttp-3.dist-info/METADATA").write_text(
+        "Name: aiohttp\nVersion: 3\n"
+    )
     found = images.packages([lower, upper])
     assert [(each.kind, each.name, each.version) for each in found] == [
         ("deb", "old", "1"),
@@ -77,7 +85,9 @@ def test_the_packages_of_an_image_are_those_of_its_topmost_list_and_its_python_p
     ]
 
 
-def test_the_images_that_are_built_are_those_that_the_charts_and_the_operator_name_by_default() -> None:
+def test_the_images_that_are_built_are_those_that_the_charts_and_the_operator_name_by_default() -> (
+    None
+):
     charts = [images.REPOSITORY / "charts" / name for name in charts_with_images(images.REPOSITORY)]
     named = {str(image) for chart in charts for image in chart_images(chart).values()}
     assert {image.reference for image in plan()} == named
@@ -87,7 +97,9 @@ def test_the_images_that_are_built_are_those_that_the_charts_and_the_operator_na
 def test_the_page_about_a_local_cluster_builds_every_image_by_its_name() -> None:
     page = (images.REPOSITORY / "docs/local.md").read_text(encoding="utf-8")
     listed = re.findall(r"^ *for image in (.*); do$", page, re.MULTILINE)
-    assert [set(names.split()) for names in listed] == [{image.reference.rpartition("/")[2] for image in plan()}]
+    assert [set(names.split()) for names in listed] == [
+        {image.reference.rpartition("/")[2] for image in plan()}
+    ]
 
 
 def test_images_that_begin_alike_share_their_layers(tmp_path: Path) -> None:
@@ -103,7 +115,9 @@ def test_a_changed_definition_makes_its_layer_anew_and_those_above_it(tmp_path: 
     assert changed(before["slurmd"], after["slurmd"]) == [2, 3]
 
 
-def test_layers_and_archives_that_another_checkout_has_used_within_a_day_are_kept(tmp_path: Path) -> None:
+def test_layers_and_archives_that_another_checkout_has_used_within_a_day_are_kept(
+    tmp_path: Path,
+) -> None:
     wanted = plan(context(tmp_path / "checkout"))
     used = {key for image in wanted for key in keys(image)}
     made = [tmp_path / "layers" / name for name in (*used, "of-another-checkout", "of-nobody")]
@@ -161,23 +175,28 @@ def test_a_base_pinned_by_digest_is_built_from_the_same_debian_suite(tmp_path: P
 
 
 def test_a_copy_from_a_stage_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    folder = context(tmp_path, login="FROM docker.io/library/debian:forky\nCOPY --from=nowhere /a /a\n")
+    folder = context(
+        tmp_path, login="FROM docker.io/library/debian:forky\nCOPY --from=nowhere /a /a\n"
+    )
     with pytest.raises(ClusterError, match="COPY --from=nowhere"):
         plan(folder)
 
 
-def test_the_mirror_is_the_first_that_holds_debian() -> None:
-    assert debian_mirror("http://a.example/debian-security/\nhttp://b.example/debian/\n") == "http://b.example/debian"
+def test_the_mirror_is_the_first_that_has_debian() -> None:
+    assert (
+        debian_mirror("http://a.example/debian-security/\nhttp://b.example/debian/\n")
+        == "http://b.example/debian"
+    )
     assert debian_mirror("http://a.example/ubuntu/\n") is None
 
 
 def packed(folder: Path) -> tuple[dict[str, Any], Path]:
-    """What is said of the layer packed from the tree in `folder`, and where it lies."""
+    """What is recorded of the layer packed from the tree in `folder`, and where it lies."""
     target = folder / "layer.tar.gz"
     return images._pack(folder / "tree", target), target
 
 
-def test_a_packed_layer_is_what_is_said_of_it(tmp_path: Path) -> None:
+def test_a_packed_layer_is_what_is_recorded_of_it(tmp_path: Path) -> None:
     (tmp_path / "tree/etc").mkdir(parents=True)
     (tmp_path / "tree/etc/passwd").write_text("root\n")
     (tmp_path / "tree/etc/link").symlink_to("passwd")
@@ -202,7 +221,7 @@ def test_a_deleted_file_becomes_a_whiteout(tmp_path: Path) -> None:
         assert archive.getmember("etc/.wh.motd").isreg()
 
 
-def test_the_archive_holds_every_image_by_name_and_shared_layers_once(tmp_path: Path) -> None:
+def test_the_archive_contains_every_image_by_name_and_shared_layers_once(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     facts, path = packed(tmp_path)
     base = Layer(None, "base", suite="forky")
@@ -238,9 +257,14 @@ def archive_content(tmp_path: Path) -> dict[str, bytes]:
     (tmp_path / "tree" / "etc" / "motd").write_text("hello\n")
     facts, path = packed(tmp_path)
     base = Layer(None, "base", suite="forky")
-    made = [Image(f"registry.example:5000/slurm/{name}:26.05", base, Config(labels={"a": name})) for name in ("a", "b")]
+    made = [
+        Image(f"registry.example:5000/slurm/{name}:26.05", base, Config(labels={"a": name}))
+        for name in ("a", "b")
+    ]
     images._write_archive(
-        tmp_path / "images.tar", made, {base.key: images.Blob(path, facts["digest"], facts["diff_id"], facts["size"])}
+        tmp_path / "images.tar",
+        made,
+        {base.key: images.Blob(path, facts["digest"], facts["diff_id"], facts["size"])},
     )
     with tarfile.open(tmp_path / "images.tar") as archive:
         assert all(member.isreg() and not member.name.startswith(("/", "..")) for member in archive)
@@ -256,20 +280,31 @@ def blob(content: dict[str, bytes], descriptor: dict[str, Any], media_type: str)
     return data
 
 
-def test_the_archive_is_an_image_layout_as_kind_k3d_and_minikube_load_it(archive_content: dict[str, bytes]) -> None:
-    # https://github.com/opencontainers/image-spec: image-layout.md, image-index.md, manifest.md, config.md
+def test_the_archive_is_an_image_layout_as_kind_k3d_and_minikube_load_it(
+    archive_content: dict[str, bytes],
+) -> None:
+    # https://github.com/opencontainers/image-spec: image-layout.md, image-index.md, manifest.md,
+    # config.md
     assert json.loads(archive_content["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
     index = json.loads(archive_content["index.json"])
     assert index["schemaVersion"] == 2
     for descriptor, name in zip(index["manifests"], "ab", strict=True):
         # containerd takes the name of the image from either annotation.
-        assert set(descriptor["annotations"].values()) == {f"registry.example:5000/slurm/{name}:26.05"}
-        assert descriptor["annotations"].keys() == {"io.containerd.image.name", "org.opencontainers.image.ref.name"}
+        assert set(descriptor["annotations"].values()) == {
+            f"registry.example:5000/slurm/{name}:26.05"
+        }
+        assert descriptor["annotations"].keys() == {
+            "io.containerd.image.name",
+            "org.opencontainers.image.ref.name",
+        }
         manifest = json.loads(blob(archive_content, descriptor, "manifest.v1+json"))
         assert (manifest["schemaVersion"], manifest["mediaType"]) == (2, descriptor["mediaType"])
         config = json.loads(blob(archive_content, manifest["config"], "config.v1+json"))
         assert {key: config[key] for key in ("architecture", "os")} == descriptor["platform"]
-        layers = [gzip.decompress(blob(archive_content, each, "layer.v1.tar+gzip")) for each in manifest["layers"]]
+        layers = [
+            gzip.decompress(blob(archive_content, each, "layer.v1.tar+gzip"))
+            for each in manifest["layers"]
+        ]
         found = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]
         assert config["rootfs"] == {"type": "layers", "diff_ids": found}
 
@@ -280,7 +315,9 @@ def test_the_archive_has_the_list_of_images_with_which_docker_load_finds_them(
     # As docker save writes it beside an image layout, since Docker 25.
     index = json.loads(archive_content["index.json"])["manifests"]
     listed = json.loads(archive_content["manifest.json"])
-    assert [each["RepoTags"] for each in listed] == [[f"registry.example:5000/slurm/{name}:26.05"] for name in "ab"]
+    assert [each["RepoTags"] for each in listed] == [
+        [f"registry.example:5000/slurm/{name}:26.05"] for name in "ab"
+    ]
     for each, descriptor in zip(listed, index, strict=True):
         manifest = json.loads(archive_content[blob_name(descriptor["digest"])])
         assert each["Config"] == blob_name(manifest["config"]["digest"])
@@ -300,14 +337,18 @@ def blob_name(digest: str) -> str:
 def test_a_container_gets_a_path_and_only_what_is_set() -> None:
     made = image_config(Config(environment={"SLURM_JWT": "daemon"}, entrypoint=("slurmrestd",)), [])
     assert made["config"] == {
-        "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_JWT=daemon"],
+        "Env": [
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "SLURM_JWT=daemon",
+        ],
         "Entrypoint": ["slurmrestd"],
     }
 
 
 def test_the_repository_defines_each_image_and_names_its_title_and_licence() -> None:
     made = {
-        image.reference.split("/")[-1].split(":")[0]: image for image in plan(names=(*images.IMAGES, *images.VARIANTS))
+        image.reference.split("/")[-1].split(":")[0]: image
+        for image in plan(names=(*images.IMAGES, *images.VARIANTS))
     }
     folder = images.REPOSITORY / "images"
     assert set(made) == {path.parent.name for path in folder.glob("*/Containerfile")}
@@ -322,11 +363,16 @@ def test_a_variant_continues_the_layers_and_the_configuration_of_the_image_that_
     [below] = plan(names=("slurmd",))
     [variant] = plan(names=("slurmd-mpi",))
     assert keys(variant)[:-1] == keys(below)
-    assert (variant.config.entrypoint, variant.config.ports) == (below.config.entrypoint, below.config.ports)
+    assert (variant.config.entrypoint, variant.config.ports) == (
+        below.config.entrypoint,
+        below.config.ports,
+    )
     assert variant.config.labels["org.opencontainers.image.title"] == "slurmd-mpi"
 
 
-def test_building_needs_root_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_building_needs_root_and_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(ClusterError, match="needs root"):
         images.build_images(tmp_path, lambda _: None)
@@ -334,7 +380,10 @@ def test_building_needs_root_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("image", plan(), ids=lambda image: str(image.reference))
 def test_every_image_has_the_labels_of_the_oci_specification(image: Image) -> None:
-    labels = {key.removeprefix("org.opencontainers.image."): text for key, text in image.config.labels.items()}
+    labels = {
+        key.removeprefix("org.opencontainers.image."): text
+        for key, text in image.config.labels.items()
+    }
     assert labels.keys() >= {"title", "description", "licenses", "source", "vendor", "version"}
     name, _, tag = image.reference.rpartition("/")[2].partition(":")
     assert (labels["title"], labels["version"]) == (name, tag)

@@ -7,12 +7,18 @@ import pytest
 
 from tests.cluster.network_policies import CHAIN, ruleset
 
-NAMESPACES = [{"metadata": {"name": name, "labels": {"name": name}}} for name in ("slurm", "tenant")]
+NAMESPACES = [
+    {"metadata": {"name": name, "labels": {"name": name}}} for name in ("slurm", "tenant")
+]
 
 
 def pod(address: str, app: str, namespace: str = "slurm", **spec: Any) -> dict[str, Any]:
     metadata = {"name": app, "namespace": namespace, "labels": {"app": app}}
-    return {"metadata": metadata, "spec": {"containers": [], **spec}, "status": {"podIP": address, "phase": "Running"}}
+    return {
+        "metadata": metadata,
+        "spec": {"containers": [], **spec},
+        "status": {"podIP": address, "phase": "Running"},
+    }
 
 
 def policy(app: str = "ctld", **spec: Any) -> dict[str, Any]:
@@ -24,7 +30,11 @@ def app(name: str) -> dict[str, Any]:
     return {"podSelector": {"matchLabels": {"app": name}}}
 
 
-CTLD, LOGIN, FOREIGN = pod("10.0.0.1", "ctld"), pod("10.0.0.2", "login"), pod("10.0.0.3", "login", "tenant")
+CTLD, LOGIN, FOREIGN = (
+    pod("10.0.0.1", "ctld"),
+    pod("10.0.0.2", "login"),
+    pod("10.0.0.3", "login", "tenant"),
+)
 PODS = [CTLD, LOGIN, FOREIGN]
 
 
@@ -68,7 +78,9 @@ def test_a_pod_without_a_policy_is_open() -> None:
 
 
 def test_only_the_peers_of_a_rule_are_admitted_at_its_ports() -> None:
-    rules = ruleset([policy(ingress=[{"from": [app("login")], "ports": [{"port": 6817}]}])], PODS, NAMESPACES)
+    rules = ruleset(
+        [policy(ingress=[{"from": [app("login")], "ports": [{"port": 6817}]}])], PODS, NAMESPACES
+    )
     assert admits(rules, "10.0.0.2", "10.0.0.1", 6817)
     assert not admits(rules, "10.0.0.2", "10.0.0.1", 6818)
     assert not admits(rules, "10.0.0.2", "10.0.0.1", 6817, "udp")
@@ -77,7 +89,9 @@ def test_only_the_peers_of_a_rule_are_admitted_at_its_ports() -> None:
 
 
 def test_a_rule_without_peers_admits_everyone_and_one_without_ports_every_port() -> None:
-    rules = ruleset([policy(ingress=[{"ports": [{"port": 22}]}, {"from": [app("login")]}])], PODS, NAMESPACES)
+    rules = ruleset(
+        [policy(ingress=[{"ports": [{"port": 22}]}, {"from": [app("login")]}])], PODS, NAMESPACES
+    )
     assert admits(rules, "192.0.2.1", "10.0.0.1", 22)
     assert not admits(rules, "192.0.2.1", "10.0.0.1", 23)
     assert admits(rules, "10.0.0.2", "10.0.0.1", 23, "udp")
@@ -89,7 +103,9 @@ def test_a_namespace_selector_admits_pods_of_those_namespaces() -> None:
     assert admits(rules, "10.0.0.3", "10.0.0.1", 1)
     assert not admits(rules, "10.0.0.2", "10.0.0.1", 1)
     both = {"namespaceSelector": {}, **app("ctld")}
-    assert not admits(ruleset([policy(ingress=[{"from": [both]}])], PODS, NAMESPACES), "10.0.0.3", "10.0.0.1", 1)
+    assert not admits(
+        ruleset([policy(ingress=[{"from": [both]}])], PODS, NAMESPACES), "10.0.0.3", "10.0.0.1", 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,12 +130,19 @@ def test_addresses_are_admitted_except_those_excepted() -> None:
     assert not admits(rules, "192.0.2.64", "10.0.0.1", 1)
     assert admits(rules, "192.0.2.128", "10.0.0.1", 1)
     nothing = [{"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.0.0/16"]}}]
-    assert not admits(ruleset([policy(ingress=[{"from": nothing}])], PODS, NAMESPACES), "192.0.2.1", "10.0.0.1", 1)
+    assert not admits(
+        ruleset([policy(ingress=[{"from": nothing}])], PODS, NAMESPACES), "192.0.2.1", "10.0.0.1", 1
+    )
 
 
 def test_blocked_addresses_are_unreachable_and_all_others_stay_reachable() -> None:
-    blocks = [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}}, {"ipBlock": {"cidr": "::/0"}}]
-    egress = policy("login", policyTypes=["Ingress", "Egress"], ingress=[{}], egress=[{"to": blocks}])
+    blocks = [
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]}},
+        {"ipBlock": {"cidr": "::/0"}},
+    ]
+    egress = policy(
+        "login", policyTypes=["Ingress", "Egress"], ingress=[{}], egress=[{"to": blocks}]
+    )
     rules = ruleset([egress], PODS, NAMESPACES)
     assert not admits(rules, "10.0.0.2", "169.254.169.254", 80)
     assert admits(rules, "10.0.0.2", "169.254.169.253", 80)
@@ -130,7 +153,9 @@ def test_blocked_addresses_are_unreachable_and_all_others_stay_reachable() -> No
 def test_named_ports_are_those_of_the_pod_that_is_connected_to() -> None:
     named = [{"name": "c", "ports": [{"name": "health", "containerPort": 8081}]}]
     pods = [pod("10.0.0.1", "ctld", containers=named), LOGIN]
-    rules = ruleset([policy(ingress=[{"ports": [{"port": "health"}, {"port": "absent"}]}])], pods, NAMESPACES)
+    rules = ruleset(
+        [policy(ingress=[{"ports": [{"port": "health"}, {"port": "absent"}]}])], pods, NAMESPACES
+    )
     assert admits(rules, "10.0.0.2", "10.0.0.1", 8081)
     assert not admits(rules, "10.0.0.2", "10.0.0.1", 8080)
 
@@ -138,7 +163,11 @@ def test_named_ports_are_those_of_the_pod_that_is_connected_to() -> None:
 def test_policies_add_up_and_a_pod_reaches_itself() -> None:
     policies = [policy(ingress=[{"ports": [{"port": port}]}]) for port in (1, 2)]
     rules = ruleset(policies, PODS, NAMESPACES)
-    assert [admits(rules, "10.0.0.2", "10.0.0.1", port) for port in (1, 2, 3)] == [True, True, False]
+    assert [admits(rules, "10.0.0.2", "10.0.0.1", port) for port in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
     assert admits(rules, "10.0.0.1", "10.0.0.1", 3)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a machine that can't run the local cluster."""
+"""What is reported of a host that can't run the local cluster."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ GOOD = Facts(
 )
 
 
-def test_a_good_machine_has_no_problems() -> None:
+def test_a_good_host_has_no_problems() -> None:
     assert problems(GOOD) == []
 
 
@@ -64,7 +64,7 @@ def test_the_build_of_the_images_alone_needs_less() -> None:
         demand(replace(alone, go=None))
 
 
-def test_another_system_is_told_so_and_nothing_else() -> None:
+def test_another_system_is_refused_and_nothing_else_is_reported() -> None:
     (problem,) = problems(replace(GOOD, system="darwin", user=501, go=None))
     assert "darwin" in problem
     assert "KUBECONFIG" in problem
@@ -76,5 +76,5 @@ def test_every_problem_is_listed_at_once() -> None:
     assert str(caught.value).count("\n- ") == 3
 
 
-def test_a_good_machine_is_let_through() -> None:
+def test_a_good_host_is_let_through() -> None:
     demand(GOOD)

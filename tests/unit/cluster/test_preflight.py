@@ -11,6 +11,7 @@ from tests.cluster.preflight import (
     Facts,
     admission_remedy,
     claims,
+    crowded,
     demand,
     is_default,
     needs_privileges,
@@ -43,7 +44,14 @@ def node(ready: str = "True", **spec: Any) -> dict[str, Any]:
         replace(GOOD, classes={"fast": False}, claims=(Claim("Controller slurm", "fast"),)),
         replace(GOOD, classes={}, claims=(Claim("Controller slurm", ""),)),
     ],
-    ids=["all", "a node of another kind", "images of others", "no volume", "a named class", "no class on purpose"],
+    ids=[
+        "all",
+        "a node of another kind",
+        "images of others",
+        "no volume",
+        "a named class",
+        "no class on purpose",
+    ],
 )
 def test_a_cluster_that_has_what_is_needed_has_no_problems(facts: Facts) -> None:
     assert problems(facts) == []
@@ -56,14 +64,23 @@ def test_a_cluster_that_has_what_is_needed_has_no_problems(facts: Facts) -> None
         (replace(GOOD, version=(1, 28)), ["1.28", "1.29 or newer"]),
         (replace(GOOD, nodes={}), ["no Kubernetes node is Ready", "kubectl uncordon"]),
         (replace(GOOD, nodes={"a": "arm64"}), ["arm64", "for amd64", "run make up on a host"]),
-        (replace(GOOD, denied=("namespaces",)), ["may not create namespaces", "cluster administrator"]),
+        (
+            replace(GOOD, denied=("namespaces",)),
+            ["may not create namespaces", "cluster administrator"],
+        ),
         (
             replace(GOOD, classes={"fast": False}),
             ["Controller slurm", "kubectl patch storageclass fast", "persistence.storageClassName"],
         ),
         (replace(GOOD, classes={}), ["no StorageClass", "install a storage provisioner"]),
-        (replace(GOOD, claims=(Claim("Controller slurm", "gone"),)), ["'gone' doesn't exist", "fast, slow"]),
-        (replace(GOOD, images_missing=("a/b:1",)), ["a/b:1", "REGISTRY=registry.example.com/team", "docs/local.md"]),
+        (
+            replace(GOOD, claims=(Claim("Controller slurm", "gone"),)),
+            ["'gone' doesn't exist", "fast, slow"],
+        ),
+        (
+            replace(GOOD, images_missing=("a/b:1",)),
+            ["a/b:1", "REGISTRY=registry.example.com/team", "docs/local.md"],
+        ),
     ],
 )
 def test_a_problem_names_what_was_found_and_the_remedy(facts: Facts, words: list[str]) -> None:
@@ -105,10 +122,26 @@ def test_the_default_storage_class_has_one_of_two_annotations() -> None:
 def test_volumes_are_found_in_controllers_claims_and_templates_unless_the_claim_exists() -> None:
     found = claims(
         [
-            {"kind": "Controller", "metadata": {"name": "a"}, "spec": {"persistence": {"enabled": True}}},
-            {"kind": "Controller", "metadata": {"name": "b"}, "spec": {"persistence": {"enabled": False}}},
-            {"kind": "Controller", "metadata": {"name": "c"}, "spec": {"persistence": {"existingClaim": "mine"}}},
-            {"kind": "PersistentVolumeClaim", "metadata": {"name": "d"}, "spec": {"storageClassName": "fast"}},
+            {
+                "kind": "Controller",
+                "metadata": {"name": "a"},
+                "spec": {"persistence": {"enabled": True}},
+            },
+            {
+                "kind": "Controller",
+                "metadata": {"name": "b"},
+                "spec": {"persistence": {"enabled": False}},
+            },
+            {
+                "kind": "Controller",
+                "metadata": {"name": "c"},
+                "spec": {"persistence": {"existingClaim": "mine"}},
+            },
+            {
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": "d"},
+                "spec": {"storageClassName": "fast"},
+            },
             {
                 "kind": "NodeSet",
                 "metadata": {"name": "e"},
@@ -134,7 +167,9 @@ def test_volumes_are_found_in_controllers_claims_and_templates_unless_the_claim_
     ],
     ids=["default", "without", "one of two", "no workers"],
 )
-def test_workers_need_privileges_unless_all_of_them_run_without(specs: list[dict[str, Any]], wanted: bool) -> None:
+def test_workers_need_privileges_unless_all_of_them_run_without(
+    specs: list[dict[str, Any]], wanted: bool
+) -> None:
     assert needs_privileges({"kind": "NodeSet", "spec": spec} for spec in specs) is wanted
 
 
@@ -146,7 +181,36 @@ def test_workers_need_privileges_unless_all_of_them_run_without(specs: list[dict
         ('admission webhook "validate.kyverno.svc" denied the request', "policy"),
     ],
 )
-def test_a_refused_worker_has_a_remedy_and_the_words_of_the_api_server(refused: str, word: str) -> None:
+def test_a_refused_worker_has_a_remedy_and_the_words_of_the_api_server(
+    refused: str, word: str
+) -> None:
     found = admission_remedy(refused)
     assert word in found
     assert found.endswith(refused)
+
+
+def nodeset(**spec: Any) -> dict[str, Any]:
+    return {"kind": "NodeSet", "metadata": {"name": "cpu"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        [{"replicas": 3}],
+        [{"replicas": 2}, {}],
+        [{"replicas": 4, "oversubscribeNode": True}],
+        [{"replicas": 4, "scalingMode": "DaemonSet"}],
+        [],
+    ],
+)
+def test_workers_that_have_a_kubernetes_node_each_are_no_matter(
+    specs: list[dict[str, Any]],
+) -> None:
+    assert crowded([nodeset(**spec) for spec in specs], 3) == ""
+
+
+def test_more_workers_than_kubernetes_nodes_are_reported_with_what_to_set() -> None:
+    found = crowded([nodeset(replicas=4), {"kind": "LoginSet", "metadata": {"name": "a"}}], 3)
+    assert "4 workers (cpu)" in found
+    assert "3 nodes take pods" in found
+    assert "oversubscribeNode: true" in found

@@ -14,7 +14,13 @@ from tests.cluster.waiting import until
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    made = Daemon("sleeper", ["sleep", "1000"], tmp_path / "run", tmp_path / "logs", {"PATH": os.environ["PATH"]})
+    made = Daemon(
+        "sleeper",
+        ["sleep", "1000"],
+        tmp_path / "run",
+        tmp_path / "logs",
+        {"PATH": os.environ["PATH"]},
+    )
     yield made
     made.kill()
 

@@ -1,4 +1,4 @@
-"""Which volumes the local cluster's provisioner makes and removes."""
+"""Which volumes the local cluster's provisioner creates and removes."""
 
 from pathlib import Path
 from typing import Any
@@ -52,4 +52,7 @@ def test_a_volume_goes_once_its_claim_is_gone() -> None:
 def test_a_bound_a_kept_or_a_foreign_volume_stays() -> None:
     foreign = released()
     foreign["metadata"]["annotations"] = {}
-    assert to_delete([released("Bound"), released(persistentVolumeReclaimPolicy="Retain"), foreign]) == []
+    assert (
+        to_delete([released("Bound"), released(persistentVolumeReclaimPolicy="Retain"), foreign])
+        == []
+    )

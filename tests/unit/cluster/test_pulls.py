@@ -10,7 +10,10 @@ IMAGE = "registry.example/team/slurmd:26.05@sha256:" + "401403" * 10 + "abcd"
 @pytest.mark.parametrize(
     ("message", "word"),
     [
-        ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "hosts.toml"),
+        (
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+            "hosts.toml",
+        ),
         ("http: server gave HTTP response to HTTPS client", "Use one with HTTPS"),
         ("no match for platform in manifest: not found", "architecture"),
         ("failed to fetch anonymous token: 401 Unauthorized", "docker login"),

@@ -21,7 +21,10 @@ def test_a_python_package_is_read_from_its_metadata() -> None:
     headers = "Metadata-Version: 2.4\nName: prometheus_client\nVersion: 0.26.0\n"
     found = python_package(f"{headers}License-Expression: Apache-2.0 AND MIT\n\nName: text\n")
     assert found == Package("pypi", "prometheus_client", "0.26.0", "Apache-2.0 AND MIT")
-    assert python_package(f"{headers}License: MIT License\n        Copyright\n").licences == "MIT License"
+    assert (
+        python_package(f"{headers}License: MIT License\n        Copyright\n").licences
+        == "MIT License"
+    )
     assert python_package(headers).licences == ""
 
 
@@ -32,9 +35,18 @@ def test_package_urls_are_escaped_and_normalized() -> None:
 
 
 def test_the_document_describes_the_image_which_contains_each_package_once() -> None:
-    found = document("ghcr.io/x/y:1", "abc", [UTIL_LINUX, LIBSTDCXX, UTIL_LINUX], "2026-01-01T00:00:00Z")
-    assert (found["spdxVersion"], found["documentNamespace"]) == ("SPDX-2.3", "https://ghcr.io/x/y:1/abc")
-    assert [each["name"] for each in found["packages"]] == ["ghcr.io/x/y:1", "libstdc++6", "util-linux"]
+    found = document(
+        "ghcr.io/x/y:1", "abc", [UTIL_LINUX, LIBSTDCXX, UTIL_LINUX], "2026-01-01T00:00:00Z"
+    )
+    assert (found["spdxVersion"], found["documentNamespace"]) == (
+        "SPDX-2.3",
+        "https://ghcr.io/x/y:1/abc",
+    )
+    assert [each["name"] for each in found["packages"]] == [
+        "ghcr.io/x/y:1",
+        "libstdc++6",
+        "util-linux",
+    ]
     identifiers = [each["SPDXID"] for each in found["packages"]]
     assert len(set(identifiers)) == 3
     relations = [tuple(each.values()) for each in found["relationships"]]

@@ -81,8 +81,8 @@ def test_tasks_that_ask_for_one_image_at_the_same_time_import_it_once(tmp_path: 
         os.close(found.lock)
         return found.root
 
-    with ThreadPoolExecutor(8) as pool:
-        roots = set(pool.map(task, range(8)))
+    with ThreadPoolExecutor(8) as executor:
+        roots = set(executor.map(task, range(8)))
     assert len(imports) == 1
     assert len(roots) == 1
 
@@ -106,8 +106,11 @@ def test_a_container_is_a_copy_of_its_image_that_is_made_once(tmp_path: Path) ->
         copied.append(1)
         return cache.get(FIRST, image(3))
 
-    with ThreadPoolExecutor(4) as pool:
-        found = [each.result() for each in [pool.submit(cache.container, "own", make) for _ in range(4)]]
+    with ThreadPoolExecutor(4) as executor:
+        found = [
+            each.result()
+            for each in [executor.submit(cache.container, "own", make) for _ in range(4)]
+        ]
     assert (len(copied), {each.root for each in found}) == (1, {found[0].root})
     (found[0].root / "file").write_text("changed")
     (found[0].root / "file").chmod(0)
@@ -117,9 +120,13 @@ def test_a_container_is_a_copy_of_its_image_that_is_made_once(tmp_path: Path) ->
     assert (cache.get(FIRST, never).root / "file").read_bytes() == b"xxx"
 
 
-def test_a_container_that_does_not_exist_needs_an_image_and_a_name_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_container_that_does_not_exist_needs_an_image_and_a_name_that_is_none_is_refused(
+    tmp_path: Path,
+) -> None:
     cache = Cache(tmp_path, UNLIMITED, 60)
-    with pytest.raises(ContainerError, match="no container of yours with the name own: add --container-image"):
+    with pytest.raises(
+        ContainerError, match="no container of yours with the name own: add --container-image"
+    ):
         cache.container("own", None)
     assert images(tmp_path) == set()
     for name in ("", "../x", "a.b", "x" * 64, "a:create"):
@@ -127,12 +134,16 @@ def test_a_container_that_does_not_exist_needs_an_image_and_a_name_that_is_none_
             cache.container(name, None)
 
 
-def test_an_image_that_can_not_be_copied_leaves_no_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_can_not_be_copied_leaves_no_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cache = Cache(tmp_path, UNLIMITED, 60)
     unpacked = cache.get(FIRST, image(3))
     program(tmp_path, "unshare", "echo 'cp: error writing: No space left on device' >&2; exit 1")
     monkeypatch.setattr(cache_module, "_PATH", f"{tmp_path}:/usr/bin:/bin")
-    with pytest.raises(ContainerError, match="can't be copied: cp: error writing: No space left on device"):
+    with pytest.raises(
+        ContainerError, match="can't be copied: cp: error writing: No space left on device"
+    ):
         cache.container("own", lambda: Unpacked(unpacked.root, {}, os.dup(unpacked.lock)))
     assert images(tmp_path) == {"a"}
 
@@ -141,33 +152,47 @@ def test_a_full_disk_is_named_with_the_volume_and_leaves_nothing(tmp_path: Path)
     def full(root: Path) -> dict[str, Any]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(ContainerError, match=r"^image cache: .*/images: No space left on device: an administrator"):
+    with pytest.raises(
+        ContainerError, match=r"^image cache: .*/images: No space left on device: an administrator"
+    ):
         Cache(tmp_path, UNLIMITED, 5).get(FIRST, full)
     assert images(tmp_path) == set()
 
 
 def test_an_import_that_was_killed_is_no_image_and_is_cleaned_up(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from sidecars.containers.cache import Cache, Limits\n"
+        "import sys, time; from pathlib import Path; from sidecars.containers.cache import "
+        "Cache, Limits\n"
         "def fetch(root):\n"
         "    (root / 'half').touch(); print('half', flush=True); time.sleep(60)\n"
         f"Cache(Path({str(tmp_path)!r}), Limits(0, 0), 5).get({FIRST!r}, fetch)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=REPOSITORY
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"half\n"
         process.kill()
     assert images(tmp_path) == {"."}
     cache = Cache(tmp_path, UNLIMITED, 5)
     found = cache.get(FIRST, image(2))
-    assert sorted(path.name for path in found.root.iterdir()) == ["dev", "etc", "file", "proc", "sys", "tmp"]
+    assert sorted(path.name for path in found.root.iterdir()) == [
+        "dev",
+        "etc",
+        "file",
+        "proc",
+        "sys",
+        "tmp",
+    ]
     assert images(tmp_path) == {"a"}
     os.close(found.lock)
 
 
 def test_what_a_killed_import_of_another_image_left_is_cleaned_up_too(tmp_path: Path) -> None:
     cache = Cache(tmp_path, UNLIMITED, 5)
-    (tmp_path / str(os.geteuid()) / f"images/.{SECOND[7:]}-{os.uname().machine}.x/rootfs").mkdir(parents=True)
+    (tmp_path / str(os.geteuid()) / f"images/.{SECOND[7:]}-{os.uname().machine}.x/rootfs").mkdir(
+        parents=True
+    )
     use(cache, FIRST)
     assert images(tmp_path) == {"a"}
 
@@ -175,9 +200,11 @@ def test_what_a_killed_import_of_another_image_left_is_cleaned_up_too(tmp_path: 
 def test_a_wait_for_an_import_ends_with_the_reason(tmp_path: Path) -> None:
     cache = Cache(tmp_path, UNLIMITED, 0.2)
     lock = tmp_path / str(os.geteuid()) / f"locks/{FIRST[7:]}-{os.uname().machine}.import"
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(ContainerError, match=r"waited 0\.2 s for the import of the image by another task"):
+    with lock.open("w") as blocked:
+        fcntl.flock(blocked, fcntl.LOCK_EX)
+        with pytest.raises(
+            ContainerError, match=r"waited 0\.2 s for the import of the image by another task"
+        ):
             cache.get(FIRST, never)
 
 
@@ -215,7 +242,9 @@ def test_a_container_counts_with_what_its_tasks_have_written(tmp_path: Path) -> 
     assert images(tmp_path) == {"b", "c"}
 
 
-def test_a_container_that_was_not_used_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_that_was_not_used_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measured: list[Path] = []
 
     def size(root: Path) -> int:
@@ -240,7 +269,9 @@ def test_a_container_that_was_not_used_is_not_measured_again(tmp_path: Path, mon
     assert len(measured) == 4
 
 
-def test_an_image_larger_than_the_limit_is_used_and_deleted_by_the_next_import(tmp_path: Path) -> None:
+def test_an_image_larger_than_the_limit_is_used_and_deleted_by_the_next_import(
+    tmp_path: Path,
+) -> None:
     cache = Cache(tmp_path, Limits(1000, 0), 5)
     use(cache, FIRST, 50_000)
     assert images(tmp_path) == {"a"}
@@ -268,7 +299,9 @@ def test_a_tag_is_looked_up_by_one_task_and_again_after_its_time(tmp_path: Path)
     assert asked == [FIRST, THIRD, SECOND]
 
 
-def test_a_folder_that_another_user_has_prepared_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_another_user_has_prepared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: user)
     with pytest.raises(ContainerError, match=f"/{user} isn't a folder of your own"):
@@ -283,7 +316,9 @@ def test_a_folder_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_volume_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ContainerError, match=r"^image cache: .*/none/\d+: No such file or directory"):
+    with pytest.raises(
+        ContainerError, match=r"^image cache: .*/none/\d+: No such file or directory"
+    ):
         Cache(tmp_path / "none", UNLIMITED, 5)
 
 
@@ -323,7 +358,9 @@ def test_folders_without_write_permission_are_deleted(tmp_path: Path) -> None:
 def test_a_folder_that_becomes_a_link_while_it_is_deleted_changes_nothing_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process in an old version of the jail could have root change the mode of any folder of the new one."""
+    """A process in an old version of the jail could have root change the mode of any folder of the
+    new one.
+    """
     folder, elsewhere = tmp_path / "deleted", tmp_path / "elsewhere"
     inner = folder / "inner"
     inner.mkdir(parents=True)

@@ -16,11 +16,15 @@ def node(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"relative:/no/such:{tmp_path}"}
 
 
-def test_a_path_that_slurm_has_found_becomes_a_name_again(node: dict[str, str], tmp_path: Path) -> None:
+def test_a_path_that_slurm_has_found_becomes_a_name_again(
+    node: dict[str, str], tmp_path: Path
+) -> None:
     assert command.program(f"{tmp_path}/python3", node) == "python3"
 
 
-@pytest.mark.parametrize("argument", ["python3", "/usr/local/bin/python3", "./python3", "/no/such/thing"])
+@pytest.mark.parametrize(
+    "argument", ["python3", "/usr/local/bin/python3", "./python3", "/no/such/thing"]
+)
 def test_any_other_program_stays_as_it_is(node: dict[str, str], argument: str) -> None:
     assert command.program(argument, node) == argument
 
@@ -69,7 +73,9 @@ def test_the_writable_layer_needs_linux_6_6(release: str, want: bool) -> None:
         (command.Writable.KEPT, ["--write"]),
     ],
 )
-def test_the_programs_words_cannot_become_options_of_the_runtime(writable: command.Writable, option: list[str]) -> None:
+def test_the_programs_words_cannot_become_options_of_the_runtime(
+    writable: command.Writable, option: list[str]
+) -> None:
     line = command.ch_run(
         "/cache/rootfs",
         mounts=HOME,
@@ -80,5 +86,13 @@ def test_the_programs_words_cannot_become_options_of_the_runtime(writable: comma
     )
     assert line == [
         *("ch-run", *option, "--env-no-expand", "--unset-env=*", "--set-env0=/proc/self/fd/3"),
-        *("--bind=/home:/home", "--bind=/scratch:/data", "--cd=/", "/cache/rootfs", "--", "--write", "-x"),
+        *(
+            "--bind=/home:/home",
+            "--bind=/scratch:/data",
+            "--cd=/",
+            "/cache/rootfs",
+            "--",
+            "--write",
+            "-x",
+        ),
     ]

@@ -1,4 +1,6 @@
-"""`slurm-jail-fill` as its Job calls it, with shell scripts in the place of skopeo and umoci, and with the real tar."""
+"""`slurm-jail-fill` as its Job calls it, with shell scripts instead of skopeo and umoci, and
+with the real tar.
+"""
 
 import argparse
 import json
@@ -61,9 +63,15 @@ def test_jobs_go_back_to_a_version_that_exists_without_its_source(volume: Path) 
 def test_an_image_is_unpacked_with_its_owners(volume: Path, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
-    program(programs, "skopeo", f"case $2 in inspect) echo {DIGEST} ;; *) {layout(tmp_path)} ;; esac")
+    program(
+        programs, "skopeo", f"case $2 in inspect) echo {DIGEST} ;; *) {layout(tmp_path)} ;; esac"
+    )
     program(programs, "umoci", 'for last; do :; done; mkdir "$last" && echo hello >"$last/file"')
-    words = ("--version=v1", "--image=registry.example:5000/team/box:1", "--auth-file=/run/auth/config.json")
+    words = (
+        "--version=v1",
+        "--image=registry.example:5000/team/box:1",
+        "--auth-file=/run/auth/config.json",
+    )
     environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
     fill.fill(options(volume, *words), environment)
     assert (volume / "current/root/file").read_text() == "hello\n"
@@ -72,7 +80,9 @@ def test_an_image_is_unpacked_with_its_owners(volume: Path, tmp_path: Path) -> N
     assert "--rootless" not in asked
 
 
-def test_a_version_is_a_copy_of_a_claim_with_its_links_modes_and_times(volume: Path, tmp_path: Path) -> None:
+def test_a_version_is_a_copy_of_a_claim_with_its_links_modes_and_times(
+    volume: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "source"
     (folder / "bin").mkdir(parents=True)
     (folder / "lost+found").mkdir()
@@ -85,22 +95,34 @@ def test_a_version_is_a_copy_of_a_claim_with_its_links_modes_and_times(volume: P
     fill.fill(options(volume, *words))
     root = volume / "versions/v1/root"
     tool = (root / "bin/tool").stat()
-    assert (tool.st_mode & 0o777, tool.st_mtime, tool.st_ino) == (0o751, 1, (root / "bin/same").stat().st_ino)
+    assert (tool.st_mode & 0o777, tool.st_mtime, tool.st_ino) == (
+        0o751,
+        1,
+        (root / "bin/same").stat().st_ino,
+    )
     assert (root / "out").readlink() == Path("/etc/shadow")
     assert not (root / "lost+found").exists()
     assert (folder / "lost+found").is_dir()
-    assert json.loads((volume / "versions/v1/complete").read_text()) == {"source": "claim restored/root", "digest": ""}
+    assert json.loads((volume / "versions/v1/complete").read_text()) == {
+        "source": "claim restored/root",
+        "digest": "",
+    }
     (folder / "bin/tool").write_text("changed")
     fill.fill(options(volume, *words))
     assert (root / "bin/tool").read_text() == "one file"
-    with pytest.raises(ContainerError, match="was filled from claim restored/root, and not from claim other"):
+    with pytest.raises(
+        ContainerError, match="was filled from claim restored/root, and not from claim other"
+    ):
         fill.fill(options(volume, f"--folder={folder}", "--version=v1", "--claim=other"))
 
 
 def test_a_claim_that_is_empty_not_mounted_or_can_not_be_read_changes_nothing(
     volume: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder, words = tmp_path / "source", [f"--volume={volume}", "--keep=1", "--version=v1", "--claim=restored"]
+    folder, words = (
+        tmp_path / "source",
+        [f"--volume={volume}", "--keep=1", "--version=v1", "--claim=restored"],
+    )
     assert fill.main([*words, f"--folder={folder}"]) == 1
     assert "mount claim restored here" in caplog.text
     folder.mkdir()
@@ -108,11 +130,17 @@ def test_a_claim_that_is_empty_not_mounted_or_can_not_be_read_changes_nothing(
     assert "claim restored is empty" in caplog.text
     programs = tmp_path / "bin"
     programs.mkdir()
-    program(programs, "cp", "echo half >${*##* }/half; echo 'cp: error reading file: Input/output error' >&2; exit 1")
+    program(
+        programs,
+        "cp",
+        "echo half >${*##* }/half; echo 'cp: error reading file: Input/output error' >&2; exit 1",
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fill, "_PATH", f"{programs}:/usr/bin:/bin")
         assert fill.main([*words, f"--folder={folder}"]) == 1
-    assert "claim restored can't be copied: cp: error reading file: Input/output error" in caplog.text
+    assert (
+        "claim restored can't be copied: cp: error reading file: Input/output error" in caplog.text
+    )
     assert list((volume / "versions").iterdir()) == []
     assert not (volume / "current").exists()
 
@@ -125,7 +153,9 @@ def test_a_tarball_that_is_not_on_the_volume_is_an_error(volume: Path, name: str
         fill.fill(options(volume, "--version=v1", f"--tarball={name}"))
 
 
-def test_a_broken_tarball_and_a_hostile_one_change_nothing(volume: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_tarball_and_a_hostile_one_change_nothing(
+    volume: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (volume / "broken.tar.gz").write_text("no tar file")
     words = [f"--volume={volume}", "--keep=1", "--version=v1"]
     assert fill.main([*words, "--tarball=broken.tar.gz"]) == 1
@@ -142,15 +172,24 @@ def test_a_folder_is_no_image(volume: Path) -> None:
         fill.fill(options(volume, "--version=v1", "--image=/etc"))
 
 
-def test_a_job_that_is_deleted_ends_at_once_and_leaves_nothing(volume: Path, tmp_path: Path) -> None:
+def test_a_job_that_is_deleted_ends_at_once_and_leaves_nothing(
+    volume: Path, tmp_path: Path
+) -> None:
     tarball(volume, "one.tar.gz", "etc/os-release")
     programs, started = tmp_path / "bin", tmp_path / "started"
     programs.mkdir()
     program(programs, "tar", f"touch {started}; exec sleep 600")
     code = (
-        "import sys; from sidecars.containers import fill; fill._PATH = sys.argv[1]; sys.exit(fill.main(sys.argv[2:]))"
+        "import sys; from sidecars.containers import fill; fill._PATH = sys.argv[1]; "
+        "sys.exit(fill.main(sys.argv[2:]))"
     )
-    words = (f"{programs}:/usr/bin:/bin", f"--volume={volume}", "--keep=1", "--version=v1", "--tarball=one.tar.gz")
+    words = (
+        f"{programs}:/usr/bin:/bin",
+        f"--volume={volume}",
+        "--keep=1",
+        "--version=v1",
+        "--tarball=one.tar.gz",
+    )
     with subprocess.Popen([sys.executable, "-c", code, *words]) as process:
         until(started.exists, "tar to run", 60)
         process.terminate()

@@ -1,4 +1,6 @@
-"""The volume with the shared roots of jobs: a version is complete or doesn't exist, and jobs see the chosen one."""
+"""The volume with the shared roots of jobs: a version is complete or doesn't exist, and jobs see
+the chosen one.
+"""
 
 import errno
 import fcntl
@@ -60,7 +62,9 @@ def test_a_volume_without_locks_is_named_with_the_remedy(
 
     monkeypatch.setattr(fcntl, "flock", refused)
     with (
-        pytest.raises(ContainerError, match=rf"^{tmp_path}.*/\.lock: the file system has no locks .*flock"),
+        pytest.raises(
+            ContainerError, match=rf"^{tmp_path}.*/\.lock: the file system has no locks .*flock"
+        ),
         volume.locked(),
     ):
         pass
@@ -73,14 +77,24 @@ def test_a_version_is_filled_once_and_only_root_can_write_to_it(volume: Volume) 
     place = folder(volume) / "versions/v1"
     assert [item.name for item in (place / "root").iterdir()] == ["a"]
     assert volume.facts("v1") == {"source": "registry/box", "digest": "sha256:a"}
-    for item in (folder(volume), folder(volume) / "versions", place, place / "root", place / "complete"):
+    for item in (
+        folder(volume),
+        folder(volume) / "versions",
+        place,
+        place / "root",
+        place / "complete",
+    ):
         assert item.stat().st_mode & 0o022 == 0, item
 
 
-def test_users_outside_of_a_jail_can_not_reach_the_set_user_id_programs_of_a_version(volume: Volume) -> None:
+def test_users_outside_of_a_jail_can_not_reach_the_set_user_id_programs_of_a_version(
+    volume: Volume,
+) -> None:
     filled(volume, "v1")
     assert (folder(volume) / "versions").stat().st_mode & 0o777 == 0o700
-    assert (folder(volume) / "versions/v1/root").stat().st_mode & 0o777 == 0o755, "what jobs have as their root"
+    assert (folder(volume) / "versions/v1/root").stat().st_mode & 0o777 == 0o755, (
+        "what jobs have as their root"
+    )
 
 
 def test_a_version_that_can_not_be_filled_leaves_nothing(volume: Volume) -> None:
@@ -110,13 +124,17 @@ def test_a_version_of_another_source_is_not_used_under_its_name(volume: Volume) 
     filled(volume, "v1")
     with (
         volume.locked(),
-        pytest.raises(ContainerError, match=r"v1 was filled from registry/v1, and not from registry/v2"),
+        pytest.raises(
+            ContainerError, match=r"v1 was filled from registry/v1, and not from registry/v2"
+        ),
     ):
         volume.fill("v1", "registry/v2", with_file("a"))
 
 
 @pytest.mark.parametrize("text", [None, "", "{}", "[]"])
-def test_a_version_that_is_not_complete_is_neither_filled_nor_seen(volume: Volume, text: str | None) -> None:
+def test_a_version_that_is_not_complete_is_neither_filled_nor_seen(
+    volume: Volume, text: str | None
+) -> None:
     filled(volume, "v1")
     complete = folder(volume) / "versions/v1/complete"
     complete.unlink() if text is None else complete.write_text(text)
@@ -137,7 +155,9 @@ def test_jobs_are_switched_forth_and_back(volume: Volume) -> None:
     assert (folder(volume) / "current").readlink() == Path("versions/v1")
 
 
-def test_the_oldest_versions_are_deleted_but_never_the_current_one_nor_a_protected_one(volume: Volume) -> None:
+def test_the_oldest_versions_are_deleted_but_never_the_current_one_nor_a_protected_one(
+    volume: Volume,
+) -> None:
     filled(volume, "v1", "v2", "v3", "v4", "v5", "v6")
     with volume.locked():
         volume.switch("v1")
@@ -146,7 +166,9 @@ def test_the_oldest_versions_are_deleted_but_never_the_current_one_nor_a_protect
     assert versions(volume) == ["v1", "v3", "v5", "v6"]
 
 
-def test_the_version_that_jobs_have_just_seen_is_not_deleted_however_old_it_is(volume: Volume) -> None:
+def test_the_version_that_jobs_have_just_seen_is_not_deleted_however_old_it_is(
+    volume: Volume,
+) -> None:
     filled(volume, "v1", "v2", "v3", "v4")
     with volume.locked():
         volume.switch("v4")
@@ -183,7 +205,9 @@ def test_mount_points_are_created_where_the_jail_has_none(volume: Volume) -> Non
     assert (root / "shared/data").is_dir()
 
 
-def test_sessions_get_the_mounts_of_the_last_run_and_keep_the_former_ones_when_one_fails(volume: Volume) -> None:
+def test_sessions_get_the_mounts_of_the_last_run_and_keep_the_former_ones_when_one_fails(
+    volume: Volume,
+) -> None:
     listed = folder(volume) / "mounts"
     with volume.locked():
         volume.fill("v1", "registry/box", with_file("file"))
@@ -196,7 +220,9 @@ def test_sessions_get_the_mounts_of_the_last_run_and_keep_the_former_ones_when_o
 
 
 @pytest.mark.parametrize("path", ["/link/data", "/link/../../data", "/file/data"])
-def test_no_mount_point_is_created_outside_of_the_jail(volume: Volume, tmp_path: Path, path: str) -> None:
+def test_no_mount_point_is_created_outside_of_the_jail(
+    volume: Volume, tmp_path: Path, path: str
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
 

@@ -1,4 +1,6 @@
-"""What becomes of a failed attempt, for the tasks that wait for it and for later ones, and volumes without locks."""
+"""What becomes of a failed attempt, for the tasks that wait for it and for later ones, and volumes
+without locks.
+"""
 
 import errno
 import fcntl
@@ -78,8 +80,8 @@ def errors(tasks: int, task: Callable[[int], object]) -> list[str]:
             task(number)
         return str(caught.value)
 
-    with ThreadPoolExecutor(tasks) as pool:
-        return list(pool.map(run, range(tasks)))
+    with ThreadPoolExecutor(tasks) as executor:
+        return list(executor.map(run, range(tasks)))
 
 
 def test_tasks_that_wait_for_an_import_fail_with_it_and_a_later_one_begins_again(
@@ -101,7 +103,9 @@ def test_tasks_that_wait_for_the_digest_of_a_tag_fail_with_it_and_a_later_one_as
     refusing.awaited = 31
     found = errors(32, lambda number: caches[number].digest("x:1", 60, refusing.resolve))
     assert (set(found), refusing.attempts) == ({"the registry went away 1"}, 1)
-    assert errors(1, lambda _: caches[0].digest("x:1", 60, refusing.resolve)) == ["the registry went away 2"]
+    assert errors(1, lambda _: caches[0].digest("x:1", 60, refusing.resolve)) == [
+        "the registry went away 2"
+    ]
     assert caches[0].digest("x:1", 60, lambda: FIRST) == FIRST
 
 
@@ -112,18 +116,24 @@ def test_a_task_that_starts_late_fails_with_those_of_its_step_and_another_step_b
         return Cache(tmp_path, UNLIMITED, 5, attempt=Attempt(step, "password 1"))
 
     for _ in range(3):
-        assert errors(1, lambda _: cache("7.0").get(FIRST, refusing.fetch)) == ["the registry went away 1"]
-    assert errors(1, lambda _: cache("7.1").get(FIRST, refusing.fetch)) == ["the registry went away 2"]
+        assert errors(1, lambda _: cache("7.0").get(FIRST, refusing.fetch)) == [
+            "the registry went away 1"
+        ]
+    assert errors(1, lambda _: cache("7.1").get(FIRST, refusing.fetch)) == [
+        "the registry went away 2"
+    ]
     use(cache("7.2"), FIRST)
     use(cache("7.1"), FIRST)
 
 
-def test_a_job_with_another_password_does_not_fail_with_one_that_is_refused(tmp_path: Path, refusing: Refusing) -> None:
+def test_a_job_with_another_password_does_not_fail_with_one_that_is_refused(
+    tmp_path: Path, refusing: Refusing
+) -> None:
     wrong = Cache(tmp_path, UNLIMITED, 5, attempt=Attempt("7.0", "password 1"))
     right = Cache(tmp_path, UNLIMITED, 5, attempt=Attempt("8.0", "password 2"))
     refusing.awaited = 1
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(wrong.get, FIRST, refusing.fetch)
+    with ThreadPoolExecutor(1) as executor:
+        first = executor.submit(wrong.get, FIRST, refusing.fetch)
         until(lambda: refusing.attempts == 1, "the first task to import", 60)
         use(right, FIRST)
         with pytest.raises(ContainerError, match="the registry went away 1"):
@@ -140,8 +150,8 @@ def test_a_job_that_names_an_image_does_not_fail_with_one_whose_container_has_no
     def none() -> Unpacked:
         raise ContainerError(refusing.resolve())
 
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(cache.container, "own", none)
+    with ThreadPoolExecutor(1) as executor:
+        first = executor.submit(cache.container, "own", none)
         until(lambda: refusing.attempts == 1, "the first task to import", 60)
         os.close(other.container("own", lambda: other.get(FIRST, image())).lock)
         with pytest.raises(ContainerError, match="the registry went away 1"):
@@ -158,7 +168,9 @@ def test_a_volume_without_locks_is_named_with_the_remedy(
     cache = Cache(tmp_path, UNLIMITED, 5)
     monkeypatch.setattr(fcntl, "flock", refused)
     for call in (lambda: cache.get(FIRST, never), lambda: cache.digest("x:1", 60, lambda: FIRST)):
-        with pytest.raises(ContainerError, match=f"^{tmp_path}/.*: the file system has no locks .*flock"):
+        with pytest.raises(
+            ContainerError, match=f"^{tmp_path}/.*: the file system has no locks .*flock"
+        ):
             call()
 
 
@@ -189,5 +201,7 @@ def test_a_full_volume_fails_all_tasks_at_once_and_is_as_before(tmp_path: Path) 
     *found, last = done.stdout.splitlines()
     assert (done.stderr, last) == ("", "1 [] True")
     assert len(found) == 4
-    assert re.fullmatch(r"image cache: .*: No space left on device: an administrator must .*", found[0])
+    assert re.fullmatch(
+        r"image cache: .*: No space left on device: an administrator must .*", found[0]
+    )
     assert set(found) == {found[0]}

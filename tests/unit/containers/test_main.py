@@ -34,8 +34,12 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         environments.append(variables)
         raise ReplacedError
 
-    def run(image: str | None, *words: str, options: tuple[str, ...] = (), **job: str) -> list[str] | None:
-        text = "".join(f"{name}={value}\0" for name, value in {"PATH": "/usr/bin:/bin", **job}.items())
+    def run(
+        image: str | None, *words: str, options: tuple[str, ...] = (), **job: str
+    ) -> list[str] | None:
+        text = "".join(
+            f"{name}={value}\0" for name, value in {"PATH": "/usr/bin:/bin", **job}.items()
+        )
         (spool / "environment").write_text(text)
         try:
             named = [] if image is None else [f"--image={image}"]
@@ -95,7 +99,9 @@ def test_the_sites_mounts_are_omitted_where_they_are_missing_and_the_users_are_n
     assert "slurm-oci-run: error: mount /no/such: it doesn't exist on" in capsys.readouterr().err
 
 
-def test_a_batch_script_is_mounted_and_called_by_its_path(start: Start, folder: Path, tmp_path: Path) -> None:
+def test_a_batch_script_is_mounted_and_called_by_its_path(
+    start: Start, folder: Path, tmp_path: Path
+) -> None:
     job = tmp_path / "job00007"
     job.mkdir()
     (job / "slurm_script").touch(mode=0o700)
@@ -105,7 +111,9 @@ def test_a_batch_script_is_mounted_and_called_by_its_path(start: Start, folder: 
     assert line[-1] == f"{job}/slurm_script"
 
 
-def test_a_program_that_slurm_found_on_the_node_is_looked_up_in_the_image(start: Start, folder: Path) -> None:
+def test_a_program_that_slurm_found_on_the_node_is_looked_up_in_the_image(
+    start: Start, folder: Path
+) -> None:
     line = start(str(folder), "/usr/bin/env")
     assert line is not None
     assert line[-1] == "env"
@@ -126,11 +134,18 @@ def test_a_task_whose_image_is_none_fails_with_one_error(
 
 
 def test_an_error_of_the_file_system_is_one_line_with_the_path_and_the_node(
-    start: Start, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    start: Start,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     where = f"on {os.uname().nodename}: "
     assert start(str(folder), "/x", CONTAINER_MOUNTS=f"{tmp_path}:/{'y' * 300}") is None
-    assert capsys.readouterr().err == f"slurm-oci-run: error: '{folder}/{'y' * 300}' {where}File name too long\n"
+    assert (
+        capsys.readouterr().err
+        == f"slurm-oci-run: error: '{folder}/{'y' * 300}' {where}File name too long\n"
+    )
 
     def refused(lock: int, operation: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -142,14 +157,18 @@ def test_an_error_of_the_file_system_is_one_line_with_the_path_and_the_node(
 
 
 def test_the_tasks_of_a_step_fail_with_the_first_one_and_a_step_of_another_job_asks_again(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    start: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     program(programs, "skopeo", "echo 'manifest unknown' >&2; exit 1")
     monkeypatch.setattr(main, "_PATH", f"{programs}:/usr/bin:/bin")
     step = dict.fromkeys(main.STEP, "1")
-    # Another step, the job after a requeue, another job, one of another cluster, and one that Slurm has not described.
+    # Another step, the job after a requeue, another job, one of another cluster, and one that Slurm
+    # has not described.
     other = [{**step, name: "9"} for name in step]
     for job in (step, step, *other, {}, {}):
         assert start("x/y:1", "/x", options=(f"--cache={tmp_path}",), **job) is None
@@ -165,7 +184,10 @@ def test_without_ch_run_the_error_names_the_remedy(
 
     monkeypatch.setattr(os, "execvpe", missing)
     assert start(str(folder), "/x") is None
-    assert "ch-run: No such file or directory: use this project's image of slurmd" in capsys.readouterr().err
+    assert (
+        "ch-run: No such file or directory: use this project's image of slurmd"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_options_of_srun_are_added_to_what_the_job_sets_by_variables(
@@ -179,13 +201,19 @@ def test_the_options_of_srun_are_added_to_what_the_job_sets_by_variables(
         "--container-env=A,B",
         "--read-only",
     )
-    line = start(str(folder), "/x", options=options, CONTAINER_MOUNTS=f"{tmp_path}/one:/one", CONTAINER_WORKDIR="/one")
+    line = start(
+        str(folder),
+        "/x",
+        options=options,
+        CONTAINER_MOUNTS=f"{tmp_path}/one:/one",
+        CONTAINER_WORKDIR="/one",
+    )
     assert line is not None
     assert {f"--bind={tmp_path}/one:/one", f"--bind={tmp_path}/two:/two", "--cd=/two"} <= set(line)
     assert "--write-fake" not in line
 
 
-def test_the_home_folder_is_mounted_or_not_as_the_user_says(
+def test_the_home_folder_is_mounted_or_not_as_the_user_sets(
     start: Start, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home" / "ada"
@@ -214,7 +242,11 @@ def test_a_task_that_slurm_has_started_itself_has_the_environment_of_this_proces
 
 @pytest.mark.parametrize("home", ["/", "/srv/ada"])
 def test_a_home_folder_that_would_hide_the_image_or_that_the_runtime_hides_fails_the_task(
-    home: str, start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: str,
+    start: Start,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(main, "_home", lambda: home)
     monkeypatch.setattr(mounts, "prepare", lambda _, mount: mount)
@@ -235,13 +267,19 @@ def test_a_container_with_a_name_keeps_changes_unless_it_is_read_only(
     os.close(made.container("own", image).lock)
     line = start(None, "true", options=cache)
     assert line is not None
-    assert (line[1], line[-3]) == ("--write", f"{tmp_path}/cache/{os.geteuid()}/images/name_own/rootfs")
+    assert (line[1], line[-3]) == (
+        "--write",
+        f"{tmp_path}/cache/{os.geteuid()}/images/name_own/rootfs",
+    )
     assert "--cd=/work" in line
     line = start("registry.example/other:1", "true", options=(*cache, "--read-only"))
     assert line is not None
     assert line[1] == "--env-no-expand"
     assert start(None, "true", options=(cache[0], "--name=other")) is None
-    assert "has no container of yours with the name other: add --container-image" in capsys.readouterr().err
+    assert (
+        "has no container of yours with the name other: add --container-image"
+        in capsys.readouterr().err
+    )
     assert start(str(tmp_path), "true", options=cache) is None
     assert "--container-image names a folder" in capsys.readouterr().err
     assert start(None, "true", options=cache[:1]) is None

@@ -9,8 +9,18 @@ from sidecars.containers.mounts import Mount, parse, prepare, unique
 
 
 def test_a_mount_is_a_source_with_or_without_a_target() -> None:
-    assert parse("/home,/a/b:/c/,", "CONTAINER_MOUNTS") == (Mount("/home", "/home"), Mount("/a/b", "/c"))
+    assert parse("/home,/a/b:/c/,", "CONTAINER_MOUNTS") == (
+        Mount("/home", "/home"),
+        Mount("/a/b", "/c"),
+    )
     assert parse("", "CONTAINER_MOUNTS") == ()
+
+
+def test_a_mount_is_read_only_if_it_is_asked_for() -> None:
+    assert parse("/data:/data:ro,/a:/b:rw", "--container-mounts") == (
+        Mount("/data", "/data", read_only=True),
+        Mount("/a", "/b"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -22,13 +32,15 @@ def test_a_mount_is_a_source_with_or_without_a_target() -> None:
         ("/a:/b/..", "without `..`"),
         ("/a\n", "isn't an absolute path"),
         ("-x", "isn't an absolute path"),
-        ("/a:/b:ro", "has the options 'ro'"),
+        ("/a:/b:rslave+ro", r"has the options 'rslave\+ro'.*SOURCE:TARGET:ro"),
         ("/a:/", "would replace the whole image"),
         ("/", "would replace the whole image"),
         ("/srv/data:/data", "which the runtime uses itself"),
     ],
 )
-def test_what_is_no_mount_is_refused_with_the_setting_and_the_reason(text: str, reason: str) -> None:
+def test_what_is_no_mount_is_refused_with_the_setting_and_the_reason(
+    text: str, reason: str
+) -> None:
     with pytest.raises(ContainerError, match=f"^CONTAINER_MOUNTS: .*{reason}"):
         parse(text, "CONTAINER_MOUNTS")
 
@@ -55,7 +67,9 @@ def source(tmp_path: Path) -> str:
 def test_a_missing_mount_point_is_created_in_the_image(image: Path, source: str) -> None:
     assert prepare(str(image), Mount(source, "/a/b")) == Mount(source, "/a/b")
     assert (image / "a/b").is_dir()
-    assert prepare(str(image), Mount(f"{source}/file", "/a/c/file")) == Mount(f"{source}/file", "/a/c/file")
+    assert prepare(str(image), Mount(f"{source}/file", "/a/c/file")) == Mount(
+        f"{source}/file", "/a/c/file"
+    )
     assert (image / "a/c/file").is_file()
 
 
@@ -68,7 +82,9 @@ def test_links_of_the_image_are_followed_within_it(image: Path, source: str) -> 
     assert (image / "var/data").is_dir()
 
 
-def test_a_link_out_of_the_image_leads_nowhere_else(image: Path, source: str, tmp_path: Path) -> None:
+def test_a_link_out_of_the_image_leads_nowhere_else(
+    image: Path, source: str, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (image / "escape").symlink_to(outside)
@@ -85,7 +101,9 @@ def test_links_in_a_circle_are_refused(image: Path, source: str) -> None:
         prepare(str(image), Mount(source, "/a/x"))
 
 
-def test_a_folder_is_not_mounted_over_a_file_and_nothing_through_one(image: Path, source: str) -> None:
+def test_a_folder_is_not_mounted_over_a_file_and_nothing_through_one(
+    image: Path, source: str
+) -> None:
     (image / "file").touch()
     (image / "folder").mkdir()
     with pytest.raises(ContainerError, match="the image has a file at /file"):

@@ -18,10 +18,14 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("docker://ubuntu:24.04", "docker.io/library/ubuntu:24.04"),
         ("team/image", "docker.io/team/image:latest"),
         ("docker.io/ubuntu", "docker.io/library/ubuntu:latest"),
-        ("docker://registry.example:5000/team/image:1.2_x-y", "registry.example:5000/team/image:1.2_x-y"),
+        (
+            "docker://registry.example:5000/team/image:1.2_x-y",
+            "registry.example:5000/team/image:1.2_x-y",
+        ),
         ("localhost/a/b/c", "localhost/a/b/c:latest"),
         ("localhost:5000/a", "localhost:5000/a:latest"),
         ("nvcr.io#nvidia/pytorch:25.01-py3", "nvcr.io/nvidia/pytorch:25.01-py3"),
+        ("10.0.0.4:5000#/cosmoflow:0.4", "10.0.0.4:5000/cosmoflow:0.4"),
         (f"registry.example/image@{DIGEST}", f"registry.example/image@{DIGEST}"),
         (f"registry.example/image:tag@{DIGEST}", f"registry.example/image@{DIGEST}"),
     ],
@@ -58,7 +62,16 @@ def test_an_absolute_path_is_the_folder_of_an_unpacked_image() -> None:
             "-x/y",
             "x/-y",
         ),
-        *("../x", "x/../y", "registry.example/../x", "registry.example//x", "x/", "./x", "~/x", "x\\y"),
+        *(
+            "../x",
+            "x/../y",
+            "registry.example/../x",
+            "registry.example//x",
+            "x/",
+            "./x",
+            "~/x",
+            "x\\y",
+        ),
         *(
             "ubuntu\n",
             "ubuntu:24.04\n",
@@ -72,14 +85,38 @@ def test_an_absolute_path_is_the_folder_of_an_unpacked_image() -> None:
             'x"y',
         ),
         *("oci:/etc:x", "dir:/etc", "docker-archive:/x", "http://registry.example/x"),
-        *("Ubuntu", "registry.example:port/x", "registry.example:123456/x", "-registry.example/x", "a..b.c/x"),
-        *("x:-tag", "x:" + "a" * 129, "x@sha256:abc", "x@md5:" + "0" * 32, f"x@{DIGEST.upper()}", f"x@{DIGEST}\n"),
+        *(
+            "Ubuntu",
+            "registry.example:port/x",
+            "registry.example:123456/x",
+            "-registry.example/x",
+            "a..b.c/x",
+        ),
+        *(
+            "x:-tag",
+            "x:" + "a" * 129,
+            "x@sha256:abc",
+            "x@md5:" + "0" * 32,
+            f"x@{DIGEST.upper()}",
+            f"x@{DIGEST}\n",
+        ),
         *("ünïcode", "x/ü", "x:ü", "a" * 513, "user@registry.example#x"),
     ],
 )
 def test_what_names_no_image_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ContainerError, match=r"^--container: .*(?s:.*)ubuntu:24\.04"):
         parse(text)
+
+
+@pytest.mark.parametrize("text", ["./image.sqsh", "/shared/x.sqsh", "x.squashfs", "~/x.sqfs"])
+def test_a_squashfs_file_is_refused_with_how_to_unpack_it(text: str) -> None:
+    with pytest.raises(ContainerError, match=r"is a squashfs file.*unsquashfs -d"):
+        parse(text)
+
+
+def test_a_relative_path_is_refused_as_one() -> None:
+    with pytest.raises(ContainerError, match="a folder needs its absolute path"):
+        parse("./images/box")
 
 
 @pytest.mark.parametrize("text", ["/a\nb", "/a\0b", "/a:b"])
@@ -95,6 +132,8 @@ def test_every_text_is_refused_or_becomes_a_name_without_surprises(text: str) ->
     except ContainerError:
         return
     name = found.name if isinstance(found, Image) else "docker.io/x"
-    assert not set(name) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@")
+    assert not set(name) - set(
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@"
+    )
     assert name[0] not in "-./:@"
     assert "/../" not in name

@@ -1,4 +1,4 @@
-"""Reading from registries, with shell scripts in the place of skopeo and umoci."""
+"""Reading from registries, with shell scripts instead of skopeo and umoci."""
 
 import json
 import os
@@ -28,7 +28,9 @@ def program(folder: Path, name: str, script: str) -> None:
 
 
 def registry(programs: Path, *insecure: str, **environment: str) -> Registry:
-    return Registry(frozenset(insecure), {"PATH": f"{programs}:{os.environ['PATH']}", **environment}, 5, 5)
+    return Registry(
+        frozenset(insecure), {"PATH": f"{programs}:{os.environ['PATH']}", **environment}, 5, 5
+    )
 
 
 def image(text: str = "registry.example:5000/team/box:1") -> Image:
@@ -43,7 +45,10 @@ def asked(programs: Path) -> str:
 
 def layout(folder: Path, config: object = CONFIG) -> str:
     """A script that writes an OCI layout as `skopeo copy … oci:FOLDER:image` does."""
-    blobs = {"m1": json.dumps({"config": {"digest": "sha256:c1"}}), "c1": json.dumps({"config": config})}
+    blobs = {
+        "m1": json.dumps({"config": {"digest": "sha256:c1"}}),
+        "c1": json.dumps({"config": config}),
+    }
     for name, text in blobs.items():
         (folder / name).write_text(text)
     (folder / "index").write_text(json.dumps({"manifests": [{"digest": "sha256:m1"}]}))
@@ -57,7 +62,8 @@ def test_the_digest_of_a_tag_is_asked_for_with_a_deadline_and_with_tls(programs:
     program(programs, "skopeo", f"echo {DIGEST}")
     assert registry(programs).digest(image()) == DIGEST
     assert asked(programs) == (
-        "skopeo --command-timeout=5s inspect --no-tags --format={{.Digest}} docker://registry.example:5000/team/box:1\n"
+        "skopeo --command-timeout=5s inspect --no-tags --format={{.Digest}} "
+        "docker://registry.example:5000/team/box:1\n"
     )
 
 
@@ -74,7 +80,9 @@ def test_the_users_own_file_of_credentials_is_used(programs: Path) -> None:
     assert "inspect --authfile=/home/alice/auth.json --no-tags" in asked(programs)
 
 
-def test_an_image_is_copied_by_its_digest_unpacked_and_the_copy_deleted(programs: Path, tmp_path: Path) -> None:
+def test_an_image_is_copied_by_its_digest_unpacked_and_the_copy_deleted(
+    programs: Path, tmp_path: Path
+) -> None:
     program(programs, "skopeo", layout(tmp_path))
     program(programs, "umoci", 'for last; do :; done; mkdir "$last" && echo hello >"$last/file"')
     root = tmp_path / "making/rootfs"
@@ -82,16 +90,21 @@ def test_an_image_is_copied_by_its_digest_unpacked_and_the_copy_deleted(programs
     assert registry(programs).unpack(image(), DIGEST, root) == CONFIG
     assert (root / "file").read_text() == "hello\n"
     assert [path.name for path in root.parent.iterdir()] == ["rootfs"]
-    assert f"docker://registry.example:5000/team/box@{DIGEST} oci:{root.parent}/oci:image" in asked(programs)
+    assert f"docker://registry.example:5000/team/box@{DIGEST} oci:{root.parent}/oci:image" in asked(
+        programs
+    )
 
 
-def test_a_failure_to_unpack_names_the_image_and_deletes_the_copy(programs: Path, tmp_path: Path) -> None:
+def test_a_failure_to_unpack_names_the_image_and_deletes_the_copy(
+    programs: Path, tmp_path: Path
+) -> None:
     program(programs, "skopeo", layout(tmp_path))
     program(programs, "umoci", "echo 'unpack: write: no space left on device' >&2; exit 1")
     root = tmp_path / "making/rootfs"
     root.mkdir(parents=True)
     with pytest.raises(
-        ContainerError, match=r"^registry\.example.*no space left on device: an administrator must enlarge"
+        ContainerError,
+        match=r"^registry\.example.*no space left on device: an administrator must enlarge",
     ):
         registry(programs).unpack(image(), DIGEST, root)
     assert list(root.parent.iterdir()) == []
@@ -99,7 +112,9 @@ def test_a_failure_to_unpack_names_the_image_and_deletes_the_copy(programs: Path
 
 def test_a_manifest_that_leads_out_of_the_layout_is_refused(programs: Path, tmp_path: Path) -> None:
     script = layout(tmp_path)
-    (tmp_path / "index").write_text(json.dumps({"manifests": [{"digest": "sha256:../../../index"}]}))
+    (tmp_path / "index").write_text(
+        json.dumps({"manifests": [{"digest": "sha256:../../../index"}]})
+    )
     program(programs, "skopeo", script)
     root = tmp_path / "making/rootfs"
     root.mkdir(parents=True)
@@ -121,7 +136,9 @@ def test_a_missing_program_is_named(programs: Path) -> None:
 
 def test_a_program_that_can_not_be_executed_is_named(programs: Path) -> None:
     (programs / "skopeo").touch()
-    with pytest.raises(ContainerError, match="team/box:1: skopeo can't be started: Permission denied"):
+    with pytest.raises(
+        ContainerError, match="team/box:1: skopeo can't be started: Permission denied"
+    ):
         Registry(frozenset(), {"PATH": str(programs)}, 5, 5).digest(image())
 
 
@@ -129,7 +146,11 @@ def test_a_changed_file_of_credentials_is_noticed(programs: Path, tmp_path: Path
     file = tmp_path / "auth.json"
     found = registry(programs, REGISTRY_AUTH_FILE=str(file), HOME=str(tmp_path))
     states = {found.credentials()}
-    for place in (file, tmp_path / ".docker/config.json", tmp_path / ".config/containers/auth.json"):
+    for place in (
+        file,
+        tmp_path / ".docker/config.json",
+        tmp_path / ".config/containers/auth.json",
+    ):
         place.parent.mkdir(parents=True, exist_ok=True)
         for text in ("first", "second one"):
             place.write_text(text)
@@ -147,12 +168,18 @@ def test_an_answer_without_a_digest_is_refused(programs: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "want"),
     [
-        ("reading manifest 1 in x/y: manifest unknown", "the registry has no such image: check its name and its tag"),
+        (
+            "reading manifest 1 in x/y: manifest unknown",
+            "the registry has no such image: check its name and its tag",
+        ),
         (
             "reading manifest: unauthorized: authentication required",
-            "the registry refuses you: check the name, and log in",
+            (
+                "by `srun --pty skopeo login --authfile /home/alice/auth.json "
+                "registry.example:5000` on a login node"
+            ),
         ),
-        ("requested access to the resource is denied", "skopeo login registry.example:5000"),
+        ("requested access to the resource is denied", "skopeo login --authfile"),
         (
             "dial tcp 192.0.2.1:5000: connect: connection refused",
             "the registry registry.example:5000 doesn't answer on ",
@@ -160,8 +187,14 @@ def test_an_answer_without_a_digest_is_refused(programs: Path) -> None:
         ("dial tcp: lookup registry.example: no such host", "doesn't answer on "),
         ("context deadline exceeded", "doesn't answer on "),
         ("http: server gave HTTP response to HTTPS client", "containers.insecureRegistries"),
-        ("x509: certificate signed by unknown authority", "the certificate of the registry isn't trusted on "),
-        ("write /x: no space left on device", "an administrator must enlarge the volume of the image cache"),
+        (
+            "x509: certificate signed by unknown authority",
+            "the certificate of the registry isn't trusted on ",
+        ),
+        (
+            "write /x: no space left on device",
+            "an administrator must enlarge the volume of the image cache",
+        ),
         (r"manifest unknown: \"docker://x\"", 'its tag (manifest unknown: "docker://x")'),
         ("something else", "registry.example:5000/team/box:1: something else"),
         ("", "no reason given"),
@@ -169,7 +202,15 @@ def test_an_answer_without_a_digest_is_refused(programs: Path) -> None:
 )
 def test_errors_of_registries_are_explained(error: str, want: str) -> None:
     line = f'time="2026-01-01T00:00:00Z" level=fatal msg="{error}"\n' if error else ""
-    found = explain(image(), line, "/home/alice")
+    found = explain(image(), line, "/home/alice/auth.json", insecure=False)
     assert want in found
     assert "\n" not in found
     assert "level=fatal" not in found
+
+
+def test_the_login_to_a_registry_without_tls_names_the_option() -> None:
+    found = explain(image(), "unauthorized", "/auth.json", insecure=True)
+    assert (
+        "`srun --pty skopeo login --tls-verify=false --authfile /auth.json registry.example:5000`"
+        in found
+    )

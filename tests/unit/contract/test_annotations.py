@@ -4,7 +4,10 @@ import pytest
 
 from sidecars.contract.annotations import TOPOLOGY, read
 
-LINES = 'kubectl.kubernetes.io/default-container="slurmd"\ntopology.slinky.slurm.net/spec="topo-switch:s2,block:b2"\n'
+LINES = (
+    'kubectl.kubernetes.io/default-container="slurmd"\ntopology.slinky.slurm.net/spec='
+    '"topo-switch:s2,block:b2"\n'
+)
 
 
 @pytest.mark.parametrize(

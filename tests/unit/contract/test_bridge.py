@@ -8,7 +8,10 @@ from sidecars.contract import bridge
 from sidecars.contract.extra import pod_facts
 
 WHOLE = '{"slurmBridge":{"namespace":"n","group":"g","digest":"d",%s}}'
-DAMAGED = [WHOLE % it for it in ('"pods":"1"', '"pods":true', '"parts":1', '"parts":[["a"]]', '"parts":[[1,"a"]]')]
+DAMAGED = [
+    WHOLE % it
+    for it in ('"pods":"1"', '"pods":true', '"parts":1', '"parts":[["a"]]', '"parts":[[1,"a"]]')
+]
 
 
 def test_a_comment_is_read_back() -> None:
@@ -20,7 +23,9 @@ def test_a_comment_is_read_back() -> None:
 
 def test_the_epilog_knows_the_bridges_comments_by_their_beginning() -> None:
     for parts in ((), (("abc", 1), ("def", 2))):
-        assert bridge.encode(bridge.Comment("team", "g", "abc", 4, parts)).startswith(bridge.ADMIN_COMMENT)
+        assert bridge.encode(bridge.Comment("team", "g", "abc", 4, parts)).startswith(
+            bridge.ADMIN_COMMENT
+        )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,11 @@ TEMPLATES = Path(__file__).parents[3] / "charts" / "slurm-bridge" / "templates"
 
 def keys(name: str) -> set[str]:
     """The keys of pods that a template names."""
-    return set(re.findall(r"[a-z.]*slinky\.slurm\.net/[a-z-]+", (TEMPLATES / name).read_text(encoding="utf-8")))
+    return set(
+        re.findall(
+            r"[a-z.]*slinky\.slurm\.net/[a-z-]+", (TEMPLATES / name).read_text(encoding="utf-8")
+        )
+    )
 
 
 def test_the_policies_protect_what_only_the_bridge_writes() -> None:
@@ -40,7 +44,12 @@ def test_the_key_is_mounted_where_the_bridge_reads_it() -> None:
 
 
 def test_the_bridge_may_read_each_kind_that_has_the_size_of_a_group() -> None:
-    text = re.sub(r"^ *\{\{-.*\n", "", (TEMPLATES / "clusterrole.yaml").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(
+        r"^ *\{\{-.*\n",
+        "",
+        (TEMPLATES / "clusterrole.yaml").read_text(encoding="utf-8"),
+        flags=re.MULTILINE,
+    )
     text = re.sub(r"\{\{.*?\}\}", "name", text)
     readable = {
         f"{plural}.{group}"

@@ -23,5 +23,9 @@ def test_a_word_is_its_text_wherever_it_is_compared_printed_or_sent() -> None:
 
 
 def test_a_word_has_its_cause_and_remedy_and_its_statuses_if_it_is_a_reason() -> None:
-    assert (Word.FULL.cause, Word.FULL.remedy, Word.FULL.statuses) == ("The disk is full.", "Delete files.", "False")
+    assert (Word.FULL.cause, Word.FULL.remedy, Word.FULL.statuses) == (
+        "The disk is full.",
+        "Delete files.",
+        "False",
+    )
     assert Word.ODD.statuses == ""

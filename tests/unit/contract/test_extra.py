@@ -5,7 +5,7 @@ import pytest
 from sidecars.contract.extra import PodFacts, encode, pod_facts
 
 
-def test_what_a_pod_says_is_read_back() -> None:
+def test_what_a_pod_reports_is_read_back() -> None:
     facts = PodFacts("3e0c", "slurm-worker-slinky-0", "slurm", "77aa")
     assert pod_facts(encode(facts)) == facts
 

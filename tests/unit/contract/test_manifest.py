@@ -4,7 +4,14 @@ import json
 
 import pytest
 
-from sidecars.contract.manifest import Manifest, ManifestError, decode, digest, encode, unfit_file_name
+from sidecars.contract.manifest import (
+    Manifest,
+    ManifestError,
+    decode,
+    digest,
+    encode,
+    unfit_file_name,
+)
 
 A = "a" * 64
 
@@ -18,7 +25,9 @@ def test_the_text_depends_on_the_content_only() -> None:
     assert encode(Manifest(A, {"a": "1", "b": "2"})) == encode(Manifest(A, {"b": "2", "a": "1"}))
 
 
-@pytest.mark.parametrize("name", ["slurm.conf", "gres.conf", "prolog.sh", "50-a", "-x", "_x", "Prolog.D"])
+@pytest.mark.parametrize(
+    "name", ["slurm.conf", "gres.conf", "prolog.sh", "50-a", "-x", "_x", "Prolog.D"]
+)
 def test_a_file_may_have_a_plain_name(name: str) -> None:
     assert unfit_file_name(name) is None
 
@@ -39,7 +48,7 @@ def test_a_file_may_have_a_plain_name(name: str) -> None:
         ("manifest.json", "provides"),
     ],
 )
-def test_why_a_file_can_not_have_a_name_is_said(name: str, want: str) -> None:
+def test_why_a_file_can_not_have_a_name_is_reported(name: str, want: str) -> None:
     assert want in (unfit_file_name(name) or "")
 
 

@@ -35,14 +35,18 @@ def test_each_reason_has_one_owner(reason: str, want: Owner) -> None:
 
 
 def test_the_reasons_that_each_process_writes_are_its_own() -> None:
-    assert {reasons.owner(it) for it in (reasons.RECORD_ORPHANED, reasons.of_operator("x"))} == {Owner.OPERATOR}
+    assert {reasons.owner(it) for it in (reasons.RECORD_ORPHANED, reasons.of_operator("x"))} == {
+        Owner.OPERATOR
+    }
     pods = (reasons.POD_LEAVING, reasons.POD_GONE, reasons.HEALTH_PREFIX + "x", reasons.of_pod("x"))
     assert {reasons.owner(it) for it in pods} == {Owner.POD}
 
 
 def test_only_a_drain_of_a_pod_that_was_stopped_is_a_departure() -> None:
     assert reasons.is_departure(reasons.POD_LEAVING)
-    assert reasons.is_departure(f"{reasons.POD_GONE}, gres/gpu count reported lower than configured (7 < 8)")
+    assert reasons.is_departure(
+        f"{reasons.POD_GONE}, gres/gpu count reported lower than configured (7 < 8)"
+    )
     assert not reasons.is_departure("slurm-node: health: disk: / can't be written to")
     assert not reasons.is_departure("the pod is terminating")
 

@@ -34,7 +34,9 @@ def test_a_request_is_not_accepted_again_until_it_has_expired() -> None:
     assert not any(accepts(header, verifier, now) for now in [*times, *reversed(times)])
 
 
-@pytest.mark.parametrize("change", [{"method": "GET"}, {"path": "/status"}, {"pod": "slurm-controller-1"}])
+@pytest.mark.parametrize(
+    "change", [{"method": "GET"}, {"path": "/status"}, {"pod": "slurm-controller-1"}]
+)
 def test_a_request_is_good_for_one_method_path_and_pod(change: dict[str, str]) -> None:
     assert not accepts(authorization(dataclasses.replace(YIELD, **change), KEY, NOW))
 
@@ -52,7 +54,14 @@ def test_a_token_of_slurm_is_no_request_whoever_it_names() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["", "SlurmSidecar", "SlurmSidecar ..", "SlurmSidecar ²..", f"SlurmSidecar {'9' * 5000}.a.b", "SlurmSidecar 1.é.é"],
+    [
+        "",
+        "SlurmSidecar",
+        "SlurmSidecar ..",
+        "SlurmSidecar ²..",
+        f"SlurmSidecar {'9' * 5000}.a.b",
+        "SlurmSidecar 1.é.é",
+    ],
 )
 def test_a_header_that_is_no_signature_is_refused(header: str) -> None:
     assert not accepts(header)

@@ -23,7 +23,11 @@ from sidecars.contract.status import (
 SLURMCTLD = Path(__file__).parents[3] / "charts/slurm-operator/workloads/slurmctld.yaml"
 A, B = "a" * 64, "b" * 64
 REJECTION = Rejection(
-    *(B, Stage.SLURMD, "slurm.conf", 3, "no such key"), final=True, since=5.5, daemon="slurmd", nodes=("w-0", "w-1")
+    *(B, Stage.SLURMD, "slurm.conf", 3, "no such key"),
+    final=True,
+    since=5.5,
+    daemon="slurmd",
+    nodes=("w-0", "w-1"),
 )
 FULL = Status(
     candidate=B,
@@ -103,10 +107,14 @@ def test_another_document_is_refused(document: dict[str, Any]) -> None:
 
 
 def test_the_pod_structure_has_the_same_port_and_path() -> None:
-    [stateful_set] = [it for it in yaml.safe_load_all(SLURMCTLD.read_text()) if it["kind"] == "StatefulSet"]
+    [stateful_set] = [
+        it for it in yaml.safe_load_all(SLURMCTLD.read_text()) if it["kind"] == "StatefulSet"
+    ]
     containers = stateful_set["spec"]["template"]["spec"]["initContainers"]
     [reconfigure] = [it for it in containers if it["name"] == "reconfigure"]
-    assert reconfigure["ports"] == [{"name": "reconfigure", "containerPort": PORT, "protocol": "TCP"}]
+    assert reconfigure["ports"] == [
+        {"name": "reconfigure", "containerPort": PORT, "protocol": "TCP"}
+    ]
     assert reconfigure["startupProbe"]["httpGet"] == {"path": STARTED_PATH, "port": "reconfigure"}
 
 
@@ -115,7 +123,11 @@ def test_what_a_pod_reports_is_printable_and_bounded() -> None:
     rejected = replace(REJECTION, reason=forged, file=forged)
     found = through_json(
         replace(
-            FULL, problem=forged, restart=forged, rejected=rejected, start_gate=StartGate(StartGatePhase.ASKED, forged)
+            FULL,
+            problem=forged,
+            restart=forged,
+            rejected=rejected,
+            start_gate=StartGate(StartGatePhase.ASKED, forged),
         )
     )
     assert found.rejected is not None

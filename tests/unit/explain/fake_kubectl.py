@@ -1,4 +1,6 @@
-"""A kubectl that answers from a folder: a script, so that the edge starts it as it starts the real one."""
+"""A kubectl that answers from a folder: a script, so that the edge starts it as it starts the real
+one.
+"""
 
 import json
 import sys
@@ -19,18 +21,26 @@ elif words[0] == "config":
     status, out, err = 0, given["namespace"], ""
 else:
     pod = words[words.index("exec") + 1]
-    status, out, err = given["exec"].get(pod, [1, "", "Error from server (NotFound): pods not found"])
+    missing = [1, "", "Error from server (NotFound): pods not found"]
+    status, out, err = given["exec"].get(pod, missing)
 sys.stdout.write(out)
 sys.stderr.write(err)
 sys.exit(status)
 """
-NOT_FOUND = (1, "", "Error from server (NotFound): the server could not find the requested resource")
+NOT_FOUND = (
+    1,
+    "",
+    "Error from server (NotFound): the server could not find the requested resource",
+)
 EMPTY = (0, json.dumps({"kind": "List", "items": []}), "")
 
 
 def forbidden(verb: str, resource: str, group: str = "") -> tuple[int, str, str]:
     """The API server's refusal."""
-    cannot = f'User "ada" cannot {verb} resource "{resource}" in API group "{group}" in the namespace "slurm"'
+    cannot = (
+        f'User "ada" cannot {verb} resource "{resource}" in API group "{group}" in the '
+        'namespace "slurm"'
+    )
     text = f"Error from server (Forbidden): {resource} is forbidden: {cannot}"
     return 1, "", text
 
@@ -84,7 +94,12 @@ class FakeKubectl:
         """The program."""
         self.folder.mkdir(exist_ok=True)
         file, program = self.folder / "answers.json", self.folder / "kubectl"
-        answers = {"paths": self.paths, "exec": self.executed, "namespace": self.namespace, "other": self.other}
+        answers = {
+            "paths": self.paths,
+            "exec": self.executed,
+            "namespace": self.namespace,
+            "other": self.other,
+        }
         file.write_text(json.dumps(answers))
         program.write_text(_SCRIPT.format(python=sys.executable, file=str(file)))
         program.chmod(0o755)

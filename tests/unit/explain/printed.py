@@ -26,7 +26,9 @@ def pending_job(**changes: Any) -> dict[str, Any]:
 
 
 def output(**sections: Any) -> str:
-    """All commands of a healthy Slurm, but for those given: a text, an object as JSON, or None for none."""
+    """All commands of a healthy Slurm, but for those given: a text, an object as JSON, or None for
+    none.
+    """
     texts: dict[str, Any] = {
         "ping": "Slurmctld(primary) at slurm-controller-0 is UP",
         "nodes": recorded("nodes"),
@@ -36,7 +38,8 @@ def output(**sections: Any) -> str:
         "job": {"jobs": [pending_job()], "errors": []},
         "licenses": {"licenses": [], "errors": []},
         "limits": "Current Association Manager state\n",
-        "queue": "R|950|8|bob|None|N/A|cpu-1\nPD|900|5|bob|Resources|N/A|\nCG|1|7|bob|None|1790000000|cpu-0\n",
+        "queue": "R|950|8|bob|None|N/A|cpu-1|cpu\nPD|900|5|bob|Resources|N/A||cpu,gpu\n"
+        "CG|1|7|bob|None|1790000000|cpu-0|cpu\n",
     } | sections
     return "".join(
         section(name, text if isinstance(text, str) else json.dumps(text))

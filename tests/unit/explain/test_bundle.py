@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sidecars.explain import bundle as subject
-from sidecars.policy.explain import doctor
+from sidecars.policy.explain import cluster_health
 from tests.unit.explain.fake_kubectl import FakeKubectl, forbidden
-from tests.unit.policy.explain.test_redaction import JWT, SECRET, with_secrets
+from tests.unit.policy.explain.test_bundle_contents import JWT, SECRET, with_secrets
 
 
 @pytest.fixture
@@ -24,10 +24,15 @@ def files(tmp_path: Path) -> dict[str, str]:
     )
     fake.other = forbidden("get", "pods/log")
     seen = with_secrets()
-    (seen.kube.pods or ())[1]["status"]["containerStatuses"] = [{"name": "slurmctld"}, {"name": "logfile"}]
-    subject.write(tmp_path / "b.tar.gz", fake.kubectl(), seen, doctor.explain(seen))
+    (seen.kube.pods or ())[1]["status"]["containerStatuses"] = [
+        {"name": "slurmctld"},
+        {"name": "logfile"},
+    ]
+    subject.write(tmp_path / "b.tar.gz", fake.kubectl(), seen, cluster_health.explain(seen))
     assert (tmp_path / "b.tar.gz").stat().st_mode & 0o077 == 0
-    assert not any("secrets" in word for call in fake.asked() for word in call), "Secrets are never read"
+    assert not any("secrets" in word for call in fake.asked() for word in call), (
+        "Secrets are never read"
+    )
     found = {}
     with tarfile.open(tmp_path / "b.tar.gz") as archive:
         for entry in archive:
@@ -46,7 +51,10 @@ def test_nothing_in_the_archive_is_a_secret(files: dict[str, str]) -> None:
 def test_the_archive_has_the_answer_the_objects_and_the_logs(files: dict[str, str]) -> None:
     assert json.loads(files["slurm-doctor/doctor.json"])["findings"]
     assert json.loads(files["slurm-doctor/pods.json"])
-    assert "connect with password=REDACTED" in files["slurm-doctor/logs/slurm-controller-0-slurmctld.log"]
+    assert (
+        "connect with password=REDACTED"
+        in files["slurm-doctor/logs/slurm-controller-0-slurmctld.log"]
+    )
 
 
 def test_a_log_that_may_not_be_read_is_named(files: dict[str, str]) -> None:

@@ -23,13 +23,18 @@ def test_all_that_slurm_printed_is_decoded() -> None:
     assert slurm.jobs[0].pending is not None
     assert slurm.config is not None
     assert slurm.config["selecttypeparameters"] == "CR_CORE_MEMORY"
-    assert slurm.waiting == (Waiting("5", 900, "bob", "Resources"),)
-    assert slurm.running == (Ending("7", 1_790_000_000.0, "bob", "cpu-0"), Ending("8", None, "bob", "cpu-1"))
+    assert slurm.waiting == (Waiting("5", 900, "bob", "Resources", ("cpu", "gpu")),)
+    assert slurm.running == (
+        Ending("7", 1_790_000_000.0, "bob", "cpu-0", "cpu"),
+        Ending("8", None, "bob", "cpu-1", "cpu"),
+    )
 
 
 def test_an_unknown_job_is_no_job_and_not_a_missing_part() -> None:
     found = section("job", "", 1)
-    slurm, missing = read(output(job=None) + found, "\x1ejob\nslurm_load_jobs error: Invalid job id specified\n")
+    slurm, missing = read(
+        output(job=None) + found, "\x1ejob\nslurm_load_jobs error: Invalid job id specified\n"
+    )
     assert slurm.jobs == ()
     assert missing == ()
 
@@ -49,6 +54,18 @@ def test_the_preempt_mode_of_a_partition_is_read() -> None:
     for answer, modes in ((suspends, {"SUSPEND"}), (recorded("partitions"), set())):
         [partition] = read(output(partitions=answer))[0].partitions or ()
         assert partition.preempt_modes == modes
+
+
+def test_the_accounts_and_qos_of_a_partition_are_read_and_all_excludes_none() -> None:
+    [record] = recorded("partitions")["partitions"]
+    limits = {
+        "accounts": {"allowed": "ALL", "deny": "guests,students"},
+        "qos": {"allowed": "normal,high", "deny": ""},
+    }
+    answer = {"partitions": [record | limits], "errors": []}
+    [partition] = read(output(partitions=answer))[0].partitions or ()
+    assert (partition.allow_accounts, partition.deny_accounts) == ((), ("guests", "students"))
+    assert (partition.allow_qos, partition.deny_qos) == (("normal", "high"), ())
 
 
 def test_a_slurmctld_that_is_down_leaves_everything_unknown() -> None:
@@ -107,7 +124,7 @@ def slurm_in(folder: Path, ping: str) -> dict[str, str]:
         ' *) echo "$@"; echo oops >&2 ;; esac\n'
     )
     (folder / "squeue").write_text(
-        "#!/bin/sh\nfor last; do :; done; case $last in '%a|%P') echo 'physics|cpu,gpu' ;; *) echo \"$@\" ;; esac\n"
+        '#!/bin/sh\nfor last; do :; done; case $last in %a) echo physics ;; *) echo "$@" ;; esac\n'
     )
     for program in folder.iterdir():
         program.chmod(0o755)
@@ -116,7 +133,9 @@ def slurm_in(folder: Path, ping: str) -> dict[str, str]:
 
 def test_the_script_runs_each_command_with_the_job_as_a_parameter(tmp_path: Path) -> None:
     env = slurm_in(tmp_path / "bin", "Slurmctld(primary) at c is UP")
-    done = subprocess.run(commands.script("job", "12"), env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        commands.script("job", "12"), env=env, capture_output=True, text=True, check=True
+    )
     found = commands.sections(done.stdout, done.stderr)
     assert set(found) == {
         "ping",
@@ -131,12 +150,17 @@ def test_the_script_runs_each_command_with_the_job_as_a_parameter(tmp_path: Path
     }
     assert found["job"].out.strip() == "show job 12 --json"
     assert found["job"].err == "oops"
-    assert found["limits"].out.strip() == "-o show assoc_mgr accounts=science,physics,root flags=assoc,qos"
-    assert found["queue"].out.startswith("-h -t PD,R,CG,S -p cpu,gpu ")
+    assert (
+        found["limits"].out.strip()
+        == "-o show assoc_mgr accounts=science,physics,root flags=assoc,qos"
+    )
+    assert found["queue"].out.startswith("-h -t PD,R,CG,S --sort=-p ")
     assert all(it.status == 0 for it in found.values())
 
 
 def test_the_script_asks_nothing_more_of_a_slurmctld_that_is_down(tmp_path: Path) -> None:
     env = slurm_in(tmp_path / "bin", "Slurmctld(primary) at c is DOWN")
-    done = subprocess.run(commands.script("job", "12"), env=env, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        commands.script("job", "12"), env=env, capture_output=True, text=True, check=True
+    )
     assert set(commands.sections(done.stdout, done.stderr)) == {"ping"}

@@ -1,4 +1,6 @@
-"""The examples of docs/explain.md: each is what `kubectl slurm` prints in the situation that it shows."""
+"""The examples of docs/explain.md: each is what `kubectl slurm` prints in the situation that it
+shows.
+"""
 
 import re
 from dataclasses import replace
@@ -17,7 +19,7 @@ from sidecars.policy.explain import pod as of_pod
 from sidecars.policy.explain.records import Ending, Missing, Object, Seen, Slurm
 from sidecars.slurm.details import JobDetail
 from sidecars.slurm.records import Node
-from tests.unit.policy.explain.building import busy, event, job, node, nodeset, partition, seen
+from tests.unit.policy.explain.building import busy, event, job, node, nodeset, partition, pod, seen
 from tests.unit.policy.explain.test_bridge_pod import blocking, old_pod
 from tests.unit.policy.explain.test_bridge_pod import waiting as waiting_pod
 
@@ -27,7 +29,9 @@ NODESET = "slurm-worker-slinky"
 
 def printed(command: str) -> list[str]:
     """What the page shows below this command."""
-    [block] = re.findall(rf"```console\n\$ kubectl {command}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    [block] = re.findall(
+        rf"```console\n\$ kubectl {command}\n(.*?)```", PAGE.read_text(), re.DOTALL
+    )
     found: list[str] = block.splitlines()
     return found
 
@@ -43,15 +47,39 @@ def worker(make: Any, name: str, *words: str, **more: Any) -> Node:
     return found
 
 
+def own_pod(name: str) -> Object:
+    """The worker pod of a node of the example."""
+    found = pod(name)
+    owner = {"kind": "NodeSet", "name": NODESET, "uid": f"uid-of-{NODESET}"}
+    found["metadata"]["ownerReferences"] = [owner]
+    return found
+
+
 def waiting(number: int, submitted: str, **more: Any) -> JobDetail:
     found = job("Resources", partitions=("all",), partition="all", **more)
-    return replace(found, job_id=number, submit_time=int(clock(submitted)), last_evaluated=int(clock(submitted)))
+    return replace(
+        found,
+        job_id=number,
+        submit_time=int(clock(submitted)),
+        last_evaluated=int(clock(submitted)),
+    )
 
 
-def cluster(now: str, nodes: tuple[Node, ...], found: JobDetail, events: tuple[Object, ...] = (), **more: Any) -> Seen:
+def cluster(
+    now: str,
+    nodes: tuple[Node, ...],
+    found: JobDetail,
+    events: tuple[Object, ...] = (),
+    **more: Any,
+) -> Seen:
     running = seen(
-        {"jobs": (found,), "nodes": nodes, "partitions": (partition("all", node_sets="ALL"),)} | more,
-        {"nodesets": (nodeset(NODESET) | {"status": {"replicas": 2, "partitions": ["all"]}},), "events": events},
+        {"jobs": (found,), "nodes": nodes, "partitions": (partition("all", node_sets="ALL"),)}
+        | more,
+        {
+            "nodesets": (nodeset(NODESET) | {"status": {"replicas": 2, "partitions": ["all"]}},),
+            "events": events,
+            "pods": tuple(own_pod(it.name) for it in nodes),
+        },
         exec_in="kubectl -n slurm exec slurm-controller-0 -c slurmctld --",
     )
     return replace(running, now=clock(now))
@@ -60,7 +88,11 @@ def cluster(now: str, nodes: tuple[Node, ...], found: JobDetail, events: tuple[O
 def drained() -> Seen:
     scaled = event("NodeSet", NODESET, "ScalingUp", "Creating 2 pod(s)")
     scaled |= {"lastTimestamp": "2026-11-23T22:58:37Z", "type": "Normal"}
-    bad = {"reason": "bad disk", "reason_set_by_user": "root", "reason_changed_at": int(clock("22:59:50"))}
+    bad = {
+        "reason": "bad disk",
+        "reason_set_by_user": "root",
+        "reason_changed_at": int(clock("22:59:50")),
+    }
     nodes = (worker(node, "slinky-0", "IDLE", "DRAIN", **bad), worker(busy, "slinky-1"))
     return cluster("22:59:55", nodes, waiting(8, "22:59:53"), (scaled,))
 
@@ -80,9 +112,10 @@ def without_rights() -> Seen:
     )
     slurm = Missing(
         "everything that Slurm knows",
-        'you lack the right to create pods/exec in the namespace "slurm", with which Slurm\'s commands are run in pod '
-        "slurm-controller-0",
-        "An administrator grants it: kubectl create role slurm-explain -n slurm --verb=create --resource=pods/exec",
+        'you lack the right to create pods/exec in the namespace "slurm", with which Slurm\'s '
+        "commands are run in pod slurm-controller-0",
+        "An administrator grants it: kubectl create role slurm-explain -n slurm --verb=create "
+        "--resource=pods/exec",
     )
     return replace(seen(missing=(quotas, slurm)), slurm=Slurm())
 
@@ -92,7 +125,9 @@ def without_rights() -> Seen:
     [(8, drained()), (6, planned()), (9, without_rights())],
     ids=["drained", "planned", "no rights"],
 )
-def test_an_example_of_the_page_is_what_is_printed_in_its_situation(number: int, found: Seen) -> None:
+def test_an_example_of_the_page_is_what_is_printed_in_its_situation(
+    number: int, found: Seen
+) -> None:
     shown = lines(subject.explain(found, str(number)), found.now)
     assert shown == printed(f"slurm explain job {number}")
 
@@ -108,11 +143,17 @@ def test_the_example_of_a_pod_of_the_bridge_is_what_is_printed_in_its_situation(
     missing = (Missing("Slurm clusters of all namespaces", cannot, remedy),)
     read = seen(kube={"pods": (asked, old), "events": (submitted,)}, missing=missing)
     found = replace(read, now=clock("23:00:00"), namespace="physics", slurm=Slurm())
-    assert lines(of_pod.explain(found, "train-0"), found.now) == printed("slurm explain pod train-0 -n physics")
+    assert lines(of_pod.explain(found, "train-0"), found.now) == printed(
+        "slurm explain pod train-0 -n physics"
+    )
 
 
 def test_the_example_of_a_guard_is_what_is_printed_in_its_situation() -> None:
-    ended: dict[str, Any] = {"states": frozenset({"CANCELLED", "COMPLETING"}), "pending": None, "nodes": "slinky-0"}
+    ended: dict[str, Any] = {
+        "states": frozenset({"CANCELLED", "COMPLETING"}),
+        "pending": None,
+        "nodes": "slinky-0",
+    }
     comment = bridge.encode(Comment("physics", "uid-of-train-0"))
     found = replace(waiting(7, "22:40:00"), **ended, guard=True, comment=comment, reason="None")
     left = old_pod(0)

@@ -28,7 +28,9 @@ def test_the_file_explains_a_job_without_any_package(program: Path, tmp_path: Pa
     fake.executed["slurm-controller-0"] = (0, output(), "")
     fake.write()
     command = [*ALONE, str(program), "explain", "job", "1", "-n", "slurm"]
-    done = subprocess.run(command, env={"PATH": str(fake.folder)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={"PATH": str(fake.folder)}, capture_output=True, text=True, check=False
+    )
     assert done.stderr == ""
     assert "JobHeldUser" in done.stdout
 
@@ -44,7 +46,12 @@ def test_the_same_sources_give_the_same_file() -> None:
 
 def test_the_file_has_no_module_with_a_dependency() -> None:
     assert (
-        not {"sidecars.kube", "sidecars.operator", "sidecars.slurm.client", "sidecars.explain.plugin"}
+        not {
+            "sidecars.kube",
+            "sidecars.operator",
+            "sidecars.slurm.client",
+            "sidecars.explain.plugin",
+        }
         & plugin.modules()
     )
     assert "sidecars.policy.explain.job" in plugin.modules()
@@ -58,6 +65,8 @@ def test_the_file_starts_in_half_a_second_of_cpu(program: Path) -> None:
     assert used < 2.0, "half a second, and time for a busy host"
 
 
-def test_standard_output_gets_the_file_unless_it_is_a_terminal(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_standard_output_gets_the_file_unless_it_is_a_terminal(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
     assert plugin.main([]) == 0
     assert capfdbinary.readouterr().out == plugin.build()

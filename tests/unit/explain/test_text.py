@@ -12,8 +12,12 @@ ANSWER = Answer(
     "job 12",
     "PENDING (Resources)",
     (
-        Finding("Drained", Level.BLOCKS, "node a", "It is drained.", "Return it.", ("scontrol update",)),
-        Finding("Resources", Level.WAITS, "job 12", "No room.", "Wait.", (), "it starts", NOW + 600),
+        Finding(
+            "Drained", Level.BLOCKS, "node a", "It is drained.", "Return it.", ("scontrol update",)
+        ),
+        Finding(
+            "Resources", Level.WAITS, "job 12", "No room.", "Wait.", (), "it starts", NOW + 600
+        ),
     ),
     ("with node a in service",),
     (Moment(NOW - 60, "submitted", "Slurm"),),
@@ -46,7 +50,7 @@ def test_everything_of_an_answer_is_printed() -> None:
     ]
 
 
-def test_an_answer_without_findings_says_so() -> None:
+def test_an_answer_without_findings_reports_it() -> None:
     assert "Nothing is wrong" in text.lines(Answer("pod a", "Running"), NOW)[2]
 
 
@@ -69,7 +73,13 @@ def test_json_has_the_answer_and_the_next_event() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h 0 min"), (3 * 86_400 + 3600, "3 d 1 h")],
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7200, "2 h 0 min"),
+        (3 * 86_400 + 3600, "3 d 1 h"),
+    ],
 )
 def test_durations_are_short(seconds: float, expected: str) -> None:
     assert text.duration(seconds) == expected

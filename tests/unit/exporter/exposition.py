@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from sidecars.exporter.compatible import METRICS
@@ -17,7 +19,9 @@ def everything() -> Samples:
 
 
 def parsed(text: bytes, *, openmetrics: bool = False) -> dict[str, dict[tuple[str, ...], float]]:
-    """The values by metric and by the values of its labels, in the order of their names. Each series occurs once."""
+    """The values by metric and by the values of its labels, in the order of their names. Each
+    series occurs once.
+    """
     families = (openmetrics_families if openmetrics else text_families)(text.decode())
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in families:

@@ -30,8 +30,14 @@ def test_each_check_has_its_last_run_and_each_node_what_was_measured(tmp_path: P
     assert found["slurm_check_last_run_duration_seconds"] == {("disk",): 12.5}
     assert found["slurm_check_nodes"]["disk", "failed"] == 1
     assert found["slurm_check_nodes"]["disk", "hung"] == 0
-    assert found["slurm_check_node_not_passed"] == {("disk", "b", "failed"): 1, ("disk", "c", "interrupted"): 1}
-    assert found["slurm_check_node_measured"] == {("disk", "a", "rate"): 8e6, ("disk", "b", "rate"): 8e3}
+    assert found["slurm_check_node_not_passed"] == {
+        ("disk", "b", "failed"): 1,
+        ("disk", "c", "interrupted"): 1,
+    }
+    assert found["slurm_check_node_measured"] == {
+        ("disk", "a", "rate"): 8e6,
+        ("disk", "b", "rate"): 8e3,
+    }
     assert samples.unreadable == 1
 
 
@@ -54,7 +60,9 @@ def declare(folder: Path, name: str, **more: Any) -> None:
 def due(checks: Checks) -> dict[tuple[str, ...], float]:
     samples = Samples(OWN)
     add_checks(samples, checks)
-    return parsed(page([samples.blocks()], openmetrics=False)).get("slurm_check_result_due_timestamp_seconds", {})
+    return parsed(page([samples.blocks()], openmetrics=False)).get(
+        "slurm_check_result_due_timestamp_seconds", {}
+    )
 
 
 def test_the_next_result_is_due_an_interval_and_a_run_after_the_last_one(tmp_path: Path) -> None:
@@ -63,7 +71,9 @@ def test_the_next_result_is_due_an_interval_and_a_run_after_the_last_one(tmp_pat
     assert due(read_checks(tmp_path, None, 5000)) == {("disk",): 1000 + 3600 + 450}
 
 
-def test_a_check_that_has_never_run_is_due_an_interval_and_a_run_after_it_was_first_read(tmp_path: Path) -> None:
+def test_a_check_that_has_never_run_is_due_an_interval_and_a_run_after_it_was_first_read(
+    tmp_path: Path,
+) -> None:
     declare(tmp_path, "disk", timeoutSeconds=50, windowSeconds=100)
     first = read_checks(tmp_path, None, 5000)
     declare(tmp_path, "memory", timeoutSeconds=50, windowSeconds=100)
@@ -72,7 +82,7 @@ def test_a_check_that_has_never_run_is_due_an_interval_and_a_run_after_it_was_fi
 
 
 @pytest.mark.parametrize("former", [{"suspend": True}, {"schedule": "0 0 1 * *"}, None])
-def test_a_check_that_is_resumed_or_runs_more_often_or_is_enabled_again_is_due_an_interval_after_that(
+def test_a_check_that_is_resumed_or_enabled_again_or_runs_more_often_is_due_an_interval_later(
     tmp_path: Path, former: dict[str, Any] | None
 ) -> None:
     (tmp_path / "disk").write_text(written({}, 1000, 5))

@@ -1,4 +1,6 @@
-"""When sources are read, what is served while Slurm is down, slow or lying, and when it is withdrawn."""
+"""When sources are read, what is served while Slurm is down, slow or lying, and when it is
+withdrawn.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -44,7 +46,9 @@ class Scene:
         self.model.licenses.append(SimLicense("matlab", 5, 2))
         settings = Settings("http://slurmrestd:6820", interval=INTERVAL, **options)
         carrier = ModelCarrier(self.model)
-        self.collector = Collector(carrier, settings, clock=loop_time, now=lambda: EPOCH + loop_time(), offload=inline)
+        self.collector = Collector(
+            carrier, settings, clock=loop_time, now=lambda: EPOCH + loop_time(), offload=inline
+        )
 
     def values(self) -> dict[str, dict[tuple[str, ...], float]]:
         return parsed(self.collector.page()[1])
@@ -70,7 +74,9 @@ async def test_a_healthy_slurm_is_up_and_all_families_are_fresh() -> None:
         assert found["slurm_user_jobs"]["pending", "ben"] == 1
         assert found["slurm_licenses_used"] == {("matlab",): 2}
         assert found["slurm_partition_nodes"]["all", "idle"] == 2
-        assert found["slurm_exporter_last_success_timestamp_seconds"]["nodes",] == pytest.approx(EPOCH, abs=1)
+        assert found["slurm_exporter_last_success_timestamp_seconds"]["nodes",] == pytest.approx(
+            EPOCH, abs=1
+        )
         assert scene.collector.healthy
 
 
@@ -108,7 +114,10 @@ async def test_scrapes_between_two_reads_get_the_very_same_bytes() -> None:
 async def test_nodes_and_jobs_are_asked_for_changes_only() -> None:
     async with Scene() as scene:
         await asyncio.sleep(INTERVAL)
-        assert [call.query for call in scene.model.requests("GET", "jobs/")] == [{}, {"update_time": str(int(EPOCH))}]
+        assert [call.query for call in scene.model.requests("GET", "jobs/")] == [
+            {},
+            {"update_time": str(int(EPOCH))},
+        ]
         assert scene.values()["slurm_jobs"]["running",] == 1
         scene.model.job_end(1)
         await asyncio.sleep(INTERVAL)
@@ -142,7 +151,9 @@ async def test_a_fault_shows_at_once_and_stale_data_is_withdrawn(fault: Fault, k
         assert not {name for name in found if not name.startswith("slurm_exporter_")}
         assert set(found["slurm_exporter_stale"].values()) == {1}
         assert set(found["slurm_exporter_series"].values()) == {0}
-        assert found["slurm_exporter_last_success_timestamp_seconds"]["jobs",] == pytest.approx(EPOCH, abs=1)
+        assert found["slurm_exporter_last_success_timestamp_seconds"]["jobs",] == pytest.approx(
+            EPOCH, abs=1
+        )
         assert scene.collector.healthy
         scene.model.heal()
         await asyncio.sleep(INTERVAL + TIME_LIMITS[Source.JOBS])
@@ -178,11 +189,15 @@ async def test_a_slow_slurmctld_is_asked_less_often_and_its_data_stays_valid_lon
     scene.model.fail(Fault.SLOW, times=None, path="jobs/", seconds=14.0)
     async with scene:
         await asyncio.sleep(14)
-        assert scene.values()["slurm_exporter_interval_seconds"]["jobs",] == pytest.approx(14 * (1 + SHARE), abs=0.1)
+        assert scene.values()["slurm_exporter_interval_seconds"]["jobs",] == pytest.approx(
+            14 * (1 + SHARE), abs=0.1
+        )
         await asyncio.sleep(600)
         assert scene.reads("jobs/") == 1 + 614 // 70
         assert scene.values()["slurm_exporter_stale"]["jobs",] == 0
-        assert scene.values()["slurm_exporter_collection_duration_seconds"]["jobs",] == pytest.approx(14, abs=0.1)
+        assert scene.values()["slurm_exporter_collection_duration_seconds"][
+            "jobs",
+        ] == pytest.approx(14, abs=0.1)
 
 
 async def test_only_what_the_families_need_is_read() -> None:
@@ -197,7 +212,10 @@ async def test_name_sets_of_other_exporters_are_served_beside_the_own_one() -> N
         found = scene.values()
         assert found["slurm_jobs_running_total"] == found["slurm_queue_running"] == {(): 1}
         assert found["slurm_jobs"]["running",] == 1
-        assert parsed(scene.collector.page(openmetrics=True)[1], openmetrics=True).keys() == found.keys()
+        assert (
+            parsed(scene.collector.page(openmetrics=True)[1], openmetrics=True).keys()
+            == found.keys()
+        )
 
 
 async def test_single_jobs_beyond_the_bound_are_counted() -> None:
@@ -245,7 +263,9 @@ NODESETS = (Declared("n", min=1, max=4, shape=Shape(1, 4, 1, 8000)),)
 
 
 @pytest.mark.parametrize("path", ["", "nodes/", "jobs/", "partitions/"])
-async def test_a_list_that_is_empty_at_once_is_not_served_and_no_fewer_replicas_are_wanted(path: str) -> None:
+async def test_a_list_that_is_empty_at_once_is_not_served_and_no_fewer_replicas_are_wanted(
+    path: str,
+) -> None:
     async with Scene(nodesets=NODESETS) as scene:
         wanted = scene.collector.wanted("n")
         scene.model.fail(Fault.EMPTY, times=None, path=path)
@@ -257,13 +277,17 @@ async def test_a_list_that_is_empty_at_once_is_not_served_and_no_fewer_replicas_
         assert found["slurm_jobs"]["pending",] == 1
         assert found["slurm_partition_nodes"]["all", "idle"] == 2
         assert scene.collector.wanted("n") == wanted
-        assert found["slurm_exporter_last_success_timestamp_seconds"]["autoscaling",] == pytest.approx(EPOCH, abs=1)
+        assert found["slurm_exporter_last_success_timestamp_seconds"][
+            "autoscaling",
+        ] == pytest.approx(EPOCH, abs=1)
         scene.model.heal()
         await asyncio.sleep(INTERVAL)
         assert scene.values()["slurm_exporter_up"] == {(): 1}
 
 
-async def test_an_empty_list_of_an_exporter_that_has_seen_no_other_is_unknown_for_a_minute() -> None:
+async def test_an_empty_list_of_an_exporter_that_has_seen_no_other_is_unknown_for_a_minute() -> (
+    None
+):
     scene = Scene(nodesets=NODESETS)
     scene.model.fail(Fault.EMPTY, times=None)
     async with scene:
@@ -307,7 +331,11 @@ async def test_a_doubted_answer_is_compared_with_all_records_and_not_with_change
     async with Scene() as scene:
         scene.model.fail(Fault.EMPTY, times=1, path="nodes/")
         await asyncio.sleep(2 * INTERVAL)
-        assert ["update_time" in call.query for call in scene.model.requests("GET", "nodes/")] == [False, True, False]
+        assert ["update_time" in call.query for call in scene.model.requests("GET", "nodes/")] == [
+            False,
+            True,
+            False,
+        ]
 
 
 async def test_a_queue_that_has_emptied_by_itself_counts_at_once() -> None:

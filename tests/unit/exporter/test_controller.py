@@ -27,7 +27,8 @@ def test_recorded_statistics_of_slurm_become_seconds_and_counts() -> None:
     samples = everything()
     add_statistics(samples, recorded("v0.0.45"))
     found = values(samples)
-    # From the record: 3 cycles, 2620 µs in all, the last 240 µs, the longest 1263 µs; 3 ends at the end of the queue.
+    # From the record: 3 cycles, 2620 µs in all, the last 240 µs, the longest 1263 µs; 3 ends at the
+    # end of the queue.
     assert found["slurm_schedule_cycles_total"] == {(): 3}
     assert found["slurm_schedule_cycle_seconds_total"][()] == pytest.approx(0.00262)
     assert found["slurm_schedule_cycle_last_seconds"][()] == pytest.approx(0.00024)
@@ -55,7 +56,12 @@ def test_a_field_that_slurm_does_not_report_has_no_sample(version: str) -> None:
 
 def test_backfill_is_reported_with_its_exits() -> None:
     statistics = Statistics(
-        {"bf_active": 1, "bf_cycle_last": 2_000_000, "bf_when_last_cycle": 0, "bf_exit.bf_max_time": 4}
+        {
+            "bf_active": 1,
+            "bf_cycle_last": 2_000_000,
+            "bf_when_last_cycle": 0,
+            "bf_exit.bf_max_time": 4,
+        }
     )
     samples = everything()
     add_statistics(samples, statistics)
@@ -85,7 +91,9 @@ def test_requests_are_counted_by_type_and_user_with_true_seconds() -> None:
         }
     }
     samples = everything()
-    add_statistics(samples, protocol.decode(protocol.get_statistics(), 200, json.dumps(body).encode()))
+    add_statistics(
+        samples, protocol.decode(protocol.get_statistics(), 200, json.dumps(body).encode())
+    )
     found = values(samples)
     assert found["slurm_controller_rpcs_total"] == {("REQUEST_JOB_INFO",): 7, ("9999",): 1}
     assert found["slurm_controller_rpc_seconds_total"]["REQUEST_JOB_INFO",] == pytest.approx(1.5)
@@ -105,7 +113,9 @@ def test_each_metric_of_the_scheduler_has_a_field() -> None:
 
 def test_partitions_licenses_and_reservations() -> None:
     samples = everything()
-    controller.add_partitions(samples, [Partition("a", frozenset({"UP"})), Partition("b", frozenset({"DRAIN"}))])
+    controller.add_partitions(
+        samples, [Partition("a", frozenset({"UP"})), Partition("b", frozenset({"DRAIN"}))]
+    )
     controller.add_licenses(samples, [License("matlab@host", 10, 4, 5, 1)])
     maintenance = Reservation("maint", flags=frozenset({"MAINT"}), start_time=100, end_time=200)
     controller.add_reservations(samples, [ReservationUsage(maintenance, 2, 4)], now=150.0)

@@ -11,11 +11,15 @@ from sidecars.slurm.usage import JobUsage, JobUsages, NodeUsage, NodeUsages
 
 
 def nodes(count: int) -> NodeUsages:
-    return NodeUsages(tuple(NodeUsage(Node(f"n{number}", frozenset({"IDLE"}))) for number in range(count)), 0)
+    return NodeUsages(
+        tuple(NodeUsage(Node(f"n{number}", frozenset({"IDLE"}))) for number in range(count)), 0
+    )
 
 
 def jobs(*states: str) -> JobUsages:
-    return JobUsages(tuple(JobUsage(number, frozenset({state})) for number, state in enumerate(states)), 0)
+    return JobUsages(
+        tuple(JobUsage(number, frozenset({state})) for number, state in enumerate(states)), 0
+    )
 
 
 def cluster(count: int, jobs: int = 0, partitions: int = 1) -> Cluster:

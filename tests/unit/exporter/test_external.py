@@ -54,7 +54,9 @@ async def test_the_wanted_replicas_of_a_nodeset_are_one_value() -> None:
         ("slurm/requests", "nodeset=cpu", 404, f"the exporter has {METRIC}"),
     ],
 )
-async def test_anything_else_is_an_error_and_no_number(path: str, selector: str, status: int, text: str) -> None:
+async def test_anything_else_is_an_error_and_no_number(
+    path: str, selector: str, status: int, text: str
+) -> None:
     found, body = await get(f"{ROOT}/namespaces/{path}", labelSelector=selector)
     assert (found, body["kind"], body["status"]) == (status, "Status", "Failure")
     assert text in body["message"]
@@ -69,11 +71,15 @@ async def test_the_api_describes_itself() -> None:
 
 def test_the_recipes_ask_for_metrics_that_exist_and_do_not_take_missing_data_for_zero() -> None:
     page = (Path(__file__).parents[3] / "docs/autoscaling.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```yaml(?: title=.(?:prometheus|scaled).*?)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```yaml(?: title=.(?:prometheus|scaled).*?)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL
+    )
     documents = [document for text in blocks for document in yaml.safe_load_all(text)]
     adapter = next(it for it in documents if it["kind"] == "ConfigMap")
     rules = yaml.safe_load(adapter["data"]["config.yaml"])
-    recipes = [it for it in documents if it["kind"] in {"HorizontalPodAutoscaler", "ScaledObject"}] + [rules]
+    recipes = [
+        it for it in documents if it["kind"] in {"HorizontalPodAutoscaler", "ScaledObject"}
+    ] + [rules]
     asked = {name for recipe in recipes for name in re.findall(r"slurm_[a-z_]+", str(recipe))}
     assert asked == {METRIC}
     assert METRIC in {metric.name for metric in OWN}
@@ -84,7 +90,10 @@ def test_the_recipes_ask_for_metrics_that_exist_and_do_not_take_missing_data_for
     assert by_kind["ScaledObject"]["spec"]["fallback"]["behavior"] == "currentReplicas"
     labels = {label for metric in OWN if metric.name == METRIC for label in metric.labels}
     assert labels == {"nodeset"}
-    for query in (trigger["metadata"]["query"], by_kind["rules"]["externalRules"][0]["metricsQuery"]):
+    for query in (
+        trigger["metadata"]["query"],
+        by_kind["rules"]["externalRules"][0]["metricsQuery"],
+    ):
         assert not re.search(r"\bor\b|vector\(|absent", query)
 
 
@@ -92,7 +101,9 @@ async def test_only_the_named_clients_may_read(monkeypatch: pytest.MonkeyPatch) 
     path = f"{ROOT}/namespaces/slurm/{METRIC}"
     app = application(wanted, "slurm", frozenset({"front-proxy-client"}))
     certificate: dict[str, Any] = {}
-    monkeypatch.setattr(web.Request, "get_extra_info", lambda _, name: certificate if name == "peercert" else None)
+    monkeypatch.setattr(
+        web.Request, "get_extra_info", lambda _, name: certificate if name == "peercert" else None
+    )
     async with TestClient(TestServer(app)) as client:
         for subject, status in (
             ((), 403),

@@ -42,7 +42,9 @@ def test_no_two_metrics_share_a_name_or_the_name_of_a_counters_family() -> None:
 
 def test_the_name_sets_are_as_large_as_those_of_the_other_exporters() -> None:
     assert len(REFERENCE) == 185
-    by_prefix = Counter(name.removeprefix("slurm_").split("_")[0] for name in (metric.name for metric in REFERENCE))
+    by_prefix = Counter(
+        name.removeprefix("slurm_").split("_")[0] for name in (metric.name for metric in REFERENCE)
+    )
     assert by_prefix == {
         "jobs": 20,
         "user": 20,
@@ -54,14 +56,27 @@ def test_the_name_sets_are_as_large_as_those_of_the_other_exporters() -> None:
         "bfscheduler": 28,
     }
     names = {metric.name for metric in VPENSO}
-    assert {"slurm_cpus_alloc", "slurm_nodes_mix", "slurm_queue_node_fail", "slurm_partition_cpus_allocated"} <= names
-    assert {"slurm_node_mem_total", "slurm_gpus_utilization", "slurm_scheduler_backfill_depth_mean"} <= names
+    assert {
+        "slurm_cpus_alloc",
+        "slurm_nodes_mix",
+        "slurm_queue_node_fail",
+        "slurm_partition_cpus_allocated",
+    } <= names
+    assert {
+        "slurm_node_mem_total",
+        "slurm_gpus_utilization",
+        "slurm_scheduler_backfill_depth_mean",
+    } <= names
 
 
-def test_only_the_chosen_families_and_name_sets_are_served_and_always_those_of_the_exporter() -> None:
+def test_only_the_chosen_families_and_name_sets_are_served_and_always_those_of_the_exporter() -> (
+    None
+):
     found = served(frozenset({Family.NODES}), frozenset({NameSet.VPENSO}))
     assert {metric.family for metric in found} == {Family.NODES, Family.EXPORTER}
-    assert {metric.name_set for metric in found if metric.family is Family.NODES} == {NameSet.VPENSO}
+    assert {metric.name_set for metric in found if metric.family is Family.NODES} == {
+        NameSet.VPENSO
+    }
     everything = served(frozenset(Family), frozenset(NameSet))
     assert everything == METRICS
 

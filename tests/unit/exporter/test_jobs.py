@@ -1,5 +1,7 @@
 """Samples of jobs. Expected values are counted by hand from the records in each test."""
 
+import pytest
+
 from sidecars.exporter.jobs import add_jobs, squeue_state
 from sidecars.slurm.usage import JobUsage
 from tests.unit.exporter.exposition import everything, nonzero, values
@@ -9,13 +11,24 @@ GIB = 2**30
 
 
 def job(number: int, *words: str, **fields: object) -> JobUsage:
-    given = {"partition": "gpu", "user": "anna", "user_id": 1001, "account": "physics", "cpus": 4, "node_count": 1}
+    given = {
+        "partition": "gpu",
+        "user": "anna",
+        "user_id": 1001,
+        "account": "physics",
+        "cpus": 4,
+        "node_count": 1,
+    }
     return JobUsage(number, frozenset(words), **(given | fields))  # type: ignore[arg-type]
 
 
 def pending(number: int, waits: int = 30, **fields: object) -> JobUsage:
     since = int(NOW) - waits
-    return job(number, "PENDING", **({"reason": "Resources", "submit_time": since, "eligible_time": since} | fields))
+    return job(
+        number,
+        "PENDING",
+        **({"reason": "Resources", "submit_time": since, "eligible_time": since} | fields),
+    )
 
 
 def counted(
@@ -27,7 +40,12 @@ def counted(
 
 
 def test_jobs_are_counted_by_state_and_each_state_is_present() -> None:
-    found = counted(job(1, "RUNNING"), job(2, "RUNNING", "CONFIGURING"), job(3, "COMPLETED", "COMPLETING"), pending(4))
+    found = counted(
+        job(1, "RUNNING"),
+        job(2, "RUNNING", "CONFIGURING"),
+        job(3, "COMPLETED", "COMPLETING"),
+        pending(4),
+    )
     assert nonzero(found["slurm_jobs"]) == {("running",): 2, ("completed",): 1, ("pending",): 1}
     assert found["slurm_jobs"]["node_fail",] == 0
     assert nonzero(found["slurm_jobs_flagged"]) == {("configuring",): 1, ("completing",): 1}
@@ -55,7 +73,11 @@ def test_tasks_of_an_array_count_one_by_one_but_in_the_references_names() -> Non
 
 
 def test_pending_jobs_are_counted_by_reason_in_each_of_their_partitions_and_once_in_all() -> None:
-    found = counted(pending(1, partition="cpu,gpu"), pending(2, reason="Dependency"), pending(3, reason="Licenses"))
+    found = counted(
+        pending(1, partition="cpu,gpu"),
+        pending(2, reason="Dependency"),
+        pending(3, reason="Licenses"),
+    )
     assert found["slurm_pending_jobs"] == {("Resources",): 1, ("Dependency",): 1, ("Licenses",): 1}
     assert found["slurm_partition_pending_jobs"] == {
         ("cpu", "Resources"): 1,
@@ -67,7 +89,9 @@ def test_pending_jobs_are_counted_by_reason_in_each_of_their_partitions_and_once
 
 
 def test_a_held_job_is_reported_as_such_and_neither_waits_nor_asks_for_resources() -> None:
-    found = counted(pending(1, waits=100_000, released=False, reason="JobHeldUser"), pending(2, node_count=3))
+    found = counted(
+        pending(1, waits=100_000, released=False, reason="JobHeldUser"), pending(2, node_count=3)
+    )
     assert found["slurm_jobs_held"] == {(): 1}
     assert found["slurm_jobs_hold_total"] == {(): 1}
     assert found["slurm_pending_cpus"] == {(): 4}
@@ -78,11 +102,24 @@ def test_a_held_job_is_reported_as_such_and_neither_waits_nor_asks_for_resources
 
 
 def test_waiting_jobs_are_counted_by_age_since_they_could_start() -> None:
-    found = counted(pending(1, 59), pending(2, 60), pending(3, 3601), pending(4, 90_000), pending(5, -100))
+    found = counted(
+        pending(1, 59), pending(2, 60), pending(3, 3601), pending(4, 90_000), pending(5, -100)
+    )
     older = {int(age): count for (age,), count in found["slurm_pending_jobs_older"].items()}
     assert older == {60: 3, 600: 2, 3600: 2, 21_600: 1, 86_400: 1}
     assert found["slurm_pending_oldest_timestamp_seconds"] == {(): NOW - 90_000}
     assert found["slurm_partition_pending_oldest_timestamp_seconds"] == {("gpu",): NOW - 90_000}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["Dependency", "QOSMaxJobsPerUserLimit", "AssocGrpCpuLimit", "Licenses", "JobArrayTaskLimit",
+     "Reservation", "PartitionDown", "BeginTime"],
+)  # fmt: skip
+def test_a_job_that_waits_for_something_else_than_nodes_could_not_have_started(reason: str) -> None:
+    found = counted(pending(1, 90_000, reason=reason), pending(2, 700, reason="Resources"))
+    older = {int(age): count for (age,), count in found["slurm_pending_jobs_older"].items()}
+    assert older == {60: 1, 600: 1, 3600: 0, 21_600: 0, 86_400: 0}
 
 
 def test_without_a_waiting_job_there_is_no_oldest_one() -> None:
@@ -92,7 +129,13 @@ def test_without_a_waiting_job_there_is_no_oldest_one() -> None:
 
 def test_allocated_resources_are_those_of_running_and_suspended_jobs() -> None:
     found = counted(
-        job(1, "RUNNING", cpus=8, memory=2048, gres=("gpu:h100:2(IDX:0-1)", "gpu:h100:2(IDX:0,3),shard:1")),
+        job(
+            1,
+            "RUNNING",
+            cpus=8,
+            memory=2048,
+            gres=("gpu:h100:2(IDX:0-1)", "gpu:h100:2(IDX:0,3),shard:1"),
+        ),
         job(2, "SUSPENDED", cpus=1, memory=1024, user="ben", user_id=1002, account="chemistry"),
         job(3, "COMPLETED", cpus=64, memory=99, gres=("gpu:h100:8",)),
         pending(4, cpus=16),
@@ -102,7 +145,10 @@ def test_allocated_resources_are_those_of_running_and_suspended_jobs() -> None:
     assert found["slurm_jobs_gpus_allocated"] == {("h100",): 4}
     assert found["slurm_user_cpus_allocated"] == {("anna",): 8, ("ben",): 1}
     assert found["slurm_user_gpus_allocated"] == {("h100", "anna"): 4}
-    assert found["slurm_account_memory_allocated_bytes"] == {("physics",): 2 * GIB, ("chemistry",): GIB}
+    assert found["slurm_account_memory_allocated_bytes"] == {
+        ("physics",): 2 * GIB,
+        ("chemistry",): GIB,
+    }
     assert found["slurm_jobs_memory_alloc_bytes"] == {(): 3072}
 
 
@@ -128,7 +174,12 @@ def test_a_partition_without_jobs_has_zeros() -> None:
 
 def test_single_jobs_have_series_up_to_the_bound_running_ones_first() -> None:
     samples = everything()
-    jobs = [pending(1), pending(2), job(3, "RUNNING", name='a "b"\n', memory=1024), job(4, "COMPLETED")]
+    jobs = [
+        pending(1),
+        pending(2),
+        job(3, "RUNNING", name='a "b"\n', memory=1024),
+        job(4, "COMPLETED"),
+    ]
     assert add_jobs(samples, jobs, (), now=NOW, most_jobs=2) == 1
     found = values(samples)
     # Labels in the order of their names: account, job_id, name, partition, reason, state, user.
@@ -140,7 +191,10 @@ def test_single_jobs_have_series_up_to_the_bound_running_ones_first() -> None:
 
 
 def test_reasons_that_are_no_words_of_slurm_are_not_labels() -> None:
-    found = counted(*(pending(number, reason=f"made_up_{number}") for number in range(500)), pending(999, reason="a b"))
+    found = counted(
+        *(pending(number, reason=f"made_up_{number}") for number in range(500)),
+        pending(999, reason="a b"),
+    )
     assert len(found["slurm_pending_jobs"]) == 401
     assert found["slurm_pending_jobs"]["unrecognized",] == 101
 
@@ -153,9 +207,17 @@ def test_the_words_of_squeue() -> None:
 
 def test_ten_thousands_of_jobs_add_up_in_every_view() -> None:
     jobs = [
-        pending(number, partition=f"p{number % 10}", user=f"u{number % 500}", account=f"a{number % 50}")
+        pending(
+            number, partition=f"p{number % 10}", user=f"u{number % 500}", account=f"a{number % 50}"
+        )
         if number % 5
-        else job(number, "RUNNING", partition=f"p{number % 10}", user=f"u{number % 500}", account=f"a{number % 50}")
+        else job(
+            number,
+            "RUNNING",
+            partition=f"p{number % 10}",
+            user=f"u{number % 500}",
+            account=f"a{number % 50}",
+        )
         for number in range(50_000)
     ]
     found = counted(*jobs, most=1000)

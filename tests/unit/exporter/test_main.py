@@ -1,4 +1,6 @@
-"""The role as a whole: tokens, paths, formats and compression, against a simulated slurmrestd over HTTP."""
+"""The role as a whole: tokens, paths, formats and compression, against a simulated slurmrestd over
+HTTP.
+"""
 
 import asyncio
 import contextlib
@@ -24,7 +26,8 @@ from tests.unit.exporter.exposition import parsed
 
 KEY = b"0123456789abcdef0123456789abcdef"
 PROMETHEUS = (
-    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1"
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;"
+    "version=0.0.4;q=0.4,*/*;q=0.1"
 )
 
 
@@ -48,7 +51,10 @@ async def running(settings: Settings, *, up: float = 1) -> AsyncIterator[str]:
             with contextlib.suppress(aiohttp.ClientError):
                 async with session.get(f"{url}/metrics") as answer:
                     found = parsed(await answer.read())
-                    if all(found["slurm_exporter_collections_total"].values()) and found["slurm_exporter_up"][()] == up:
+                    if (
+                        all(found["slurm_exporter_collections_total"].values())
+                        and found["slurm_exporter_up"][()] == up
+                    ):
                         break
             await asyncio.sleep(0.02)
     try:
@@ -70,17 +76,24 @@ async def slurm() -> AsyncIterator[tuple[SlurmModel, str]]:
 async def get(url: str, **headers: str) -> tuple[int, str, str, bytes]:
     """Status, content type, encoding and raw body."""
     async with (
-        aiohttp.ClientSession(auto_decompress=False, connector=aiohttp.TCPConnector(ssl=False)) as session,
+        aiohttp.ClientSession(
+            auto_decompress=False, connector=aiohttp.TCPConnector(ssl=False)
+        ) as session,
         session.get(url, headers={"Accept-Encoding": "identity", **headers}) as answer,
     ):
         encoding = answer.headers.get("Content-Encoding", "")
         return answer.status, answer.headers["Content-Type"], encoding, await answer.read()
 
 
-async def test_the_exporter_signs_tokens_and_serves_both_formats_plain_and_compressed(tmp_path: Path) -> None:
+async def test_the_exporter_signs_tokens_and_serves_both_formats_plain_and_compressed(
+    tmp_path: Path,
+) -> None:
     key = tmp_path / "jwt.key"
     key.write_bytes(KEY)
-    async with slurm() as (_, restd), running(Settings(restd, key_file=key, port=free_port())) as url:
+    async with (
+        slurm() as (_, restd),
+        running(Settings(restd, key_file=key, port=free_port())) as url,
+    ):
         status, kind, encoding, body = await get(f"{url}/metrics")
         assert (status, kind, encoding) == (200, "text/plain; version=0.0.4; charset=utf-8", "")
         assert parsed(body)["slurm_nodes"]["idle",] == 1
@@ -90,7 +103,11 @@ async def test_the_exporter_signs_tokens_and_serves_both_formats_plain_and_compr
         _, _, encoding, body = await get(f"{url}/metrics", **{"Accept-Encoding": "gzip"})
         assert encoding == "gzip"
         assert body[:2] == b"\x1f\x8b"
-        assert [(await get(url + path))[0] for path in ("/healthz", "/readyz", "/other")] == [200, 200, 404]
+        assert [(await get(url + path))[0] for path in ("/healthz", "/readyz", "/other")] == [
+            200,
+            200,
+            404,
+        ]
 
 
 async def test_a_token_file_that_is_renewed_is_read_again(tmp_path: Path) -> None:
@@ -98,14 +115,18 @@ async def test_a_token_file_that_is_renewed_is_read_again(tmp_path: Path) -> Non
     token.write_text(sign(b"another key, which slurmctld refuses", "slurm", 60, time.time()))
     settings = Settings("", token_file=token, interval=0.1, port=free_port())
     async with slurm() as (_, restd):
-        asyncio.get_running_loop().call_later(0.3, lambda: token.write_text(sign(KEY, "slurm", 60, time.time()) + "\n"))
+        asyncio.get_running_loop().call_later(
+            0.3, lambda: token.write_text(sign(KEY, "slurm", 60, time.time()) + "\n")
+        )
         async with running(replace(settings, slurmrestd_url=restd)) as url:
             found = parsed((await get(f"{url}/metrics"))[3])
             assert found["slurm_exporter_up"] == {(): 1}
             assert found["slurm_exporter_errors_total"]["token", "nodes"] >= 1
 
 
-async def test_a_missing_key_is_an_error_of_the_token_and_the_exporter_still_answers(tmp_path: Path) -> None:
+async def test_a_missing_key_is_an_error_of_the_token_and_the_exporter_still_answers(
+    tmp_path: Path,
+) -> None:
     settings = Settings("http://127.0.0.1:1", key_file=tmp_path / "missing", port=free_port())
     async with running(settings, up=0) as url:
         found = parsed((await get(f"{url}/metrics"))[3])
@@ -117,11 +138,22 @@ async def test_a_missing_key_is_an_error_of_the_token_and_the_exporter_still_ans
 async def test_metrics_are_served_over_tls(tmp_path: Path) -> None:
     key, certificate, signing = tmp_path / "tls.key", tmp_path / "tls.crt", tmp_path / "jwt.key"
     signing.write_bytes(KEY)
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ]
     command += ["-subj", "/CN=exporter", "-keyout", str(key), "-out", str(certificate)]
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
     async with slurm() as (_, restd):
-        settings = Settings(restd, key_file=signing, port=free_port(), certificate=(certificate, key))
+        settings = Settings(
+            restd, key_file=signing, port=free_port(), certificate=(certificate, key)
+        )
         async with running(settings) as url:
             assert (await get(f"{url}/healthz"))[0] == 200
             with pytest.raises(aiohttp.ClientError):
@@ -136,12 +168,17 @@ def test_what_can_not_be_used_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     with socket.socket() as taken:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
-        environment = {"SLURMRESTD_URL": "http://127.0.0.1:1", "EXPORTER_PORT": str(taken.getsockname()[1])}
+        environment = {
+            "SLURMRESTD_URL": "http://127.0.0.1:1",
+            "EXPORTER_PORT": str(taken.getsockname()[1]),
+        }
         assert main.main(environment=environment) == 1
     assert "can't serve on port" in capsys.readouterr().err
 
 
-def test_a_certificate_that_does_not_exist_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_that_does_not_exist_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     environment = {
         "SLURMRESTD_URL": "http://127.0.0.1:1",
         "EXPORTER_PORT": str(free_port()),

@@ -14,7 +14,9 @@ GIB = 2**30
 RECORDED = Path(__file__).parents[1] / "slurm" / "fixtures" / "v0.0.45-nodes.json"
 
 
-def usage(name: str, *words: str, memory: int = 1024, used_memory: int = 0, **fields: object) -> NodeUsage:
+def usage(
+    name: str, *words: str, memory: int = 1024, used_memory: int = 0, **fields: object
+) -> NodeUsage:
     """A node of 8 CPUs, of which jobs can use 6, in the partition gpu."""
     used = int(str(fields.pop("used", 0)))
     node = Node(
@@ -27,19 +29,36 @@ def usage(name: str, *words: str, memory: int = 1024, used_memory: int = 0, **fi
         alloc_memory=used_memory,
         **fields,  # type: ignore[arg-type]
     )
-    return NodeUsage(node, effective_cpus=6, idle_cpus=8 - used, effective_memory=memory, free_memory=100, load=1.5)
+    return NodeUsage(
+        node,
+        effective_cpus=6,
+        idle_cpus=8 - used,
+        effective_memory=memory,
+        free_memory=100,
+        load=1.5,
+    )
 
 
-def counted(*nodes: NodeUsage, partitions: tuple[str, ...] = ()) -> dict[str, dict[tuple[str, ...], float]]:
+def counted(
+    *nodes: NodeUsage, partitions: tuple[str, ...] = ()
+) -> dict[str, dict[tuple[str, ...], float]]:
     samples = everything()
     add_nodes(samples, nodes, partitions)
     return values(samples)
 
 
 def test_nodes_are_counted_by_base_state_and_each_state_is_present() -> None:
-    found = counted(usage("a", "IDLE"), usage("b", "IDLE", "DRAIN"), usage("c", "MIXED", "COMPLETING"))
+    found = counted(
+        usage("a", "IDLE"), usage("b", "IDLE", "DRAIN"), usage("c", "MIXED", "COMPLETING")
+    )
     assert nonzero(found["slurm_nodes"]) == {("idle",): 2, ("mixed",): 1}
-    assert found["slurm_nodes"].keys() >= {("allocated",), ("down",), ("error",), ("future",), ("unknown",)}
+    assert found["slurm_nodes"].keys() >= {
+        ("allocated",),
+        ("down",),
+        ("error",),
+        ("future",),
+        ("unknown",),
+    }
     assert nonzero(found["slurm_nodes_flagged"]) == {("drain",): 1, ("completing",): 1}
     assert found["slurm_nodes_total"] == {(): 3}
     assert found["slurm_nodes_idle_total"] == {(): 2}
@@ -74,7 +93,9 @@ def test_cpus_and_memory_are_allocated_idle_or_other_and_add_up_to_what_jobs_can
 
 def test_gpus_are_counted_by_type_and_use() -> None:
     found = counted(
-        usage("a", "MIXED", gres="gpu:h100:8(S:0-1),shard:4", gres_used="gpu:h100:3(IDX:0-2),shard:0"),
+        usage(
+            "a", "MIXED", gres="gpu:h100:8(S:0-1),shard:4", gres_used="gpu:h100:3(IDX:0-2),shard:0"
+        ),
         usage("b", "IDLE", "DRAIN", gres="gpu:h100:8", gres_used="gpu:h100:0"),
         usage("c", "IDLE", gres="gpu:2"),
     )
@@ -88,7 +109,25 @@ def test_gpus_are_counted_by_type_and_use() -> None:
     assert nonzero(found["slurm_node_gpus_allocated"]) == {("a", "h100"): 3}
     assert found["slurm_gpus_total"] == {(): 18}
     assert found["slurm_gpus_alloc"] == {(): 3}
+    assert found["slurm_gpus_idle"] == {(): 15}
     assert found["slurm_gpus_utilization"] == {(): 3 / 18}
+
+
+def test_what_is_powered_down_is_not_idle_and_a_node_that_boots_is_not_unavailable() -> None:
+    gpus = "gpu:h100:8"
+    found = counted(
+        usage("a", "IDLE", "CLOUD", "POWERED_DOWN", gres=gpus),
+        usage("b", "IDLE", "POWERING_UP", "NOT_RESPONDING", gres=gpus),
+        usage("c", "ALLOCATED", "POWERING_UP", "NOT_RESPONDING", used=6),
+        usage("d", "IDLE", gres=gpus),
+        usage("e", "IDLE", "RESERVED"),
+        usage("f", "IDLE", "DRAIN", reason="fan"),
+    )
+    assert found["slurm_cpus"] == {("allocated",): 6, ("idle",): 12, ("other",): 18}
+    assert nonzero(found["slurm_gpus"]) == {("idle", "h100"): 8, ("other", "h100"): 16}
+    assert found["slurm_partition_gpus"]["gpu", "idle", "h100"] == 8
+    assert found["slurm_nodes_free"] == {(): 1}
+    assert found["slurm_nodes_unavailable"] == {("drain", "foreign"): 1}
 
 
 def test_gres_that_can_not_be_read_is_reported_and_the_node_still_counts() -> None:
@@ -103,7 +142,14 @@ def test_unavailable_nodes_are_counted_by_owner_and_cause() -> None:
         usage("a", "IDLE", "DRAIN", reason=OPERATOR_PREFIX + "Pod (ns/a) was cordoned"),
         usage("b", "MIXED", "DRAIN", reason=HEALTH_PREFIX + "gpu-count: 7 of 8"),
         usage("c", "DOWN", "NOT_RESPONDING", reason=NOT_RESPONDING, reason_set_by_user="slurm"),
-        usage("d", "IDLE", "DRAIN", reason="broken fan", reason_set_by_user="root", reason_changed_at=1_800_000_000),
+        usage(
+            "d",
+            "IDLE",
+            "DRAIN",
+            reason="broken fan",
+            reason_set_by_user="root",
+            reason_changed_at=1_800_000_000,
+        ),
         usage("e", "IDLE", "NOT_RESPONDING"),
         usage("f", "IDLE"),
     )
@@ -144,7 +190,9 @@ def test_a_reason_with_odd_characters_of_any_length_is_one_label() -> None:
     found = counted(usage('we"ird\\node', "IDLE", "DRAIN", reason=reason))
     ((cause, node, owner, shown),) = found["slurm_node_unavailable"]
     assert (cause, node, owner) == ("drain", 'we"ird\\node', "foreign")
-    assert shown.startswith('a "quote", a \\ backslash, a line and \N{REPLACEMENT CHARACTER}[31m colour é x')
+    assert shown.startswith(
+        'a "quote", a \\ backslash, a line and \N{REPLACEMENT CHARACTER}[31m colour é x'
+    )
     assert len(shown) == 200
 
 
@@ -160,11 +208,33 @@ def test_the_words_of_sinfo() -> None:
         ("IDLE", "DRAIN"): "drained",
         ("MIXED", "DRAIN"): "draining",
         ("DOWN", "DRAIN"): "drained",
-        ("DOWN", "NOT_RESPONDING"): "down",
+        ("DOWN", "NOT_RESPONDING"): "down*",
         ("IDLE", "MAINTENANCE", "RESERVED"): "maint",
+        ("IDLE", "MAINTENANCE", "NOT_RESPONDING"): "maint*",
+        ("MIXED", "MAINTENANCE"): "mixed$",
+        ("DOWN", "MAINTENANCE"): "down$",
+        ("IDLE", "DRAIN", "MAINTENANCE"): "drained$",
+        ("IDLE", "PLANNED"): "planned",
+        ("IDLE", "PLANNED", "NOT_RESPONDING"): "idle*",
+        ("MIXED", "PLANNED"): "mixed-",
+        ("IDLE", "BLOCKED"): "blocked",
+        ("IDLE", "CLOUD", "POWERED_DOWN"): "idle~",
+        ("IDLE", "CLOUD", "POWERING_DOWN"): "idle%",
+        ("IDLE", "CLOUD", "POWERING_UP"): "idle#",
+        ("ALLOCATED", "CLOUD", "POWERING_UP", "NOT_RESPONDING"): "allocated#",
+        ("MIXED", "CLOUD", "POWER_DOWN"): "mixed!",
+        ("IDLE", "REBOOT_REQUESTED"): "reboot",
+        ("IDLE", "REBOOT_REQUESTED", "DRAIN"): "reboot",
+        ("DOWN", "REBOOT_ISSUED"): "reboot^",
+        ("MIXED", "DRAIN", "REBOOT_REQUESTED"): "draining@",
+        ("IDLE", "DRAIN", "INVALID_REG"): "inval",
+        ("IDLE", "FAIL", "NOT_RESPONDING"): "fail*",
+        ("FUTURE", "NOT_RESPONDING"): "future*",
+        ("UNKNOWN",): "unknown",
         ("IDLE", "RESERVED"): "reserved",
         ("IDLE", "COMPLETING"): "completing",
-        ("ALLOCATED", "COMPLETING"): "allocated",
+        ("ALLOCATED", "COMPLETING"): "allocated+",
+        ("DOWN", "COMPLETING", "NOT_RESPONDING"): "down*",
         ("ALLOCATED", "FAIL"): "failing",
     }
     assert {words: sinfo_state(frozenset(words)) for words in expected} == expected
@@ -175,7 +245,8 @@ def test_recorded_nodes_of_slurm_are_counted() -> None:
     answer = protocol.decode(protocol.get_node_usage(), 200, body)
     assert isinstance(answer, NodeUsages)
     found = counted(*answer.nodes)
-    # n1 is idle; n2 is allocated with 2 CPUs and all memory, n3 mixed with one CPU and all memory, 24105 MiB each.
+    # n1 is idle; n2 is allocated with 2 CPUs and all memory, n3 mixed with one CPU and all memory,
+    # 24105 MiB each.
     assert nonzero(found["slurm_nodes"]) == {("idle",): 1, ("allocated",): 1, ("mixed",): 1}
     assert found["slurm_cpus"] == {("allocated",): 3, ("idle",): 3, ("other",): 0}
     assert found["slurm_memory_bytes"]["allocated",] == 2 * 24105 * 2**20

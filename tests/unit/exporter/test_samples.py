@@ -24,7 +24,9 @@ def test_all_metrics_together_are_valid_in_both_formats() -> None:
     samples = everything()
     for number, metric in enumerate(METRICS):
         samples.add(metric, number, *("x" for _ in metric.labels))
-    expected = {metric.name: {("x",) * len(metric.labels): float(n)} for n, metric in enumerate(METRICS)}
+    expected = {
+        metric.name: {("x",) * len(metric.labels): float(n)} for n, metric in enumerate(METRICS)
+    }
     assert parsed(page([samples.blocks()], openmetrics=False)) == expected
     assert parsed(page([samples.blocks()], openmetrics=True), openmetrics=True) == expected
 
@@ -34,7 +36,10 @@ def test_openmetrics_names_counters_and_units_and_ends() -> None:
     samples.add(families.CYCLE_SUM, 1.5)
     samples.add(families.JOBS, 2, "pending")
     text = page([samples.blocks()], openmetrics=True).decode()
-    assert "# TYPE slurm_schedule_cycle_seconds counter\n# UNIT slurm_schedule_cycle_seconds seconds\n" in text
+    assert (
+        "# TYPE slurm_schedule_cycle_seconds counter\n# UNIT slurm_schedule_cycle_seconds seconds\n"
+        in text
+    )
     assert "slurm_schedule_cycle_seconds_total 1.5\n" in text
     assert text.endswith("# EOF\n")
     plain = page([samples.blocks()], openmetrics=False).decode()

@@ -60,7 +60,9 @@ def test_all_variables_are_read() -> None:
         ("EXPORTER_TLS_CERTIFICATE_FILE", "/c", "EXPORTER_TLS_KEY_FILE"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_name_and_the_remedy(name: str, value: str, words: str) -> None:
+def test_a_wrong_value_is_refused_with_its_name_and_the_remedy(
+    name: str, value: str, words: str
+) -> None:
     with pytest.raises(ValueError, match=name) as refused:
         parse({**URL, name: value})
     assert words in str(refused.value)
@@ -100,10 +102,18 @@ async def test_external_metrics_can_be_for_api_servers_alone() -> None:
     assert found is not None
     assert found.client_ca == authority.strip()
     assert found.client_names == {"front-proxy-client", "other"}
-    with pytest.raises(ValueError, match=r"CLIENT_NAMES is 'front-proxy-client, other': it needs .*CLIENT_CA"):
+    with pytest.raises(
+        ValueError, match=r"CLIENT_NAMES is 'front-proxy-client, other': it needs .*CLIENT_CA"
+    ):
         parse({**EXTERNAL, **names})
-    for garbage in ("garbage", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----", "\x1b\u00e4"):
-        with pytest.raises(ValueError, match=r"CLIENT_CA is .*requestheader-client-ca-file") as raised:
+    for garbage in (
+        "garbage",
+        "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----",
+        "\x1b\u00e4",
+    ):
+        with pytest.raises(
+            ValueError, match=r"CLIENT_CA is .*requestheader-client-ca-file"
+        ) as raised:
             parse({**EXTERNAL, "EXPORTER_EXTERNAL_METRICS_CLIENT_CA": garbage})
         assert str(raised.value).isprintable()
 

@@ -9,6 +9,7 @@ from sidecars.exporter import families
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.samples import Samples
 from sidecars.exporter.wanted import Cluster, Wanted, read
+from sidecars.policy.autoscaling.misfits import ENOUGH
 from sidecars.policy.autoscaling.records import Shape
 from sidecars.policy.nodeset.drain import drain_reason
 from sidecars.simulate import ModelCarrier, SlurmModel
@@ -58,6 +59,40 @@ def test_an_empty_nodeset_is_wanted_as_large_as_the_queue_needs_within_its_bound
     assert low.replicas == {"cpu": 2}
 
 
+def test_cores_for_the_system_are_none_for_jobs() -> None:
+    wanted = Wanted([CPU])
+    limited = replace(NODE, specialized_cores=3, states=frozenset({"ALLOCATED"}), alloc_cpus=2)
+    decided(wanted, cluster(limited, jobs=3, tasks=2))
+    assert wanted.replicas == {"cpu": 4}
+
+
+def test_a_job_that_slurm_does_not_start_on_free_nodes_is_wanted_no_more() -> None:
+    wanted = Wanted([CPU])
+    for seconds, size in ((0, 2), (60, 2), (130, 2), (190, 0)):
+        samples = Samples(METRICS)
+        wanted.decide(cluster(NODE, jobs=2), samples, NOW + seconds)
+        assert wanted.replicas == {"cpu": size}
+    found = parsed(b"".join(samples.blocks().values()))
+    assert found["slurm_autoscaling_jobs_not_counted"] == {("NotStarted",): 2.0}
+
+
+def test_nodes_that_came_for_a_job_and_can_not_run_it_are_followed_by_no_more() -> None:
+    wanted = Wanted([replace(CPU, max=9)])
+    busy = replace(NODE, states=frozenset({"ALLOCATED"}), alloc_cpus=8, alloc_memory=8000)
+    queue = QueuedJobs((job(1, memory_per_node=7500),), 0)
+    nodes, sizes = [busy], []
+    for minute in range(12):
+        now = NOW + 60 * minute
+        samples = Samples(METRICS)
+        wanted.decide(Cluster(queue, tuple(nodes), PARTITIONS, ()), samples, now)
+        sizes.append(wanted.replicas["cpu"])
+        new = replace(NODE, real_memory=7000, last_busy=int(now), slurmd_start_time=int(now))
+        nodes += [replace(new, name=f"w-{it}") for it in range(len(nodes), wanted.replicas["cpu"])]
+    found = parsed(b"".join(samples.blocks().values()))
+    assert found["slurm_autoscaling_jobs_not_counted"] == {("Misfit",): 1.0}
+    assert max(sizes) <= 1 + ENOUGH
+
+
 def test_nodes_in_use_stay_and_idle_ones_are_no_longer_wanted() -> None:
     wanted = Wanted([CPU])
     busy = replace(NODE, name="w-1", states=frozenset({"ALLOCATED"}), alloc_cpus=8)
@@ -67,13 +102,25 @@ def test_nodes_in_use_stay_and_idle_ones_are_no_longer_wanted() -> None:
     assert wanted.replicas == {"cpu": 3}
 
 
-@pytest.mark.parametrize("reason", [drain_reason(worker(0), "slurm", "scale-in"), reasons.POD_LEAVING])
-def test_a_node_without_work_whose_pod_is_to_be_deleted_is_no_longer_wanted(reason: str | None) -> None:
+@pytest.mark.parametrize(
+    "reason", [drain_reason(worker(0), "slurm", "scale-in"), reasons.POD_LEAVING]
+)
+def test_a_node_without_work_whose_pod_is_to_be_deleted_is_no_longer_wanted(
+    reason: str | None,
+) -> None:
     wanted = Wanted([CPU])
     leaving = replace(NODE, states=frozenset({"IDLE", "DRAIN"}), reason=reason or "")
-    working = replace(NODE, name="w-1", states=frozenset({"MIXED", "DRAIN"}), alloc_cpus=1, reason=reason or "")
-    cordoned = replace(leaving, name="w-2", reason=reasons.of_operator("Pod (slurm/w-2) was cordoned"))
-    for nodes, size in (((leaving,), 0), ((leaving, working), 1), ((leaving, working, cordoned), 2)):
+    working = replace(
+        NODE, name="w-1", states=frozenset({"MIXED", "DRAIN"}), alloc_cpus=1, reason=reason or ""
+    )
+    cordoned = replace(
+        leaving, name="w-2", reason=reasons.of_operator("Pod (slurm/w-2) was cordoned")
+    )
+    for nodes, size in (
+        ((leaving,), 0),
+        ((leaving, working), 1),
+        ((leaving, working, cordoned), 2),
+    ):
         decided(wanted, cluster(*nodes))
         assert wanted.replicas == {"cpu": size}
     decided(wanted, cluster(leaving, jobs=1))
@@ -92,12 +139,14 @@ def test_a_nodeset_whose_nodes_are_unknown_has_no_number_until_one_has_registere
 
 def test_more_nodes_than_the_maximum_are_not_wanted() -> None:
     wanted = Wanted([replace(CPU, max=1)])
-    nodes = [replace(NODE, name=f"w-{number}", states=frozenset({"ALLOCATED"})) for number in range(3)]
+    nodes = [
+        replace(NODE, name=f"w-{number}", states=frozenset({"ALLOCATED"})) for number in range(3)
+    ]
     decided(wanted, cluster(*nodes))
     assert wanted.replicas == {"cpu": 1}
 
 
-def test_a_job_for_two_nodes_gets_a_second_one_although_slurm_reports_a_limit_of_the_partition() -> None:
+def test_a_job_for_two_nodes_gets_a_second_one_although_slurm_reports_a_partition_limit() -> None:
     wide = job(1, reason="PartitionNodeLimit", min_nodes=2, max_nodes=2, tasks=2)
     wanted = Wanted([CPU])
     for partition, size in (
@@ -110,17 +159,25 @@ def test_a_job_for_two_nodes_gets_a_second_one_although_slurm_reports_a_limit_of
 
 def test_memory_counts_only_where_slurm_allocates_it() -> None:
     wanted = Wanted([CPU])
-    jobs = QueuedJobs((job(1, tasks=2, memory_per_node=7000), job(2, tasks=2, memory_per_node=7000)), 0)
-    for words, size in (((), 2), (("CR_CORE_MEMORY",), 2), (("CR_CORE",), 1), (("CR_Core_Memory", "CR_LLN"), 2)):
+    jobs = QueuedJobs(
+        (job(1, tasks=2, memory_per_node=7000), job(2, tasks=2, memory_per_node=7000)), 0
+    )
+    for words, size in (
+        ((), 2),
+        (("CR_CORE_MEMORY",), 2),
+        (("CR_CORE",), 1),
+        (("CR_Core_Memory", "CR_LLN"), 2),
+    ):
         decided(wanted, Cluster(jobs, (), PARTITIONS, (), words))
         assert wanted.replicas == {"cpu": size}, words
 
 
-async def test_what_slurm_allocates_is_read_with_the_queue_where_it_says_so() -> None:
-    for version, words in (("v0.0.45", ("CR_CORE",)), ("v0.0.44", ())):
+async def test_what_slurm_allocates_is_read_with_the_queue_where_it_reports_it() -> None:
+    for release, words in (((26, 5, 5), ("CR_CORE",)), ((25, 11, 7), ())):
         model = SlurmModel(lambda: NOW)
+        model.release = release
         model.select_type_parameters = ("CR_CORE",)
-        found = await read(ModelCarrier(model, version=version), None)
+        found = await read(ModelCarrier(model), None)
         assert found.select_type_parameters == words
 
 

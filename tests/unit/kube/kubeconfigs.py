@@ -42,7 +42,9 @@ def kubeconfig(user: dict[str, Any], name: str = "c", **cluster: Any) -> dict[st
         "current-context": name,
         "clusters": [{"name": name, "cluster": {"server": "http://127.0.0.1:1/"} | cluster}],
         "users": [{"name": name, "user": user}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "slurm"}}],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": name, "namespace": "slurm"}}
+        ],
     }
 
 

@@ -14,7 +14,7 @@ from sidecars.kube import (
     Conflict,
     NotFound,
 )
-from sidecars.kube.records import ConfigMap
+from sidecars.objects import ConfigMap
 from tests.support.config_maps import config_map
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.looptime
 
 
-async def test_an_object_is_read_as_manifest_or_as_record(server: KubeDouble, client: Client) -> None:
+async def test_an_object_is_read_as_manifest_or_as_record(
+    server: KubeDouble, client: Client
+) -> None:
     stored = server.put(CONFIG_MAPS, config_map("ns", "a", k="v"))
     assert await client.get(CONFIG_MAPS, "ns", "a") == stored
     record = await client.get(CONFIG_MAPS, "ns", "a", ConfigMap)
@@ -32,11 +34,16 @@ async def test_an_object_is_read_as_manifest_or_as_record(server: KubeDouble, cl
         await client.get(CONFIG_MAPS, "ns", "b")
 
 
-async def test_the_log_of_a_container_is_read_from_a_time_on(server: KubeDouble, client: Client) -> None:
+async def test_the_log_of_a_container_is_read_from_a_time_on(
+    server: KubeDouble, client: Client
+) -> None:
     server.body = b"the log"
     since = "2026-01-01T00:00:00Z"
     for previous in (False, True):
-        assert await client.log("ns", "p", "slurmd", since=since, limit=100, previous=previous) == "the log"
+        assert (
+            await client.log("ns", "p", "slurmd", since=since, limit=100, previous=previous)
+            == "the log"
+        )
     query = {"container": "slurmd", "sinceTime": since, "limitBytes": "100"}
     assert [call.path for call in server.calls] == ["/api/v1/namespaces/ns/pods/p/log"] * 2
     assert [call.query for call in server.calls] == [query, query | {"previous": "true"}]
@@ -45,14 +52,18 @@ async def test_the_log_of_a_container_is_read_from_a_time_on(server: KubeDouble,
         await client.log("ns", "q", "slurmd", since=since, limit=100)
 
 
-async def test_objects_of_a_list_of_manifests_have_apiversion_and_kind(server: KubeDouble, client: Client) -> None:
+async def test_objects_of_a_list_of_manifests_have_apiversion_and_kind(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(PODS, {"metadata": {"namespace": "ns", "name": "p"}})
     items, version = await client.list(PODS, "ns")
     assert [(item["apiVersion"], item["kind"]) for item in items] == [("v1", "Pod")]
     assert version == "2"
 
 
-async def test_a_dry_run_asks_the_api_server_to_store_nothing(server: KubeDouble, client: Client) -> None:
+async def test_a_dry_run_asks_the_api_server_to_store_nothing(
+    server: KubeDouble, client: Client
+) -> None:
     await client.apply(CONFIG_MAPS, config_map("ns", "a"), field_manager="us", dry_run=True)
     [trial] = server.calls
     assert trial.query == {"fieldManager": "us", "force": "true", "dryRun": "All"}
@@ -60,10 +71,22 @@ async def test_a_dry_run_asks_the_api_server_to_store_nothing(server: KubeDouble
 
 async def test_writes_carry_what_the_api_asks_for(server: KubeDouble, client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("ns", "a"))
-    await client.apply(CONFIG_MAPS, config_map("ns", "a", k="v"), field_manager="us", force=False, subresource="status")
+    await client.apply(
+        CONFIG_MAPS,
+        config_map("ns", "a", k="v"),
+        field_manager="us",
+        force=False,
+        subresource="status",
+    )
     await client.merge_patch(CONFIG_MAPS, "ns", "a", {"data": {"k": None}}, field_manager="us")
+    version = server.objects(CONFIG_MAPS)["ns", "a"]["metadata"]["resourceVersion"]
     await client.delete(
-        CONFIG_MAPS, "ns", "a", grace_period_seconds=0, propagation_policy="Foreground", resource_version="4"
+        CONFIG_MAPS,
+        "ns",
+        "a",
+        grace_period_seconds=0,
+        propagation_policy="Foreground",
+        resource_version=version,
     )
     create, apply, patch, delete = server.calls
     assert (create.method, create.path) == ("POST", "/api/v1/namespaces/ns/configmaps")
@@ -75,7 +98,7 @@ async def test_writes_carry_what_the_api_asks_for(server: KubeDouble, client: Cl
     assert delete.body == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        "preconditions": {"resourceVersion": "4"},
+        "preconditions": {"resourceVersion": version},
         "gracePeriodSeconds": 0,
         "propagationPolicy": "Foreground",
     }
@@ -89,7 +112,9 @@ async def test_each_refusal_is_an_error_of_its_own(server: KubeDouble, client: C
         await client.delete(CONFIG_MAPS, "ns", "a", uid="another")
 
 
-async def test_a_manifest_without_a_namespace_is_refused_before_it_is_sent(server: KubeDouble, client: Client) -> None:
+async def test_a_manifest_without_a_namespace_is_refused_before_it_is_sent(
+    server: KubeDouble, client: Client
+) -> None:
     with pytest.raises(ValueError, match=r"a ConfigMap to write needs metadata.namespace"):
         await client.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
     with pytest.raises(ValueError, match="'' can't name a ConfigMap"):
@@ -97,11 +122,16 @@ async def test_a_manifest_without_a_namespace_is_refused_before_it_is_sent(serve
     assert server.calls == []
 
 
-async def test_a_watch_begins_with_the_version_it_was_asked_from(server: KubeDouble, client: Client) -> None:
+async def test_a_watch_begins_with_the_version_it_was_asked_from(
+    server: KubeDouble, client: Client
+) -> None:
     stream = client.watch(PODS, "ns", resource_version="1", timeout_seconds=10)
     server.put(PODS, {"metadata": {"namespace": "ns", "name": "p"}})
     events = [event async for event in stream]
-    assert [(event.kind, event.resource_version) for event in events] == [("BOOKMARK", "1"), ("ADDED", "2")]
+    assert [(event.kind, event.resource_version) for event in events] == [
+        ("BOOKMARK", "1"),
+        ("ADDED", "2"),
+    ]
     assert server.calls[0].query == {
         "watch": "true",
         "allowWatchBookmarks": "true",

@@ -20,7 +20,9 @@ def test_a_token_is_sent_and_never_printed(tmp_path: Path) -> None:
     assert SECRET not in repr(credentials)
 
 
-async def test_a_token_file_is_read_again_after_a_minute_and_after_a_refusal(tmp_path: Path) -> None:
+async def test_a_token_file_is_read_again_after_a_minute_and_after_a_refusal(
+    tmp_path: Path,
+) -> None:
     file = write(tmp_path, "one\n", "token")
     clock = Clock()
     credentials = clock.give(load_credentials(write(tmp_path, kubeconfig({"tokenFile": "token"}))))
@@ -36,7 +38,8 @@ async def test_a_token_file_is_read_again_after_a_minute_and_after_a_refusal(tmp
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "can't read"), ("", "is empty"), ("a\nb", "no HTTP header may"), ("é", "no HTTP")]
+    ("content", "message"),
+    [(None, "can't read"), ("", "is empty"), ("a\nb", "no HTTP header may"), ("é", "no HTTP")],
 )
 def test_a_bad_token_file_is_named(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
@@ -53,8 +56,16 @@ WITHOUT_TLS: dict[str, Any] = {"server": "https://127.0.0.1:1"}
     ("user", "cluster", "message"),
     [
         ({}, {"certificate-authority-data": B64}, "the certificate authority is not PEM"),
-        ({"client-certificate-data": B64, "client-key-data": B64}, {}, "certificate and key are not a PEM pair"),
-        ({}, {"certificate-authority": "ca.crt"}, "can't read the certificate authority file .*ca.crt"),
+        (
+            {"client-certificate-data": B64, "client-key-data": B64},
+            {},
+            "certificate and key are not a PEM pair",
+        ),
+        (
+            {},
+            {"certificate-authority": "ca.crt"},
+            "can't read the certificate authority file .*ca.crt",
+        ),
     ],
 )
 def test_certificates_that_are_none_are_named(

@@ -1,4 +1,6 @@
-"""Leader election in virtual time: one leads, nobody writes after its deadline, and a dead leader is replaced soon."""
+"""Leader election in virtual time: one leads, nobody writes after its deadline, and a dead leader
+is replaced soon.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sidecars.kube import CONFIG_MAPS, LEASES, Client, Election, LeadershipLost, run_until_lost
+from sidecars.kube import (
+    CONFIG_MAPS,
+    LEASES,
+    Client,
+    Election,
+    LeadershipLost,
+    Periods,
+    Time,
+    run_until_lost,
+)
 
 if TYPE_CHECKING:
     from tests.support.kube_double import KubeDouble
@@ -30,7 +41,12 @@ class Candidate:
     def __init__(self, client: Client, identity: str) -> None:
         self.ahead = 0.0
         self.election = Election(
-            client, "ns", "lock", identity, lease_duration=DURATION, clock=lambda: now() + self.ahead
+            client,
+            "ns",
+            "lock",
+            identity,
+            periods=Periods(lease_duration=DURATION),
+            time=Time(clock=lambda: now() + self.ahead),
         )
         self.led: list[float] = []
         self.finish = asyncio.Event()
@@ -64,10 +80,14 @@ async def test_the_first_candidate_leads_and_renews(server: KubeDouble, client: 
 
 
 @pytest.mark.parametrize("rest", [{}, {"spec": {}}])
-async def test_a_lease_that_nobody_has_held_is_taken(
+async def test_a_lease_that_nobody_has_had_is_taken(
     server: KubeDouble, client: Client, rest: dict[str, dict[str, str]]
 ) -> None:
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lock", "namespace": "ns"}}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "lock", "namespace": "ns"},
+    }
     await client.create(LEASES, lease | rest)
     one = Candidate(client, "one")
     await asyncio.sleep(1)
@@ -89,7 +109,9 @@ async def test_a_second_candidate_waits(server: KubeDouble, client: Client) -> N
     await end(two.task)
 
 
-async def test_a_leader_that_stops_releases_and_another_takes_over_at_once(server: KubeDouble, client: Client) -> None:
+async def test_a_leader_that_stops_releases_and_another_takes_over_at_once(
+    server: KubeDouble, client: Client
+) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(1)
     two = Candidate(client, "two")
@@ -105,7 +127,9 @@ async def test_a_leader_that_stops_releases_and_another_takes_over_at_once(serve
     await end(two.task)
 
 
-async def test_work_that_ends_by_itself_ends_the_election(server: KubeDouble, client: Client) -> None:
+async def test_work_that_ends_by_itself_ends_the_election(
+    server: KubeDouble, client: Client
+) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(1)
     one.finish.set()
@@ -113,12 +137,14 @@ async def test_work_that_ends_by_itself_ends_the_election(server: KubeDouble, cl
     assert holder(server) == ""
 
 
-async def test_work_that_fails_ends_the_election_with_its_error(server: KubeDouble, client: Client) -> None:
+async def test_work_that_fails_ends_the_election_with_its_error(
+    server: KubeDouble, client: Client
+) -> None:
     async def lead() -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        await Election(client, "ns", "lock", "one", clock=now).run(lead)
+        await Election(client, "ns", "lock", "one", time=Time(clock=now)).run(lead)
     assert holder(server) == ""
 
 
@@ -129,7 +155,11 @@ async def test_a_dead_leader_is_replaced_within_the_lease_duration_and_two_secon
         LEASES,
         {
             "metadata": {"namespace": "ns", "name": "lock", "labels": {"kept": "yes"}},
-            "spec": {"holderIdentity": "dead", "leaseDurationSeconds": DURATION, "leaseTransitions": 4},
+            "spec": {
+                "holderIdentity": "dead",
+                "leaseDurationSeconds": DURATION,
+                "leaseTransitions": 4,
+            },
         },
     )
     start = now()
@@ -142,7 +172,9 @@ async def test_a_dead_leader_is_replaced_within_the_lease_duration_and_two_secon
     await end(two.task)
 
 
-async def test_a_leader_that_cannot_renew_ends_before_another_may_lead(server: KubeDouble, client: Client) -> None:
+async def test_a_leader_that_cannot_renew_ends_before_another_may_lead(
+    server: KubeDouble, client: Client
+) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(5)
     server.write_faults.extend(["500"] * 100)
@@ -172,7 +204,9 @@ async def test_a_short_outage_costs_no_leadership(server: KubeDouble, client: Cl
     await end(one.task)
 
 
-async def test_a_renewal_whose_answer_was_lost_is_recognised_as_ones_own(server: KubeDouble, client: Client) -> None:
+async def test_a_renewal_whose_answer_was_lost_is_recognised_as_ones_own(
+    server: KubeDouble, client: Client
+) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(5)
     lease = server.objects(LEASES)["ns", "lock"]
@@ -182,7 +216,9 @@ async def test_a_renewal_whose_answer_was_lost_is_recognised_as_ones_own(server:
     await end(one.task)
 
 
-async def test_a_leader_whose_lease_was_taken_stops_at_once(server: KubeDouble, client: Client) -> None:
+async def test_a_leader_whose_lease_was_taken_stops_at_once(
+    server: KubeDouble, client: Client
+) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(5)
     lease = server.objects(LEASES)["ns", "lock"]
@@ -192,7 +228,9 @@ async def test_a_leader_whose_lease_was_taken_stops_at_once(server: KubeDouble, 
     assert holder(server) == "two"
 
 
-async def test_a_frozen_leader_writes_nothing_when_it_wakes(server: KubeDouble, client: Client) -> None:
+async def test_a_frozen_leader_writes_nothing_when_it_wakes(
+    server: KubeDouble, client: Client
+) -> None:
     one = Candidate(client, "one")
     await asyncio.sleep(5)
     guarded = client.guarded(one.election.left)
@@ -206,7 +244,9 @@ async def test_a_frozen_leader_writes_nothing_when_it_wakes(server: KubeDouble, 
         await one.task
 
 
-async def test_work_that_does_not_end_is_left_behind_when_the_lease_is_lost(server: KubeDouble, client: Client) -> None:
+async def test_work_that_does_not_end_is_left_behind_when_the_lease_is_lost(
+    server: KubeDouble, client: Client
+) -> None:
     release = asyncio.Event()
 
     async def lead() -> None:
@@ -214,7 +254,7 @@ async def test_work_that_does_not_end_is_left_behind_when_the_lease_is_lost(serv
             with contextlib.suppress(asyncio.CancelledError):
                 await release.wait()
 
-    election = Election(client, "ns", "lock", "one", clock=now)
+    election = Election(client, "ns", "lock", "one", time=Time(clock=now))
     task = asyncio.create_task(election.run(lead))
     await asyncio.sleep(5)
     server.write_faults.extend(["500"] * 100)
@@ -243,9 +283,13 @@ run_until_lost(work())
 """
 
 
-def test_neither_a_task_nor_a_thread_that_does_not_end_keeps_a_process_that_no_longer_leads() -> None:
+def test_neither_a_task_nor_a_thread_that_does_not_end_keeps_a_process_that_no_longer_leads() -> (
+    None
+):
     root = Path(__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", STUCK], cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK], cwd=root, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (1, "one: no renewal of the lease within 10 s\n")
 
 
@@ -273,6 +317,8 @@ async def test_of_many_candidates_one_leads_at_any_time(server: KubeDouble, clie
 
 
 @pytest.mark.parametrize(("retry", "renew", "duration"), [(2, 10, 10), (10, 2, 15), (0, 10, 15)])
-async def test_times_that_cannot_work_are_refused(client: Client, retry: float, renew: float, duration: int) -> None:
+async def test_times_that_cannot_work_are_refused(
+    retry: float, renew: float, duration: int
+) -> None:
     with pytest.raises(ValueError, match="0 < retry_period < renew_deadline < lease_duration"):
-        Election(client, "ns", "lock", "one", retry_period=retry, renew_deadline=renew, lease_duration=duration)
+        Periods(retry_period=retry, renew_deadline=renew, lease_duration=duration)

@@ -18,7 +18,9 @@ from sidecars.kube import (
 )
 from sidecars.kube.errors import api_error
 
-TOO_LARGE = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+TOO_LARGE = {
+    "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,9 @@ TOO_LARGE = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too la
         (503, "", ServerError),
     ],
 )
-def test_a_refusal_has_the_class_of_its_reason_or_status(status: int, reason: str, want: type[ApiError]) -> None:
+def test_a_refusal_has_the_class_of_its_reason_or_status(
+    status: int, reason: str, want: type[ApiError]
+) -> None:
     assert type(api_error(status, reason)) is want
 
 
@@ -48,7 +52,13 @@ def test_a_version_of_the_future_is_as_useless_as_one_too_old() -> None:
 
 
 def test_an_error_names_request_status_reason_and_message() -> None:
-    error = api_error(404, "NotFound", 'pods "p" not found', {"name": "p"}, request="GET /api/v1/namespaces/ns/pods/p")
+    error = api_error(
+        404,
+        "NotFound",
+        'pods "p" not found',
+        {"name": "p"},
+        request="GET /api/v1/namespaces/ns/pods/p",
+    )
     assert str(error) == 'GET /api/v1/namespaces/ns/pods/p: 404 NotFound: pods "p" not found'
     assert error.details == {"name": "p"}
     assert str(api_error(500)) == "500 Unknown: no message"

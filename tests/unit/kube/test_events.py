@@ -1,4 +1,6 @@
-"""Events: written in the background, repeats as one series, and never in the way of who emits them."""
+"""Events: written in the background, repeats as one series, and never in the way of who emits
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def stored(server: KubeDouble) -> list[dict[str, Any]]:
     return list(server.objects(EVENTS).values())
 
 
-async def test_an_event_names_object_reporter_and_reason(server: KubeDouble, client: Client) -> None:
+async def test_an_event_names_object_reporter_and_reason(
+    server: KubeDouble, client: Client
+) -> None:
     recorder = EventRecorder(client, "slinky.slurm.net/slurm-operator", Clock(), instance="pod-1")
     refuse(recorder)
     await recorder.flush()
@@ -48,9 +52,19 @@ async def test_an_event_names_object_reporter_and_reason(server: KubeDouble, cli
         "name": "slurm",
         "uid": "u",
     }
-    assert (event["reportingController"], event["reportingInstance"]) == ("slinky.slurm.net/slurm-operator", "pod-1")
-    assert (event["type"], event["reason"], event["action"]) == ("Warning", "Refused", "Reconfigure")
-    assert (event["note"], event["eventTime"]) == ("line 3: unknown key", "2026-01-01T00:00:00.000000Z")
+    assert (event["reportingController"], event["reportingInstance"]) == (
+        "slinky.slurm.net/slurm-operator",
+        "pod-1",
+    )
+    assert (event["type"], event["reason"], event["action"]) == (
+        "Warning",
+        "Refused",
+        "Reconfigure",
+    )
+    assert (event["note"], event["eventTime"]) == (
+        "line 3: unknown key",
+        "2026-01-01T00:00:00.000000Z",
+    )
 
 
 async def test_repeats_are_one_series_with_few_writes(server: KubeDouble, client: Client) -> None:
@@ -65,7 +79,9 @@ async def test_repeats_are_one_series_with_few_writes(server: KubeDouble, client
     assert 60 < event["series"]["count"] <= 100
 
 
-async def test_other_events_and_late_repeats_are_events_of_their_own(server: KubeDouble, client: Client) -> None:
+async def test_other_events_and_late_repeats_are_events_of_their_own(
+    server: KubeDouble, client: Client
+) -> None:
     clock = Clock()
     recorder = EventRecorder(client, "us", clock)
     refuse(recorder)
@@ -76,7 +92,9 @@ async def test_other_events_and_late_repeats_are_events_of_their_own(server: Kub
     assert len(stored(server)) == 3
 
 
-async def test_an_event_of_a_cluster_scoped_object_is_kept_in_default(server: KubeDouble, client: Client) -> None:
+async def test_an_event_of_a_cluster_scoped_object_is_kept_in_default(
+    server: KubeDouble, client: Client
+) -> None:
     recorder = EventRecorder(client, "us", Clock())
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     recorder.emit(node, "Normal", "Drained", "Drain", "x" * 1023 + "éé")
@@ -86,7 +104,9 @@ async def test_an_event_of_a_cluster_scoped_object_is_kept_in_default(server: Ku
     assert event["note"] == "x" * 1023
 
 
-async def test_a_server_that_refuses_events_hinders_nobody(server: KubeDouble, client: Client) -> None:
+async def test_a_server_that_refuses_events_hinders_nobody(
+    server: KubeDouble, client: Client
+) -> None:
     recorder = EventRecorder(client, "us", Clock())
     server.write_faults.extend(["500", "drop"])
     refuse(recorder)
@@ -107,7 +127,9 @@ async def test_a_flood_of_events_is_cut(server: KubeDouble, client: Client) -> N
     assert len(stored(server)) == 256
 
 
-async def test_a_series_whose_event_has_aged_away_starts_anew(server: KubeDouble, client: Client) -> None:
+async def test_a_series_whose_event_has_aged_away_starts_anew(
+    server: KubeDouble, client: Client
+) -> None:
     recorder = EventRecorder(client, "us", Clock())
     refuse(recorder)
     await recorder.flush()

@@ -22,7 +22,10 @@ def plugin(folder: Path, code: str, **more: Any) -> Path:
     """A kubeconfig whose plug-in is that Python code, run with the folder as its first argument."""
     script = write(folder, code, "plugin.py")
     api = "client.authentication.k8s.io/v1"
-    user = {"exec": {"apiVersion": api, "command": sys.executable, "args": [str(script), str(folder)]} | more}
+    user = {
+        "exec": {"apiVersion": api, "command": sys.executable, "args": [str(script), str(folder)]}
+        | more
+    }
     return write(folder, kubeconfig(user))
 
 
@@ -49,7 +52,9 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_plugin_is_asked_again_before_its_token_expires(tmp_path: Path) -> None:
     clock = Clock()
     env = [{"name": "PROFILE", "value": "slurm"}]
-    credentials = clock.give(load_credentials(plugin(tmp_path, ANSWER, env=env, provideClusterInfo=True)))
+    credentials = clock.give(
+        load_credentials(plugin(tmp_path, ANSWER, env=env, provideClusterInfo=True))
+    )
     assert (await credentials.access()).authorization == "Bearer token-1"
     clock.now = 3500
     assert (await credentials.access()).authorization == "Bearer token-1"
@@ -71,38 +76,65 @@ async def test_many_requests_at_once_ask_the_plugin_once(tmp_path: Path) -> None
 
 def status(**fields: Any) -> str:
     """The code of a plug-in that answers with this status."""
-    answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": fields}
+    answer = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": fields,
+    }
     return f"print({json.dumps(answer)!r})"
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("import sys; sys.exit('no session, run login')", r"failed with exit code 1: no session, run login \(get it\)"),
+        (
+            "import sys; sys.exit('no session, run login')",
+            r"failed with exit code 1: no session, run login \(get it\)",
+        ),
         ("print('hello')", "printed no valid ExecCredential"),
-        ('print(\'{"apiVersion": "v9", "status": {}}\')', "answered with apiVersion v9, the kubeconfig has"),
+        (
+            'print(\'{"apiVersion": "v9", "status": {}}\')',
+            "answered with apiVersion v9, the kubeconfig has",
+        ),
         ('print(\'{"apiVersion": "v9"}\')', r"missing required field `status`"),
-        ('import sys; sys.stdout.buffer.write(b\'{"apiVersion": "\\xff\\xfe"}\')', "printed no valid ExecCredential"),
+        (
+            'import sys; sys.stdout.buffer.write(b\'{"apiVersion": "\\xff\\xfe"}\')',
+            "printed no valid ExecCredential",
+        ),
         ('print(\'{"apiVersion": "client.authe\')', "printed no valid ExecCredential"),
         ("print('{\"apiVersion\": ' + '[' * 100000)", "printed no valid ExecCredential"),
         ("print('{\"a\": ' + '[' * 100000)", "printed no valid ExecCredential"),
         ("while True: print('x' * 10000)", "printed more than 1 MiB"),
         ("import sys\nwhile True: print('x' * 10000, file=sys.stderr)", "printed more than 1 MiB"),
         (status(token=7), r"Expected `str \| null`, got `int` - at `\$.status.token`"),
-        (status(), "neither status.token nor both of status.clientCertificateData and status.clientKeyData"),
+        (
+            status(),
+            (
+                "neither status.token nor both of status.clientCertificateData and "
+                "status.clientKeyData"
+            ),
+        ),
         (status(token=""), "neither status.token nor both"),
         (status(clientCertificateData="x"), "neither status.token nor both"),
         (status(token="to\nken"), "the token contains characters that no HTTP header may contain"),
         (
             status(token=SECRET, expirationTimestamp="2025-12-31T23:59:59Z"),
-            r"answered with a credential that expired at 2025-12-31T23:59:59\+00:00: log in again, .*\(get it\)",
+            (
+                r"answered with a credential that expired at 2025-12-31T23:59:59\+00:00: log in "
+                r"again, .*\(get it\)"
+            ),
         ),
-        (status(token=SECRET, expirationTimestamp="2026-01-01T00:00:00"), r"at `\$.status.expirationTimestamp`"),
+        (
+            status(token=SECRET, expirationTimestamp="2026-01-01T00:00:00"),
+            r"at `\$.status.expirationTimestamp`",
+        ),
         (status(token=SECRET, expirationTimestamp="soon"), r"at `\$.status.expirationTimestamp`"),
         (status(token=SECRET, expirationTimestamp=9e99), r"at `\$.status.expirationTimestamp`"),
     ],
 )
-def test_a_plugin_that_fails_is_named_with_its_reason(tmp_path: Path, code: str, message: str) -> None:
+def test_a_plugin_that_fails_is_named_with_its_reason(
+    tmp_path: Path, code: str, message: str
+) -> None:
     path = plugin(tmp_path, code, installHint="get it")
     with pytest.raises(CredentialsError, match=message) as error:
         token(Clock().give(load_credentials(path)))
@@ -134,12 +166,16 @@ NEVER_ANSWERING = {
 
 
 def none_left(folder: Path) -> bool:
-    """Whether the processes of a plug-in are gone, not even waiting to be asked for their status."""
-    return not any(Path("/proc", pid).exists() for pid in (folder / "processes").read_text().split())
+    """Whether the processes of a plug-in are gone, not even waiting to be asked for their
+    status.
+    """
+    return not any(
+        Path("/proc", pid).exists() for pid in (folder / "processes").read_text().split()
+    )
 
 
 @pytest.mark.parametrize("how", NEVER_ANSWERING)
-async def test_a_plugin_that_never_answers_is_ended_and_named_and_holds_up_nothing_else(
+async def test_a_plugin_that_never_answers_is_ended_and_named_and_delays_nothing_else(
     tmp_path: Path, how: str
 ) -> None:
     path = plugin(tmp_path, NEVER_ANSWERING[how])
@@ -157,7 +193,13 @@ async def test_a_plugin_that_never_answers_is_ended_and_named_and_holds_up_nothi
     # All of them have waited for the same one.
     assert time.monotonic() - begun < 15
     assert {(type(outcome), str(outcome)) for outcome in outcomes} == {
-        (CredentialsError, f"kubeconfig {path}: user 'c': exec plug-in {sys.executable!r} gave no answer within 6 s")
+        (
+            CredentialsError,
+            (
+                f"kubeconfig {path}: user 'c': exec plug-in {sys.executable!r} gave no answer "
+                "within 6 s"
+            ),
+        )
     }
     await until(lambda: none_left(tmp_path))
 
@@ -182,6 +224,11 @@ async def test_a_plugin_that_no_longer_answers_fails_no_request_before_its_last_
 
 
 def test_a_plugin_that_is_not_there_is_named_with_the_hint(tmp_path: Path) -> None:
-    credentials = load_credentials(plugin(tmp_path, "", command="./not-there", installHint="get it"))
-    with pytest.raises(CredentialsError, match=r"'./not-there' can't be started: No such file or directory \(get it\)"):
+    credentials = load_credentials(
+        plugin(tmp_path, "", command="./not-there", installHint="get it")
+    )
+    with pytest.raises(
+        CredentialsError,
+        match=r"'./not-there' can't be started: No such file or directory \(get it\)",
+    ):
         token(credentials)

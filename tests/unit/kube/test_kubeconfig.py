@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("user", "cluster", "message"),
     [
-        ({}, {"certificate-authority-data": "%"}, "cluster 'c': certificate-authority-data is not base64"),
+        (
+            {},
+            {"certificate-authority-data": "%"},
+            "cluster 'c': certificate-authority-data is not base64",
+        ),
         ({"client-certificate-data": B64}, {}, "user 'c': client-key .* is missing"),
         ({"client-key": "x"}, {}, "user 'c': client-certificate .* is missing"),
         ({"username": "u", "password": SECRET}, {}, "user 'c': username is not supported"),
@@ -29,7 +33,11 @@ if TYPE_CHECKING:
         ({}, {"server": "https://[::1"}, r"server is 'https://\[::1', not a URL"),
         ({}, {"server": 6443}, r"Expected `str`, got `int` - at `\$.clusters\[0\].cluster.server`"),
         ({"token": 7}, {}, r"Expected `str \| null`, got `int` - at `\$.users\[0\].user.token`"),
-        ({"exec": {"command": "x"}}, {}, r"missing required field `apiVersion` - at `\$.users\[0\].user.exec`"),
+        (
+            {"exec": {"command": "x"}},
+            {},
+            r"missing required field `apiVersion` - at `\$.users\[0\].user.exec`",
+        ),
         (
             {"exec": {"command": "x", "apiVersion": "v1", "interactiveMode": "Always"}},
             {},
@@ -75,7 +83,9 @@ def test_a_kubeconfig_with_missing_parts_is_refused_and_they_are_named(
 
 
 def test_a_kubeconfig_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CredentialsError, match=r"kubeconfig .*nowhere: can't be read: No such file"):
+    with pytest.raises(
+        CredentialsError, match=r"kubeconfig .*nowhere: can't be read: No such file"
+    ):
         load_credentials(tmp_path / "nowhere")
     path = tmp_path / "binary"
     path.write_bytes(b"a: \xc3\x28")
@@ -91,7 +101,9 @@ def test_the_current_context_decides(tmp_path: Path) -> None:
     assert token(load_credentials(write(tmp_path, config))) == "Bearer two"
 
 
-def test_the_files_of_kubeconfig_are_merged_and_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_kubeconfig_are_merged_and_the_first_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = write(tmp_path, kubeconfig({"token": "one"}), "one")
     two = write(tmp_path, kubeconfig({"token": "two"}, name="d"), "two")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'nowhere'}:{one}:{two}")
@@ -106,11 +118,25 @@ def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.Monk
     write(tmp_path, "secret", "token")
     credentials = from_service_account(tmp_path)
     assert credentials.server == "https://[fd00::1]:443"
-    with pytest.raises(CredentialsError, match=r"can't read the certificate authority file .*ca.crt"):
+    with pytest.raises(
+        CredentialsError, match=r"can't read the certificate authority file .*ca.crt"
+    ):
         token(credentials)
 
 
-def test_without_any_credentials_the_error_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_without_a_mounted_token_is_refused_with_the_path_of_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    with pytest.raises(CredentialsError, match=rf"no {tmp_path}/token\); set KUBECONFIG"):
+        from_service_account(tmp_path)
+
+
+def test_without_any_credentials_the_error_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(CredentialsError, match=r"KUBERNETES_SERVICE_HOST is not set.*set KUBECONFIG"):
+    with pytest.raises(
+        CredentialsError, match=r"KUBERNETES_SERVICE_HOST is not set.*set KUBECONFIG"
+    ):
         from_service_account(tmp_path)

@@ -1,4 +1,6 @@
-"""The work queue: each key once, never twice at the same time, back-off per key; in virtual time."""
+"""The work queue: each key once, never twice at the same time, back-off per key; in virtual
+time.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,10 @@ async def test_of_several_delays_the_earliest_counts() -> None:
 async def test_retries_wait_longer_each_time_until_forgotten() -> None:
     queue = WorkQueue[str](base_delay=1, max_delay=16, rng=random.Random(1))  # noqa: S311 - spreads retries
     delays = [queue.retry("a") for _ in range(8)]
-    assert all(0.5 <= delay / want <= 1 for delay, want in zip(delays, [1, 2, 4, 8, 16, 16, 16, 16], strict=True))
+    assert all(
+        0.5 <= delay / want <= 1
+        for delay, want in zip(delays, [1, 2, 4, 8, 16, 16, 16, 16], strict=True)
+    )
     queue.forget("a")
     assert queue.retry("a") <= 1
 
@@ -172,10 +177,22 @@ async def test_handlers_that_hang_delay_no_key_of_another_group_and_are_never_do
             await asyncio.sleep(60)
 
     async with workers(queue, handle, concurrency=2, group=lambda key: key.partition("/")[0]):
-        for key in ("bad/a", "bad/b", "bad/c", "worse/a", "worse/b", "worse/c", "sound/a", "sound/b", "bad/a"):
+        for key in (
+            "bad/a",
+            "bad/b",
+            "bad/c",
+            "worse/a",
+            "worse/b",
+            "worse/c",
+            "sound/a",
+            "sound/b",
+            "bad/a",
+        ):
             queue.add(key)
         await asyncio.sleep(50)
-    assert began == dict.fromkeys(["bad/a", "bad/b", "worse/a", "worse/b", "sound/a", "sound/b"], began["bad/a"])
+    assert began == dict.fromkeys(
+        ["bad/a", "bad/b", "worse/a", "worse/b", "sound/a", "sound/b"], began["bad/a"]
+    )
 
 
 async def test_groups_take_turns() -> None:
@@ -266,7 +283,9 @@ async def play(limit: int, script: list[tuple[str, str, float]]) -> None:
             assert taken in owed, "a key is never taken unasked"
             in_work.add(taken)
             owed.discard(taken)
-            assert [group_of(key) for key in in_work].count(group_of(taken)) <= limit, "a group keeps to its limit"
+            assert [group_of(key) for key in in_work].count(group_of(taken)) <= limit, (
+                "a group keeps to its limit"
+            )
         if step == "done" and key in in_work:
             in_work.remove(key)
             queue.done(key)
@@ -282,5 +301,7 @@ async def play(limit: int, script: list[tuple[str, str, float]]) -> None:
 
 
 @given(st.integers(1, 3), st.lists(steps, max_size=40))
-def test_any_order_of_calls_loses_no_key_and_doubles_none(limit: int, script: list[tuple[str, str, float]]) -> None:
+def test_any_order_of_calls_loses_no_key_and_doubles_none(
+    limit: int, script: list[tuple[str, str, float]]
+) -> None:
     run(play(limit, script))

@@ -1,4 +1,6 @@
-"""The reflector against a scripted API server, in virtual time: after every fault the cache equals the server."""
+"""The reflector against a scripted API server, in virtual time: after every fault the cache equals
+the server.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sidecars.kube import NAMESPACES, PODS, SECRETS, Client, Event, Key, Manifest, Reflector, identity
-from sidecars.kube.records import PartialObjectMetadata, Pod
+from sidecars.kube import (
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    Client,
+    Event,
+    Key,
+    Manifest,
+    Reflector,
+    identity,
+)
+from sidecars.objects import PartialObjectMetadata, Pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,7 +32,10 @@ pytestmark = pytest.mark.looptime
 
 
 def pod(name: str, namespace: str = "ns", **labels: str) -> Manifest:
-    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "status": {"phase": "Running"}}
+    return {
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "status": {"phase": "Running"},
+    }
 
 
 @contextlib.asynccontextmanager
@@ -30,7 +45,9 @@ async def running(reflector: Reflector[Any]) -> AsyncIterator[list[tuple[str, st
 
     def note(event: Event[Any]) -> None:
         item = event.object
-        seen.append((event.kind, item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name))
+        seen.append(
+            (event.kind, item["metadata"]["name"] if isinstance(item, dict) else item.metadata.name)
+        )
 
     reflector.store.subscribe(note)
     task = asyncio.create_task(reflector.run())
@@ -47,7 +64,9 @@ def names(reflector: Reflector[Any]) -> set[str]:
     return {identity(item).key.name for item in reflector.store.values()}
 
 
-async def test_the_store_has_the_list_and_follows_the_watch(server: KubeDouble, client: Client) -> None:
+async def test_the_store_has_the_list_and_follows_the_watch(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(PODS, pod("a"))
     server.put(PODS, pod("b"))
     reflector = Reflector(client, PODS, type=Pod)
@@ -58,7 +77,13 @@ async def test_the_store_has_the_list_and_follows_the_watch(server: KubeDouble, 
         server.remove(PODS, "ns", "b")
         await asyncio.sleep(1)
         assert names(reflector) == {"a", "c"}
-        assert events == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("MODIFIED", "a"), ("DELETED", "b")]
+        assert events == [
+            ("ADDED", "a"),
+            ("ADDED", "b"),
+            ("ADDED", "c"),
+            ("MODIFIED", "a"),
+            ("DELETED", "b"),
+        ]
         a = reflector.store.get("ns", "a")
         assert a is not None
         assert a.metadata.labels == {"changed": "yes"}
@@ -73,11 +98,17 @@ async def test_lists_are_paged(server: KubeDouble, client: Client) -> None:
     async with running(reflector):
         await reflector.wait_synced(5)
         assert len(reflector.store) == 25
-        assert [bool(call.query.get("continue")) for call in server.reads(PODS)[:3]] == [False, True, True]
+        assert [bool(call.query.get("continue")) for call in server.reads(PODS)[:3]] == [
+            False,
+            True,
+            True,
+        ]
         assert server.reads(PODS)[0].query["limit"] == "250"
 
 
-async def test_a_list_whose_continue_token_expires_starts_again(server: KubeDouble, client: Client) -> None:
+async def test_a_list_whose_continue_token_expires_starts_again(
+    server: KubeDouble, client: Client
+) -> None:
     for number in range(25):
         server.put(PODS, pod(f"p{number}"))
     server.page_limit = 10
@@ -89,7 +120,9 @@ async def test_a_list_whose_continue_token_expires_starts_again(server: KubeDoub
         assert len(events) == 25
 
 
-async def test_an_object_that_vanished_unseen_is_deleted_after_the_relist(server: KubeDouble, client: Client) -> None:
+async def test_an_object_that_vanished_unseen_is_deleted_after_the_relist(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(PODS, pod("a"))
     server.put(PODS, pod("b"))
     reflector = Reflector(client, PODS)
@@ -107,7 +140,9 @@ async def test_an_object_that_vanished_unseen_is_deleted_after_the_relist(server
         assert events[-1] == ("DELETED", "a")
 
 
-async def test_an_object_created_again_unseen_is_deleted_and_added(server: KubeDouble, client: Client) -> None:
+async def test_an_object_created_again_unseen_is_deleted_and_added(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(PODS, pod("a"))
     reflector = Reflector(client, PODS)
     async with running(reflector) as events:
@@ -141,7 +176,9 @@ async def test_a_watch_resumes_from_the_last_bookmark(server: KubeDouble, client
 
 
 @pytest.mark.parametrize("fault", ["gone", "410"])
-async def test_a_version_too_old_means_one_relist(server: KubeDouble, client: Client, fault: Fault) -> None:
+async def test_a_version_too_old_means_one_relist(
+    server: KubeDouble, client: Client, fault: Fault
+) -> None:
     server.put(PODS, pod("a"))
     server.faults.extend([None, fault])
     reflector = Reflector(client, PODS)
@@ -153,8 +190,12 @@ async def test_a_version_too_old_means_one_relist(server: KubeDouble, client: Cl
         assert len([call for call in server.reads(PODS) if "watch" not in call.query]) == 2
 
 
-@pytest.mark.parametrize("fault", ["500", "empty", "drop", "garbage", "gone", "error", "410", "bookmark"])
-async def test_a_sick_server_is_not_hammered(server: KubeDouble, client: Client, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", ["500", "empty", "drop", "garbage", "gone", "error", "410", "bookmark"]
+)
+async def test_a_sick_server_is_not_hammered(
+    server: KubeDouble, client: Client, fault: Fault
+) -> None:
     server.put(PODS, pod("a"))
     reflector = Reflector(client, PODS)
     async with running(reflector):
@@ -173,7 +214,9 @@ async def test_a_sick_server_is_not_hammered(server: KubeDouble, client: Client,
         assert reflector.fault is None
 
 
-async def test_the_back_off_starts_again_after_a_healthy_stream(server: KubeDouble, client: Client) -> None:
+async def test_the_back_off_starts_again_after_a_healthy_stream(
+    server: KubeDouble, client: Client
+) -> None:
     reflector = Reflector(client, PODS)
     async with running(reflector):
         await reflector.wait_synced(5)
@@ -203,7 +246,9 @@ async def test_a_stream_that_goes_silent_is_given_up_after_the_read_deadline(
         assert names(reflector) == {"a"}
 
 
-async def test_a_quiet_watch_lives_on_bookmarks_until_its_timeout(server: KubeDouble, client: Client) -> None:
+async def test_a_quiet_watch_lives_on_bookmarks_until_its_timeout(
+    server: KubeDouble, client: Client
+) -> None:
     reflector = Reflector(client, PODS)
     async with running(reflector):
         await reflector.wait_synced(5)
@@ -233,20 +278,30 @@ async def test_only_the_given_namespaces_are_kept(server: KubeDouble, client: Cl
 
 
 async def test_selectors_go_with_lists_and_watches(server: KubeDouble, client: Client) -> None:
-    reflector = Reflector(client, PODS, label_selector="app in (slurmd)", field_selector="spec.nodeName=n1")
+    reflector = Reflector(
+        client, PODS, label_selector="app in (slurmd)", field_selector="spec.nodeName=n1"
+    )
     async with running(reflector):
         await reflector.wait_synced(5)
         await asyncio.sleep(1)
-        selectors = [(call.query["labelSelector"], call.query["fieldSelector"]) for call in server.reads(PODS)]
+        selectors = [
+            (call.query["labelSelector"], call.query["fieldSelector"])
+            for call in server.reads(PODS)
+        ]
         assert selectors == [("app in (slurmd)", "spec.nodeName=n1")] * 2
 
 
-async def test_metadata_only_asks_for_no_contents_and_follows_as_usual(server: KubeDouble, client: Client) -> None:
+async def test_metadata_only_asks_for_no_contents_and_follows_as_usual(
+    server: KubeDouble, client: Client
+) -> None:
     for number in range(3):
-        secret = {"metadata": {"name": f"s{number}", "namespace": "ns", "labels": {"app": "a"}}, "data": {"k": "djE="}}
+        secret = {
+            "metadata": {"name": f"s{number}", "namespace": "ns", "labels": {"app": "a"}},
+            "data": {"k": "djE="},
+        }
         server.put(SECRETS, secret)
     server.page_limit = 2
-    reflector = Reflector(client, SECRETS, metadata_only=True)
+    reflector = Reflector(client, SECRETS, type=PartialObjectMetadata)
     async with running(reflector) as events:
         await reflector.wait_synced(5)
         assert names(reflector) == {"s0", "s1", "s2"}
@@ -298,24 +353,35 @@ async def test_waiting_for_a_server_that_answers_nothing_ends_with_the_reason(
     server.always = "500"
     reflector = Reflector(client, PODS)
     async with running(reflector):
-        with pytest.raises(TimeoutError, match=r"no complete list of pods within 20 s.*etcdserver: no leader"):
+        with pytest.raises(
+            TimeoutError, match=r"no complete list of pods within 20 s.*etcdserver: no leader"
+        ):
             await reflector.wait_synced(20)
 
 
-async def test_a_kind_that_may_be_absent_has_no_objects_until_it_is_there(server: KubeDouble, client: Client) -> None:
+async def test_a_kind_that_may_be_absent_has_no_objects_until_it_is_there(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(PODS, pod("a"))
     server.always = "404"
     served: list[bool] = []
     reflector = Reflector(client, PODS, served=lambda: served.append(True))
     async with running(reflector):
         await reflector.wait_synced(5)
-        assert (reflector.served, names(reflector), reflector.fault, served) == (False, set(), None, [])
+        assert (reflector.served, names(reflector), reflector.fault, served) == (
+            False,
+            set(),
+            None,
+            [],
+        )
         server.always = None
         await asyncio.sleep(31)
         assert (reflector.served, names(reflector), served) == (True, {"a"}, [True])
 
 
-async def test_the_objects_of_a_kind_that_is_removed_are_gone(server: KubeDouble, client: Client) -> None:
+async def test_the_objects_of_a_kind_that_is_removed_are_gone(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(PODS, pod("a"))
     reflector = Reflector(client, PODS, served=lambda: None)
     async with running(reflector) as events:
@@ -323,10 +389,14 @@ async def test_the_objects_of_a_kind_that_is_removed_are_gone(server: KubeDouble
         server.always = "404"
         server.end_streams()
         await asyncio.sleep(5)
-        assert (reflector.served, names(reflector), events) == (False, set(), [("ADDED", "a"), ("DELETED", "a")])
+        assert (reflector.served, names(reflector), events) == (
+            False,
+            set(),
+            [("ADDED", "a"), ("DELETED", "a")],
+        )
 
 
-async def test_of_a_kind_that_is_not_served_for_a_while_no_object_counts_as_gone_that_has_finalizers(
+async def test_no_object_with_finalizers_of_a_kind_that_is_not_served_for_a_while_counts_as_gone(
     server: KubeDouble, client: Client
 ) -> None:
     bound, leaving = pod("bound"), pod("leaving")
@@ -346,7 +416,9 @@ async def test_of_a_kind_that_is_not_served_for_a_while_no_object_counts_as_gone
         assert (reflector.served, names(reflector)) == (True, {"bound", "leaving", "free"})
 
 
-async def test_a_namespace_that_does_not_exist_is_empty_and_delays_no_other(server: KubeDouble, client: Client) -> None:
+async def test_a_namespace_that_does_not_exist_is_empty_and_delays_no_other(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(PODS, pod("a"))
     server.always = "403"  # as its Role is missing, too
     reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
@@ -363,7 +435,9 @@ async def test_a_namespace_that_does_not_exist_is_empty_and_delays_no_other(serv
 async def test_a_namespace_that_is_being_deleted_is_empty_once_its_role_is_gone(
     server: KubeDouble, client: Client
 ) -> None:
-    server.put(NAMESPACES, {"metadata": {"name": "ns", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    server.put(
+        NAMESPACES, {"metadata": {"name": "ns", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    )
     server.put(PODS, pod("a"))
     reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
     async with running(reflector):
@@ -376,7 +450,9 @@ async def test_a_namespace_that_is_being_deleted_is_empty_once_its_role_is_gone(
         assert names(reflector) == set()
 
 
-async def test_a_namespace_that_may_not_be_read_is_never_taken_for_empty(server: KubeDouble, client: Client) -> None:
+async def test_a_namespace_that_may_not_be_read_is_never_taken_for_empty(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(NAMESPACES, {"metadata": {"name": "ns"}})
     server.put(PODS, pod("a"))
     reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
@@ -406,7 +482,9 @@ async def test_a_namespace_that_may_not_be_read_is_named_and_no_other_waits_for_
         assert (reflector.refused, names(reflector)) == ({}, {"a"})
 
 
-async def test_a_watch_that_is_refused_for_a_moment_is_followed_by_a_list(server: KubeDouble, client: Client) -> None:
+async def test_a_watch_that_is_refused_for_a_moment_is_followed_by_a_list(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(NAMESPACES, {"metadata": {"name": "ns"}})
     reflector = Reflector(client, PODS, type=Pod, namespaces=["ns"])
     async with running(reflector):
@@ -435,7 +513,9 @@ async def test_a_namespace_that_is_created_again_without_rights_is_not_taken_for
         assert reflector.refused == {"ns": False}
 
 
-async def test_a_reader_of_all_namespaces_that_lacks_rights_does_not_start(server: KubeDouble, client: Client) -> None:
+async def test_a_reader_of_all_namespaces_that_lacks_rights_does_not_start(
+    server: KubeDouble, client: Client
+) -> None:
     server.always = "403"
     reflector = Reflector(client, PODS)
     async with running(reflector):
@@ -443,7 +523,9 @@ async def test_a_reader_of_all_namespaces_that_lacks_rights_does_not_start(serve
             await reflector.wait_synced(5)
 
 
-async def test_a_kind_that_is_missing_is_not_refused_once_there_are_rights(server: KubeDouble, client: Client) -> None:
+async def test_a_kind_that_is_missing_is_not_refused_once_there_are_rights(
+    server: KubeDouble, client: Client
+) -> None:
     server.put(NAMESPACES, {"metadata": {"name": "ns"}})
     server.always = "403"
     reflector = Reflector(client, PODS, namespaces=["ns"], served=lambda: None)

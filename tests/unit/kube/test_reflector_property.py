@@ -1,4 +1,6 @@
-"""After any script of changes and faults, the cache equals the server, and so does what its subscribers have seen."""
+"""After any script of changes and faults, the cache equals the server, and so does what its
+subscribers have seen.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ QUIET = 400.0
 
 
 class Mirror:
-    """What a subscriber believes from events alone. Any event that doesn't fit what it knows fails the test."""
+    """What a subscriber believes from events alone. Any event that doesn't fit what it knows fails
+    the test.
+    """
 
     def __init__(self) -> None:
         self.items: dict[Key, Manifest] = {}
@@ -67,7 +71,10 @@ async def play(script: Sequence[tuple[Any, ...]], page_limit: int, only: list[st
                 server.remove(PODS, first, second)
             if step in ("put", "again"):
                 metadata = {"namespace": first, "name": second}
-                server.put(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "number": number})
+                server.put(
+                    PODS,
+                    {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "number": number},
+                )
             if step == "fault":
                 server.faults.extend([first] * second)
             if step == "compact":
@@ -81,12 +88,18 @@ async def play(script: Sequence[tuple[Any, ...]], page_limit: int, only: list[st
             await asyncio.sleep(100.0)
         await asyncio.sleep(QUIET)
 
-        want = {key: item for key, item in server.objects(PODS).items() if only is None or key[0] in only}
+        want = {
+            key: item
+            for key, item in server.objects(PODS).items()
+            if only is None or key[0] in only
+        }
         assert {key: reflector.store.get(*key) for key in reflector.store.known()} == want
         assert mirror.items == want
         for name in "abcde":
             by_name = reflector.store.by("name", name)
-            assert sorted(by_name, key=str) == sorted((i for k, i in want.items() if k[1] == name), key=str)
+            assert sorted(by_name, key=str) == sorted(
+                (i for k, i in want.items() if k[1] == name), key=str
+            )
         assert reflector.fault is None
         assert not task.done()
         task.cancel()

@@ -7,11 +7,13 @@ import logging
 import pytest
 
 from sidecars.kube import Event, Key, Malformed, Manifest, Store, identity
-from sidecars.kube.records import ObjectMeta, Pod, PodSpec
+from sidecars.objects import ObjectMeta, Pod, PodSpec
 
 
 def pod(name: str, version: int = 1, *, uid: str = "", node: str = "") -> Pod:
-    meta = ObjectMeta(name=name, namespace="ns", uid=uid or f"uid of {name}", resource_version=str(version))
+    meta = ObjectMeta(
+        name=name, namespace="ns", uid=uid or f"uid of {name}", resource_version=str(version)
+    )
     return Pod(meta, PodSpec(node_name=node))
 
 
@@ -140,5 +142,7 @@ def test_a_malformed_object_keeps_its_last_state_until_it_is_good_or_gone() -> N
 
 
 def test_records_and_manifests_have_the_same_identity() -> None:
-    manifest = {"metadata": {"name": "a", "namespace": "ns", "uid": "uid of a", "resourceVersion": "1"}}
+    manifest = {
+        "metadata": {"name": "a", "namespace": "ns", "uid": "uid of a", "resourceVersion": "1"}
+    }
     assert identity(manifest) == identity(pod("a"))

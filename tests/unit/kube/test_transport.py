@@ -1,4 +1,6 @@
-"""Requests against a scripted API server: deadlines, retries, leadership, and which failure is raised as what."""
+"""Requests against a scripted API server: deadlines, retries, leadership, and which failure is
+raised as what.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,13 @@ def now() -> float:
 
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [("500", ServerError), ("drop", Unreachable), ("truncated", Unreachable), ("garbage", Malformed), ("410", Gone)],
+    [
+        ("500", ServerError),
+        ("drop", Unreachable),
+        ("truncated", Unreachable),
+        ("garbage", Malformed),
+        ("410", Gone),
+    ],
 )
 async def test_faults_are_raised_as_what_they_are(
     server: KubeDouble, client: Client, fault: Fault, error: type[Exception]
@@ -48,7 +56,9 @@ async def test_faults_are_raised_as_what_they_are(
 
 
 @pytest.mark.parametrize("write", [True, False])
-async def test_a_call_without_an_answer_ends_at_its_deadline(server: KubeDouble, client: Client, write: bool) -> None:
+async def test_a_call_without_an_answer_ends_at_its_deadline(
+    server: KubeDouble, client: Client, write: bool
+) -> None:
     (server.write_faults if write else server.faults).append("hang")
     start = now()
     with pytest.raises(Unreachable, match="no answer within 30 s"):
@@ -58,7 +68,10 @@ async def test_a_call_without_an_answer_ends_at_its_deadline(server: KubeDouble,
 
 async def test_a_client_apart_waits_for_nobody_elses_requests(server: KubeDouble) -> None:
     server.faults.append("hang")
-    async with Client.connect(server.credentials, concurrency=1) as client, asyncio.TaskGroup() as tasks:
+    async with (
+        Client.connect(server.credentials, concurrency=1) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
         hanging = tasks.create_task(client.list(PODS))
         await asyncio.sleep(1)
         start = now()
@@ -147,7 +160,9 @@ async def test_one_who_does_not_lead_reads_but_does_not_write(
     assert [call.method for call in server.calls] == ["GET"]
 
 
-async def test_a_lead_lost_while_connecting_keeps_the_write_from_being_sent(server: KubeDouble, client: Client) -> None:
+async def test_a_lead_lost_while_connecting_keeps_the_write_from_being_sent(
+    server: KubeDouble, client: Client
+) -> None:
     answers = iter([5.0, 5.0, 0.0])
     with pytest.raises(LeadershipLost):
         await client.guarded(lambda: next(answers)).create(CONFIG_MAPS, config_map("ns", "a"))
@@ -155,7 +170,9 @@ async def test_a_lead_lost_while_connecting_keeps_the_write_from_being_sent(serv
     await client.create(CONFIG_MAPS, config_map("ns", "a"))
 
 
-async def test_a_write_waits_for_its_answer_no_longer_than_the_lead_lasts(server: KubeDouble, client: Client) -> None:
+async def test_a_write_waits_for_its_answer_no_longer_than_the_lead_lasts(
+    server: KubeDouble, client: Client
+) -> None:
     server.write_faults.append("hang")
     end = now() + 4
     with pytest.raises(Unreachable, match="no answer within 4 s"):

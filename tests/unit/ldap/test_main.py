@@ -48,7 +48,9 @@ class World:
         self.people.append(Person(f"uid={name}", name, uid, uid))
 
     async def attempt(self, kube: Client) -> None:
-        places = subject.Places(Settings("ldaps://a", "dc=x"), TARGET, self.own, None, None, self.ready)
+        places = subject.Places(
+            Settings("ldaps://a", "dc=x"), TARGET, self.own, None, None, self.ready
+        )
         await subject.attempt(kube, places, self.logged)
 
 
@@ -115,7 +117,9 @@ def test_a_directory_that_is_down_changes_nothing_and_is_logged_once(
             await world.attempt(kube)
         assert set(users(double)) == {"alice"}
         assert not world.ready.exists()
-        assert caplog.text.count("ldaps://a: no answer. The pods keep the users that they have.") == 1
+        assert (
+            caplog.text.count("ldaps://a: no answer. The pods keep the users that they have.") == 1
+        )
         world.fault = None
         await world.attempt(kube)
         assert world.ready.exists()
@@ -128,7 +132,9 @@ def test_a_directory_that_is_down_changes_nothing_and_is_logged_once(
     in_kube(test)
 
 
-def test_entries_that_are_left_out_are_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_entries_that_are_left_out_are_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(subject.MOST_LINES + 5):
         world.add(f"u{number}", 100 + number)
 

@@ -127,13 +127,17 @@ def test_a_path_through_a_linked_folder_is_followed_within_the_volumes_only(home
     found.close()
     (home.elsewhere / "out").write_bytes(b"secret")
     (home.folder / "outside").symlink_to(home.elsewhere)
-    assert home.refusal("outside/out") == "its path leads out of the volumes of the slurmd container"
+    assert (
+        home.refusal("outside/out") == "its path leads out of the volumes of the slurmd container"
+    )
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/proc/self/environ", "/home/ada/out", "/"])
 def test_a_path_outside_of_the_volumes_is_refused(home: Home, path: str) -> None:
     found = home.files.open_output(job(), Output(path.encode(), "stdout"))
-    assert found == Refused("it isn't on a volume of the slurmd container that this container shares")
+    assert found == Refused(
+        "it isn't on a volume of the slurmd container that this container shares"
+    )
 
 
 def test_a_path_that_climbs_out_of_the_volumes_is_refused(home: Home) -> None:
@@ -159,16 +163,18 @@ def lease_signal_ignored() -> Iterator[None]:
 @pytest.mark.usefixtures("lease_signal_ignored")
 def test_a_lease_of_the_owner_delays_nothing(home: Home) -> None:
     path = home.write()
-    with path.open("rb+") as held:
-        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    with path.open("rb+") as blocked:
+        fcntl.fcntl(blocked, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         assert isinstance(home.open(), Missing)
-        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        fcntl.fcntl(blocked, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     found = home.open()
     assert not isinstance(found, Missing | Refused)
     found.close()
 
 
-def test_a_file_that_is_replaced_by_another_users_meanwhile_stays_the_one_that_was_checked(home: Home) -> None:
+def test_a_file_that_is_replaced_by_another_users_meanwhile_stays_the_one_that_was_checked(
+    home: Home,
+) -> None:
     path = home.write()
     found = home.open()
     assert not isinstance(found, Missing | Refused)
@@ -178,8 +184,12 @@ def test_a_file_that_is_replaced_by_another_users_meanwhile_stays_the_one_that_w
     found.close()
 
 
-def test_a_folder_that_is_swapped_while_files_are_opened_never_leads_to_another_users_file(home: Home) -> None:
-    """The user renames a folder of the path and a link to foreign files to and fro. All files are world-readable."""
+def test_a_folder_that_is_swapped_while_files_are_opened_never_leads_to_another_users_file(
+    home: Home,
+) -> None:
+    """The user renames a folder of the path and a link to foreign files to and fro. All files are
+    world-readable.
+    """
     (home.folder / "run").mkdir()
     home.write("run/out", b"mine")
     (home.elsewhere / "out").write_bytes(b"secret")
@@ -217,7 +227,9 @@ def test_a_folder_that_is_swapped_while_files_are_opened_never_leads_to_another_
 
 
 @pytest.mark.parametrize("target", ["/dev", "/proc/self"])
-def test_a_linked_folder_gives_neither_devices_nor_files_of_processes(home: Home, target: str) -> None:
+def test_a_linked_folder_gives_neither_devices_nor_files_of_processes(
+    home: Home, target: str
+) -> None:
     (home.folder / "link").symlink_to(target)
     for name in ("zero", "null", "environ", "fd/0", "mem"):
         assert isinstance(home.open(f"link/{name}", 0), Missing | Refused)
@@ -225,7 +237,9 @@ def test_a_linked_folder_gives_neither_devices_nor_files_of_processes(home: Home
 
 
 @pytest.mark.parametrize("mode", [stat.S_IFIFO, stat.S_IFSOCK])
-def test_a_special_file_below_the_volume_is_refused_before_it_is_opened(home: Home, mode: int) -> None:
+def test_a_special_file_below_the_volume_is_refused_before_it_is_opened(
+    home: Home, mode: int
+) -> None:
     os.mknod(home.folder / "out", mode | 0o644)
     assert home.refusal() == "it isn't a regular file"
 
@@ -268,7 +282,9 @@ class Identity:
         return self.user, self.group, self.groups
 
 
-def test_a_private_file_is_opened_as_its_user_and_nothing_else_is(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_private_file_is_opened_as_its_user_and_nothing_else_is(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home.write(mode=0o600)
     files = RealFiles(home.inbox, [str(home.folder)], private=True, writer=ME)
     identity, opened = Identity(monkeypatch), list[tuple[int, int, list[int]]]()
@@ -287,7 +303,9 @@ def test_a_private_file_is_opened_as_its_user_and_nothing_else_is(home: Home, mo
     found.close()
 
 
-def test_the_process_is_itself_again_after_an_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_is_itself_again_after_an_error(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     identity = Identity(monkeypatch)
 
     def fail(_path: str, _flags: int) -> int:
@@ -297,15 +315,24 @@ def test_the_process_is_itself_again_after_an_error(home: Home, monkeypatch: pyt
     monkeypatch.setattr(os, "open", fail)
     files = RealFiles(home.inbox, [str(home.folder)], private=True)
     with pytest.raises(ValueError, match="null byte"):
-        files.open_output(Job(7, 1000, 1000, "ada", "all"), Output(os.fsencode(home.folder / "out"), "stdout"))
+        files.open_output(
+            Job(7, 1000, 1000, "ada", "all"), Output(os.fsencode(home.folder / "out"), "stdout")
+        )
     assert identity.now == (65532, 65532, [])
 
 
-# ---- the shared folder ----------------------------------------------------------------------------------------------
+# ---- the shared folder
+# ----------------------------------------------------------------------------------------------
 
 
 def record(**items: str | bytes) -> bytes:
-    wanted: dict[str, str | bytes] = {"job": "7", "uid": "1000", "gid": "1001", "user": "ada", "partition": "all"}
+    wanted: dict[str, str | bytes] = {
+        "job": "7",
+        "uid": "1000",
+        "gid": "1001",
+        "user": "ada",
+        "partition": "all",
+    }
     wanted |= {"restarts": "0", "workDir": "/home/ada"} | items
     return b"".join(
         b"%s=%s\0" % (key.encode(), value if isinstance(value, bytes) else value.encode())
@@ -349,10 +376,13 @@ def test_a_job_that_is_no_array_has_the_numbers_that_slurmstepd_writes() -> None
     assert found.outputs[0].path == f"/home/ada/7_{NO_TASK}_4".encode()
 
 
-def test_a_name_that_slurmctld_did_not_tell_is_a_fault_and_the_other_file_is_read() -> None:
+def test_a_name_that_slurmctld_did_not_report_is_a_fault_and_the_other_file_is_read() -> None:
     found = read_job(record(stdout="%x.out", stderr="%j.err"), "w-0", 0)
     assert found.outputs == (Output(b"/home/ada/7.err", "stderr"),)
-    assert found.unknown == "the name of the file for stdout isn't known: Slurm did not answer which value %x has"
+    assert (
+        found.unknown
+        == "the name of the file for stdout isn't known: Slurm did not answer which value %x has"
+    )
 
 
 @pytest.mark.parametrize(
@@ -371,7 +401,11 @@ def test_a_record_that_is_none_is_refused(data: bytes, message: str) -> None:
         read_job(data, "w-0", 0)
 
 
-@given(st.dictionaries(st.sampled_from(["stdout", "stderr", "workDir", "name", "user", "restarts"]), st.binary()))
+@given(
+    st.dictionaries(
+        st.sampled_from(["stdout", "stderr", "workDir", "name", "user", "restarts"]), st.binary()
+    )
+)
 def test_whatever_a_user_chooses_gives_a_job_or_an_error(chosen: dict[str, bytes]) -> None:
     items = {key: value.replace(b"\0", b"") for key, value in chosen.items()}
     found = read_job(record(**items), "w-0", 0)
@@ -379,7 +413,7 @@ def test_whatever_a_user_chooses_gives_a_job_or_an_error(chosen: dict[str, bytes
     assert all(output.path.startswith(b"/") for output in found.outputs)
 
 
-def test_the_shared_folder_tells_jobs_ends_and_output(home: Home) -> None:
+def test_the_shared_folder_reports_jobs_ends_and_output(home: Home) -> None:
     (home.inbox / "7-0.job").write_bytes(record(stdout="out"))
     for name in ("7-0.end", "7-0.prolog", "health", ".8-0.new", "README", "x-0.job"):
         (home.inbox / name).touch()
@@ -399,13 +433,17 @@ def test_the_shared_folder_tells_jobs_ends_and_output(home: Home) -> None:
 def test_a_record_that_root_did_not_write_is_not_used(home: Home) -> None:
     (home.inbox / "7-0.job").write_bytes(record())
     shelf = Shelf(RealFiles(home.inbox, [], writer=ME + 1), "w-0")
-    assert shelf.scan().faults == [f"the record of job 7-0 is not used: it belongs to the user {ME}, not {ME + 1}"]
+    assert shelf.scan().faults == [
+        f"the record of job 7-0 is not used: it belongs to the user {ME}, not {ME + 1}"
+    ]
     assert shelf.scan().faults == []
 
 
 def test_a_record_under_another_jobs_name_is_not_used(home: Home) -> None:
     (home.inbox / "8-0.job").write_bytes(record())
-    assert Shelf(home.files, "w-0").scan().faults == ["the record of job 8-0 can't be read: it is of job 7-0"]
+    assert Shelf(home.files, "w-0").scan().faults == [
+        "the record of job 8-0 can't be read: it is of job 7-0"
+    ]
 
 
 def test_a_file_of_the_shared_folder_is_removed_once(home: Home) -> None:

@@ -113,7 +113,10 @@ def test_no_character_is_cut_in_two() -> None:
 def test_a_mark_comes_after_what_was_read_before_it() -> None:
     text = Lines(FIELDS)
     text.feed(b"before", "T")
-    found = [json.loads(line) for line in text.mark("T", {"droppedBytes": 5}, "5 bytes were dropped").splitlines()]
+    found = [
+        json.loads(line)
+        for line in text.mark("T", {"droppedBytes": 5}, "5 bytes were dropped").splitlines()
+    ]
     assert [line["message"] for line in found] == ["before", "5 bytes were dropped"]
     assert found[1]["droppedBytes"] == 5
     assert found[1]["job"] == 7
@@ -129,7 +132,9 @@ pieces = st.lists(
     st.one_of(
         st.binary(max_size=40),
         st.text(max_size=20).map(str.encode),
-        st.sampled_from([b"\n", b"\r\n", b"a" * 9000, b"\xe2\x82", "é".encode() * 3000, b"\x00" * 2500]),
+        st.sampled_from(
+            [b"\n", b"\r\n", b"a" * 9000, b"\xe2\x82", "é".encode() * 3000, b"\x00" * 2500]
+        ),
     ),
     max_size=12,
 )
@@ -144,7 +149,9 @@ def test_any_bytes_in_any_pieces_give_the_lines_of_the_whole(chunks: list[bytes]
     found = fed(*chunks)
     if not any("binary" in line for line in found):
         # A carriage return may be the last byte of a part.
-        assert [line.rstrip("\r") for line in whole(found)] == [line.decode().rstrip("\r") for line in want]
+        assert [line.rstrip("\r") for line in whole(found)] == [
+            line.decode().rstrip("\r") for line in want
+        ]
     assert len(whole(found)) == len(want)
 
 
@@ -152,4 +159,6 @@ def test_any_bytes_in_any_pieces_give_the_lines_of_the_whole(chunks: list[bytes]
 def test_nothing_is_printed_that_is_not_text(chunks: list[bytes]) -> None:
     text = Lines(FIELDS)
     printed = b"".join(text.feed(chunk, "T") for chunk in chunks) + text.flush("T")
-    assert not any(code < 32 or 127 <= code < 160 for code in map(ord, printed.decode().replace("\n", "")))
+    assert not any(
+        code < 32 or 127 <= code < 160 for code in map(ord, printed.decode().replace("\n", ""))
+    )

@@ -1,4 +1,6 @@
-"""The role `logs` as a whole: its loop over real files, its configuration, and the process under SIGTERM."""
+"""The role `logs` as a whole: its loop over real files, its configuration, and the process under
+SIGTERM.
+"""
 
 import json
 import os
@@ -22,7 +24,7 @@ DEADLINE = 60.0
 
 
 class VirtualSystem:
-    """Virtual time; `at` holds what happens when. A reader may stop taking what is printed."""
+    """Virtual time; `at` has what happens when. A reader may stop taking what is printed."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -69,7 +71,9 @@ def folders(root: Path) -> tuple[Path, Path]:
 
 
 def announce(inbox: Path, path: Path, number: int = 7) -> None:
-    (inbox / "new").write_bytes(record(job=str(number), uid=str(ME), gid=str(os.getgid()), stdout=str(path)))
+    (inbox / "new").write_bytes(
+        record(job=str(number), uid=str(ME), gid=str(os.getgid()), stdout=str(path))
+    )
     (inbox / "new").rename(inbox / f"{number}-0.job")
 
 
@@ -135,11 +139,17 @@ def test_a_bad_record_and_an_unknown_name_are_reported(tmp_path: Path) -> None:
     run(inbox, home, system)
     assert any(message.startswith("job 7-0: the name of the file") for message in system.messages)
     assert system.messages[-1] == "summary since the start of this container"
-    assert any(message.startswith("the record of job 8-0 can't be read: ") for message in system.messages)
+    assert any(
+        message.startswith("the record of job 8-0 can't be read: ") for message in system.messages
+    )
 
 
 def environment(inbox: Path, home: Path, **more: str) -> dict[str, str]:
-    return {"SLURM_NODE_NAME": "w-0", "SLURM_LOGS_DIR": str(inbox), "LOGS_FOLDERS": str(home)} | more
+    return {
+        "SLURM_NODE_NAME": "w-0",
+        "SLURM_LOGS_DIR": str(inbox),
+        "LOGS_FOLDERS": str(home),
+    } | more
 
 
 @pytest.mark.parametrize(
@@ -169,7 +179,9 @@ def test_without_the_rights_for_private_files_it_ends_and_names_them(
     assert "needs root with the capabilities SETUID and SETGID" in capsys.readouterr().err
 
 
-def test_a_folder_that_jobs_could_enter_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_jobs_could_enter_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     inbox, home = folders(tmp_path)
     inbox.chmod(0o777)
     assert main.main(environment=environment(inbox, home)) == 2

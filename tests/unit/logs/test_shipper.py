@@ -161,10 +161,13 @@ def test_a_file_that_was_truncated_and_is_longer_again_is_read_from_its_start() 
     world.pass_time(shipper, 1)
     content(world).data = b"a job of today with more output\n"
     world.pass_time(shipper, 1)
-    content(world).data = b"and once more, with more than that, in one go\n"
+    content(world).data = b"and again, with more than that, in one go\n"
     world.pass_time(shipper, 1)
     found = [line["message"] for line in world.lines if "truncated" not in line]
-    assert found == ["a job of today with more output", "and once more, with more than that, in one go"]
+    assert found == [
+        "a job of today with more output",
+        "and again, with more than that, in one go",
+    ]
 
 
 def test_a_file_that_changed_shortly_before_the_job_is_read_whole_because_clocks_differ() -> None:
@@ -213,7 +216,10 @@ def test_what_is_written_faster_than_printed_is_dropped_and_counted() -> None:
 
 
 def test_no_more_than_the_limit_is_printed() -> None:
-    world = World(Settings("w-0", bytes_per_second=200_000, backlog_bytes=1 << 40), {PATH: File(b"a\n" * 500_000)})
+    world = World(
+        Settings("w-0", bytes_per_second=200_000, backlog_bytes=1 << 40),
+        {PATH: File(b"a\n" * 500_000)},
+    )
     shipper = running(world)
     world.pass_time(shipper, 10)
     # One chunk more than the allowance of 11 s.
@@ -240,6 +246,23 @@ def test_a_job_with_much_output_does_not_delay_another() -> None:
     assert world.text(8) == "little\n"
 
 
+@pytest.mark.parametrize("count", [3, 6])
+def test_jobs_with_much_output_are_printed_equally_fast(count: int) -> None:
+    paths = [b"/home/ada/%d" % number for number in range(count)]
+    world = World(
+        Settings("w-0", bytes_per_second=1 << 40, backlog_bytes=1 << 40),
+        {it: File(b"a\n" * 500_000) for it in paths},
+    )
+    shipper = Shipper(world.settings, world)
+    for number, path in enumerate(paths):
+        shipper.announce(replace(JOB, id=number, outputs=(Output(path, "stdout"),)))
+    for _ in range(40):
+        shipper.step(world.now, "")
+    offsets = [tail.offset for tail, _ in shipper._tails()]
+    assert min(offsets) > 0
+    assert max(offsets) - min(offsets) <= module.CHUNK
+
+
 def test_zero_bytes_of_a_sparse_file_are_left_out_and_counted() -> None:
     world = World(files={PATH: File(bytes(1_000_000) + b"\nend\n")})
     shipper = running(world)
@@ -248,7 +271,9 @@ def test_zero_bytes_of_a_sparse_file_are_left_out_and_counted() -> None:
     assert shipper.counters.dropped_bytes >= 1_000_000 - 2 * module.CHUNK
 
 
-def test_files_beyond_the_limit_of_open_files_are_printed_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_beyond_the_limit_of_open_files_are_printed_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MAX_OPEN", 2)
     world = World()
     shipper = Shipper(world.settings, world)
@@ -262,7 +287,9 @@ def test_files_beyond_the_limit_of_open_files_are_printed_in_turn(monkeypatch: p
 
 
 def test_prolog_and_epilog_are_printed_after_the_jobs_end_too() -> None:
-    world = World(files={PATH: File(b""), b"7-0.prolog": File(b"mounting\n"), b"7-0.epilog": File(b"")})
+    world = World(
+        files={PATH: File(b""), b"7-0.prolog": File(b"mounting\n"), b"7-0.epilog": File(b"")}
+    )
     shipper = running(world)
     shipper.program("7-0.prolog", "7-0", "prolog")
     shipper.ended(JOB.key, world.now)
@@ -297,6 +324,29 @@ def test_a_long_file_of_health_checks_is_deleted() -> None:
     assert len(world.messages("health")) == 4000
 
 
+def test_a_file_of_health_checks_is_deleted_once_it_is_longer_than_64_kib() -> None:
+    health = File(b"x" * 65_535 + b"\n")
+    world = World(files={b"health": health})
+    shipper = Shipper(world.settings, world)
+    shipper.health()
+    world.pass_time(shipper, 2)
+    assert world.removed == []
+    health.data += b"\n"
+    world.pass_time(shipper, 2)
+    assert world.removed == ["health"]
+
+
+def test_a_summary_is_printed_a_minute_after_the_change_that_it_reports() -> None:
+    world = World(files={PATH: File(b"one\n")})
+    shipper = running(world)
+    summaries = []
+    for now in (0.0, 59.9, 60.0):
+        world.now = now
+        world.step(shipper)
+        summaries.append(len(world.messages("logs")))
+    assert summaries == [0, 0, 1]
+
+
 def test_at_the_pods_end_what_is_left_is_printed_at_once() -> None:
     world = World(files={PATH: File(b"one\n"), b"health": File(b"sick\n")})
     shipper = running(world)
@@ -309,7 +359,10 @@ def test_at_the_pods_end_what_is_left_is_printed_at_once() -> None:
 
 def test_at_the_pods_end_what_cannot_be_printed_in_time_is_counted() -> None:
     size = 5_000_000
-    world = World(Settings("w-0", bytes_per_second=100_000, backlog_bytes=1 << 40), {PATH: File(b"x\n" * (size // 2))})
+    world = World(
+        Settings("w-0", bytes_per_second=100_000, backlog_bytes=1 << 40),
+        {PATH: File(b"x\n" * (size // 2))},
+    )
     shipper = running(world)
     shipper.leave(world.now)
     world.pass_time(shipper, module.LEAVE_SECONDS)
@@ -333,7 +386,9 @@ def test_a_file_for_which_the_pods_end_left_no_time_is_reported() -> None:
     shipper.leave(world.now)
     world.pass_time(shipper, module.LEAVE_SECONDS)
     world.printed += shipper.drop_all("T")
-    assert [line["message"] for line in world.lines if line.get("job") == 8] == ["not printed: the pod has ended"]
+    assert [line["message"] for line in world.lines if line.get("job") == 8] == [
+        "not printed: the pod has ended"
+    ]
 
 
 def test_an_idle_shipper_prints_nothing_and_pauses() -> None:
@@ -343,12 +398,18 @@ def test_an_idle_shipper_prints_nothing_and_pauses() -> None:
     assert world.printed == b""
 
 
-chunks = st.lists(st.sampled_from([b"a\n", b"line of text\n", b"x" * 9000 + b"\n", b"no end", b"\n", b"y" * 70_000]))
+chunks = st.lists(
+    st.sampled_from(
+        [b"a\n", b"line of text\n", b"x" * 9000 + b"\n", b"no end", b"\n", b"y" * 70_000]
+    )
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(chunks, max_size=8), st.integers(0, 8), st.sampled_from([3000, 100_000, 1 << 30]))
-def test_all_bytes_are_printed_or_counted_whatever_a_job_writes(parts: list[list[bytes]], cut: int, rate: int) -> None:
+def test_all_bytes_are_printed_or_counted_whatever_a_job_writes(
+    parts: list[list[bytes]], cut: int, rate: int
+) -> None:
     world = World(Settings("w-0", bytes_per_second=rate, backlog_bytes=100_000), {PATH: File()})
     shipper = running(world)
     written = b""

@@ -97,5 +97,9 @@ class World:
     def text(self, job: int = 7) -> str:
         """What was printed of a job's files, without lines about them."""
         about = ("droppedBytes", "truncated", "shipped")
-        found = [line for line in self.lines if line.get("job") == job and not any(key in line for key in about)]
+        found = [
+            line
+            for line in self.lines
+            if line.get("job") == job and not any(key in line for key in about)
+        ]
         return "".join(line["message"] + ("" if line.get("more") else "\n") for line in found)

@@ -1,4 +1,6 @@
-"""A worker pod in virtual time: the state machine of `node`, slurmctld as of 26.05, and slurmd's hook."""
+"""A worker pod in virtual time: the state machine of `node`, slurmctld as of 26.05, and slurmd's
+hook.
+"""
 
 import json
 from collections.abc import Callable
@@ -55,7 +57,9 @@ def node(*states: str, uid: str = UID, reason: str = "", reservation: str = "") 
 
 @dataclass
 class Slurm:
-    """slurmctld with one record or none. `silent`: nothing gets through; `refuse`: calls of these types are refused."""
+    """slurmctld with one record or none. `silent`: nothing gets through; `refuse`: calls of these
+    types are refused.
+    """
 
     record: Node | None = None
     silent: bool = False
@@ -68,7 +72,9 @@ class Slurm:
     @property
     def busy(self) -> bool:
         """Whether a job is on the node."""
-        return self.record is not None and bool(self.record.states & {"MIXED", "ALLOCATED", "COMPLETING"})
+        return self.record is not None and bool(
+            self.record.states & {"MIXED", "ALLOCATED", "COMPLETING"}
+        )
 
     def perform(self, call: Call) -> Answer:
         """Do what slurmctld would."""
@@ -91,7 +97,9 @@ class Slurm:
                 self.record = replace(self.record, extra=json.dumps({"podUid": UID}))
             case Drain(drain_reason):
                 reason = self.record.reason if drain_reason is None else drain_reason
-                self.record = replace(self.record, states=states - {"FAIL"} | {"DRAIN"}, reason=reason)
+                self.record = replace(
+                    self.record, states=states - {"FAIL"} | {"DRAIN"}, reason=reason
+                )
             case Undrain():
                 self.record = replace(self.record, states=states - {"DRAIN"}, reason="")
             case Down(down_reason):
@@ -107,12 +115,15 @@ class Slurm:
     def end_jobs(self) -> None:
         """All jobs end."""
         assert self.record is not None
-        self.record = replace(self.record, states=self.record.states - {"MIXED", "ALLOCATED", "COMPLETING"} | {"IDLE"})
+        self.record = replace(
+            self.record, states=self.record.states - {"MIXED", "ALLOCATED", "COMPLETING"} | {"IDLE"}
+        )
 
 
 @dataclass
 class Pod:
-    """The pod: what `node` sees of it, and what `node` did. `steps` is what the running hook counts, None for none.
+    """The pod: what `node` sees of it, and what `node` did. `steps` is what the running hook
+    counts, None for none.
 
     `clock_change` is by how many seconds the wall clock was set back since the hook began.
     """
@@ -171,7 +182,9 @@ class Pod:
         answer: Answer | None = None
         for _ in range(20):
             before = self.phase
-            self.state, actions = machine.step(self.settings, self.state, self._see(answer), self.now)
+            self.state, actions = machine.step(
+                self.settings, self.state, self._see(answer), self.now
+            )
             answer = None
             for action in actions:
                 match action:
@@ -193,7 +206,9 @@ class Pod:
         if self.steps is not None and self.hook_seen is not None:
             if not self.released and not self.hook_cut:
                 self.hook_seen = self.now
-            stop = Stop(str(self.hook_name), self.steps, self.now - self.hook_seen - self.clock_change)
+            stop = Stop(
+                str(self.hook_name), self.steps, self.now - self.hook_seen - self.clock_change
+            )
         return Observation(
             stop=INVALID_STOP if self.invalid else stop,
             slurmd_may_run=self.slurmd_may_run,

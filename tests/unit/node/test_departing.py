@@ -16,7 +16,8 @@ def test_the_record_is_deleted_within_a_second_of_slurmds_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "reason", ["", POD_LEAVING, "slurm-operator: scale-in", "Not responding", "Node unexpectedly rebooted"]
+    "reason",
+    ["", POD_LEAVING, "slurm-operator: scale-in", "Not responding", "Node unexpectedly rebooted"],
 )
 def test_reasons_of_nobody_else_let_the_record_go(reason: str) -> None:
     pod = running_pod("IDLE", reason=reason)
@@ -35,7 +36,9 @@ def test_a_record_with_a_foreign_reason_is_set_down_and_keeps_the_reason(reason:
 
 
 @pytest.mark.parametrize("state", ["IDLE", "MIXED", "DOWN"])
-def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_it_to_service(state: str) -> None:
+def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_it_to_service(
+    state: str,
+) -> None:
     pod = running_pod(state, reason="bad disk")
     pod.slurmd_stops()
     pod.run(30)
@@ -44,7 +47,9 @@ def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_
 
 
 @pytest.mark.parametrize("state", ["IDLE", "MIXED", "DOWN"])
-def test_a_predecessors_record_with_a_foreign_reason_is_drained_before_slurmd_starts(state: str) -> None:
+def test_a_predecessors_record_with_a_foreign_reason_is_drained_before_slurmd_starts(
+    state: str,
+) -> None:
     pod = Pod(Slurm(node(state, uid="uid-0", reason="bad disk")))
     pod.run(5)
     assert pod.slurm.record is not None
@@ -101,7 +106,9 @@ def test_after_a_scale_in_the_record_is_deleted_without_another_look_at_the_jobs
     assert Names() not in pod.slurm.calls
 
 
-def test_after_a_scale_in_the_record_that_a_job_names_stays_down_with_the_operators_reason() -> None:
+def test_after_a_scale_in_the_record_that_a_job_names_stays_down_with_the_operators_reason() -> (
+    None
+):
     pod = running_pod("IDLE", "DRAIN", reason=kept(SCALE_IN, "job 17"))
     pod.hook(0)
     pod.run(5)

@@ -1,7 +1,11 @@
-"""How the machine's calls reach Slurm and what becomes of the answers; and what is read of the `stop` file."""
+"""How the state machine's calls reach Slurm and what becomes of the answers; and what is read of
+the `stop` file.
+"""
 
+import json
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,22 +33,33 @@ from sidecars.node.records import (
     Undrain,
 )
 from sidecars.slurm import protocol
-from sidecars.slurm.errors import AuthenticationError, ErrorEntry, NotFound, Rejected, ServerFault, Unreachable
+from sidecars.slurm.errors import (
+    AuthenticationError,
+    ErrorEntry,
+    NotFound,
+    Rejected,
+    ServerFault,
+    Unreachable,
+)
 from tests.unit.node.simulation import node
 
 T = TypeVar("T")
 
 
 BODIES = {
-    "node": '{"nodes": [{"name": "w-0", "state": ["IDLE"], "extra": "{\\"podUid\\": \\"uid-1\\"}"}]}',
+    "node": '{"nodes": [{"name": "w-0", "state": ["IDLE"], "extra": "{\\"podUid\\": '
+    '\\"uid-1\\"}"}]}',
     "nodes": "{}",
-    "jobs": '{"jobs": [{"job_id": 17, "job_state": ["PENDING"], "required_nodes": "w-[0,3]"}], "last_update": 1}',
+    "jobs": '{"jobs": [{"job_id": 17, "job_state": ["PENDING"], "required_nodes": "w-[0,3]"}], '
+    '"last_update": 1}',
     "reservations": '{"reservations": [{"name": "course", "node_list": "w-[5-6]"}]}',
 }
 
 
 class Carrier:
-    """Takes requests; reads answer with `record`, and everything fails with `fault` if there is one."""
+    """Takes requests; reads answer with `record`, and everything fails with `fault` if it has
+    one.
+    """
 
     def __init__(self, fault: Exception | None = None) -> None:
         self.fault = fault
@@ -69,7 +84,9 @@ class Forgotten:
 
 
 def slurm(carrier: Carrier, forget: Forgotten | None = None) -> edge.Slurm:
-    return edge.Slurm(carrier, "w-0", lambda: extra.PodFacts("uid-1", "pod-1"), forget or Forgotten())
+    return edge.Slurm(
+        carrier, "w-0", lambda: extra.PodFacts("uid-1", "pod-1"), forget or Forgotten()
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +101,9 @@ def slurm(carrier: Carrier, forget: Forgotten | None = None) -> edge.Slurm:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_each_call_is_one_request_about_this_node(call: Call, request_: protocol.Request[None]) -> None:
+def test_each_call_is_one_request_about_this_node(
+    call: Call, request_: protocol.Request[None]
+) -> None:
     carrier = Carrier()
     assert slurm(carrier).perform(call) == Done(call)
     assert carrier.requests == [request_]
@@ -97,7 +116,35 @@ def test_reading_gives_the_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("node_name", "by"), [("w-0", "job 17"), ("w-5", "reservation course"), ("w-1", "")], ids=["job", "reservation", ""]
+    ("former", "retained"),
+    [
+        (extra.PodFacts("", "", "slurm", "set-1", "ns-1"), "ns-1"),
+        (extra.PodFacts("uid-0", "pod-0", "slurm", "set-1", "ns-1"), "ns-1"),
+        (extra.PodFacts("", "", "slurm", "set-1"), ""),
+        (extra.PodFacts("", "", "slurm", "set-2", "ns-1"), ""),
+        (extra.PodFacts("", "", "other", "set-1", "ns-1"), ""),
+        (None, ""),
+    ],
+)
+def test_a_claim_retains_what_proves_the_origin_of_a_record_of_the_same_nodeset(
+    monkeypatch: pytest.MonkeyPatch, former: extra.PodFacts | None, retained: str
+) -> None:
+    found = json.loads(BODIES["node"])
+    found["nodes"][0]["extra"] = "garbage" if former is None else extra.encode(former)
+    monkeypatch.setitem(BODIES, "node", json.dumps(found))
+    own = extra.PodFacts("uid-1", "pod-1", "slurm", "set-1")
+    carrier = Carrier()
+    it = edge.Slurm(carrier, "w-0", lambda: own, Forgotten())
+    it.perform(Read())
+    it.perform(Claim())
+    text = extra.encode(replace(own, namespace_uid=retained))
+    assert carrier.requests[-1] == protocol.update_nodes(["w-0"], extra=text)
+
+
+@pytest.mark.parametrize(
+    ("node_name", "by"),
+    [("w-0", "job 17"), ("w-5", "reservation course"), ("w-1", "")],
+    ids=["job", "reservation", ""],
 )
 def test_who_names_a_node_is_read_from_all_jobs_and_reservations(node_name: str, by: str) -> None:
     it = edge.Slurm(Carrier(), node_name, lambda: extra.PodFacts("uid-1", "pod-1"), Forgotten())
@@ -109,7 +156,7 @@ def test_an_unknown_node_is_absent_to_every_call() -> None:
     assert slurm(Carrier(fault)).perform(Delete()) == Absent()
 
 
-def test_a_refusal_by_slurmctld_is_told_from_a_failure() -> None:
+def test_a_refusal_by_slurmctld_differs_from_a_failure() -> None:
     refusal = Rejected("DELETE node/w-0", 422, (ErrorEntry(2016, "Requested nodes are busy"),))
     answer = slurm(Carrier(refusal)).perform(Delete())
     assert isinstance(answer, Fault)
@@ -119,7 +166,12 @@ def test_a_refusal_by_slurmctld_is_told_from_a_failure() -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [Unreachable("GET node/w-0", "refused"), ServerFault("GET node/w-0", 502, ()), OSError("no key"), ValueError("x")],
+    [
+        Unreachable("GET node/w-0", "refused"),
+        ServerFault("GET node/w-0", 502, ()),
+        OSError("no key"),
+        ValueError("x"),
+    ],
     ids=lambda fault: type(fault).__name__,
 )
 def test_whatever_goes_wrong_is_an_answer(fault: Exception) -> None:
@@ -156,19 +208,29 @@ def stop(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_stop_file_has_the_name_of_its_hook_and_the_number_of_steps(tmp_path: Path, stop: Path) -> None:
+def test_the_stop_file_has_the_name_of_its_hook_and_the_number_of_steps(
+    tmp_path: Path, stop: Path
+) -> None:
     assert edge.read_stop(tmp_path, ME, now=107.5) == Stop("812.31", 3, 7.5)
 
 
-@pytest.mark.parametrize("text", ["", "3\n", "812.31 many\n", "812.31 -1\n", "812.31 3", "812.31 3\n" * 20])
-def test_a_stop_file_that_can_not_be_read_has_an_unknown_number_of_steps(tmp_path: Path, stop: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "3\n", "812.31 many\n", "812.31 -1\n", "812.31 3", "812.31 3\n" * 20]
+)
+def test_a_stop_file_that_can_not_be_read_has_an_unknown_number_of_steps(
+    tmp_path: Path, stop: Path, text: str
+) -> None:
     stop.write_text(text)
     os.utime(stop, (100, 100))
     assert edge.read_stop(tmp_path, ME, now=107.5) == Stop("", None, 7.5)
 
 
-@pytest.mark.parametrize("instead", ["symbolic link", "hard link", "FIFO", "folder", "loop", "other user"])
-def test_what_the_hook_did_not_write_is_no_stop_file_of_the_hook(tmp_path: Path, stop: Path, instead: str) -> None:
+@pytest.mark.parametrize(
+    "instead", ["symbolic link", "hard link", "FIFO", "folder", "loop", "other user"]
+)
+def test_what_the_hook_did_not_write_is_no_stop_file_of_the_hook(
+    tmp_path: Path, stop: Path, instead: str
+) -> None:
     other, owner = tmp_path / "other", ME
     stop.rename(other)
     match instead:

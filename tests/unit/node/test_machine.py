@@ -1,4 +1,6 @@
-"""What `node` does in the life of a worker pod, in virtual time. The edges are in test_edge.py and test_main.py."""
+"""What `node` does in the life of a worker pod, in virtual time. The edges are in test_edge.py and
+test_main.py.
+"""
 
 from dataclasses import replace
 
@@ -21,7 +23,8 @@ from sidecars.node.records import (
 )
 from tests.unit.node.simulation import SCALE_IN, UID, Pod, Slurm, node, running_pod
 
-# ---- before slurmd starts ----------------------------------------------------------------------------------------
+# ---- before slurmd starts
+# ----------------------------------------------------------------------------------------
 
 
 def test_slurmd_may_start_at_once_when_no_record_of_its_name_exists() -> None:
@@ -51,7 +54,7 @@ def test_a_predecessors_record_that_a_job_names_is_taken_over() -> None:
     assert pod.record == "an earlier pod's, taken over"
 
 
-def test_the_jobs_are_not_read_for_a_record_whose_reason_says_that_a_job_names_it() -> None:
+def test_the_jobs_are_not_read_for_a_record_whose_reason_reports_that_a_job_names_it() -> None:
     pod = Pod(Slurm(node("DOWN", "DRAIN", uid="uid-0", reason=kept(SCALE_IN, "job 17"))))
     pod.run(5)
     assert pod.slurm.calls == [Read(), Claim()]
@@ -64,7 +67,7 @@ def test_a_predecessors_record_is_taken_over_while_it_is_unknown_who_names_it() 
     assert pod.slurm.calls[-1] == Claim()
 
 
-def test_a_job_that_turns_up_between_reading_and_deleting_goes_back_to_the_queue_or_stays_on_the_record() -> None:
+def test_a_job_that_appears_before_the_deletion_is_queued_again_or_stays_on_the_record() -> None:
     pod = Pod(Slurm(node("IDLE", uid="uid-0"), refuse=(Delete,)))
     pod.run(0.1)
     assert pod.slurm.calls == [Read(), Names(), Delete(), Claim()]
@@ -99,14 +102,16 @@ def test_a_job_that_waits_for_the_start_of_its_node_stays_there() -> None:
     assert pod.slurm.busy
 
 
-def test_jobs_of_a_dead_predecessor_under_power_saving_go_back_to_the_queue_and_the_record_stays() -> None:
+def test_jobs_of_a_dead_pod_under_power_saving_are_queued_again_and_its_record_stays() -> None:
     pod = Pod(Slurm(node("ALLOCATED", "CLOUD", uid="uid-0")))
     pod.run(0.1)
     assert pod.slurm.calls == [Read(), Down(POD_GONE), Claim()]
 
 
 def test_a_drain_that_a_predecessor_put_on_itself_is_lifted_where_its_record_must_stay() -> None:
-    pod = Pod(Slurm(node("IDLE", "DRAIN", uid="uid-0", reason=POD_LEAVING, reservation="maintenance")))
+    pod = Pod(
+        Slurm(node("IDLE", "DRAIN", uid="uid-0", reason=POD_LEAVING, reservation="maintenance"))
+    )
     pod.run(5)
     assert pod.slurm.record == node("IDLE", reservation="maintenance")
 
@@ -143,14 +148,15 @@ def test_a_record_is_never_deleted_once_slurmd_may_use_it() -> None:
     assert pod.slurm.calls == [Read(), Claim()]
 
 
-def test_a_predecessors_record_is_left_alone_when_slurmd_was_let_go_during_the_look_at_it() -> None:
+def test_a_predecessors_record_is_left_alone_when_slurmd_was_released_during_the_read() -> None:
     claiming = replace(begin(0.0), record=node("MIXED", uid="uid-0"))
     seen = Observation(slurmd_may_run=True, answer=Listening(False))
     _, actions = step(Settings(pod_uid=UID, grace=100), claiming, seen, 1.0)
     assert actions == (Claim(),)
 
 
-# ---- while nothing happens ---------------------------------------------------------------------------------------
+# ---- while nothing happens
+# ---------------------------------------------------------------------------------------
 
 
 def test_slurm_is_asked_nothing_while_nothing_happens() -> None:
@@ -160,10 +166,11 @@ def test_slurm_is_asked_nothing_while_nothing_happens() -> None:
     assert pod.log == []
 
 
-# ---- slurmd is to be stopped -------------------------------------------------------------------------------------
+# ---- slurmd is to be stopped
+# -------------------------------------------------------------------------------------
 
 
-def test_the_hook_is_held_until_the_last_step_has_ended_and_slurm_says_drained() -> None:
+def test_the_hook_waits_until_the_last_step_has_ended_and_slurm_reports_drained() -> None:
     pod = running_pod("MIXED")
     pod.hook(2)
     pod.run(30)
@@ -187,7 +194,7 @@ def test_slurmd_runs_on_while_a_step_is_left_though_slurm_reports_the_node_as_dr
     assert pod.run(30, until=lambda: pod.released) <= 6
 
 
-def test_an_idle_node_is_let_go_at_once() -> None:
+def test_an_idle_node_is_released_at_once() -> None:
     pod = running_pod("IDLE")
     pod.hook(0)
     pod.run(5, until=lambda: pod.released)
@@ -201,7 +208,7 @@ def test_slurm_is_not_asked_while_steps_run() -> None:
     assert pod.slurm.calls == [Read(), Drain(POD_LEAVING), Read()]
 
 
-def test_an_allocation_without_a_step_holds_the_hook_and_asks_slurm_ever_less_often() -> None:
+def test_an_allocation_without_a_step_delays_the_hook_and_asks_slurm_ever_less_often() -> None:
     pod = running_pod("ALLOCATED", grace=3600)
     pod.hook(0)
     pod.run(1000)
@@ -222,7 +229,7 @@ def test_half_of_a_short_grace_is_kept_for_slurmds_end() -> None:
     assert pod.run(200, until=lambda: pod.released) == pytest.approx(15, abs=1)
 
 
-def test_a_silent_slurm_holds_the_hook_only_while_steps_run_and_ten_seconds_more() -> None:
+def test_a_silent_slurm_delays_the_hook_only_while_steps_run_and_ten_seconds_more() -> None:
     pod = running_pod("MIXED", grace=3600)
     pod.slurm.silent = True
     pod.hook(1)
@@ -240,14 +247,16 @@ def test_a_slurm_that_falls_silent_is_given_ten_seconds_from_its_last_word() -> 
     assert 5 <= pod.run(60, until=lambda: pod.released) <= 11
 
 
-def test_a_node_that_slurm_will_not_drain_is_let_go_without_steps() -> None:
+def test_a_node_that_slurm_will_not_drain_is_released_without_steps() -> None:
     pod = running_pod("IDLE", grace=3600)
     pod.slurm.refuse = (Drain,)
     pod.hook(0)
     assert pod.run(60, until=lambda: pod.released) == pytest.approx(10, abs=1)
 
 
-@pytest.mark.parametrize("reason", ["admin: bad memory", "slurm-operator: scale-in", "Kill task failed"])
+@pytest.mark.parametrize(
+    "reason", ["admin: bad memory", "slurm-operator: scale-in", "Kill task failed"]
+)
 def test_a_drain_that_is_there_keeps_its_reason(reason: str) -> None:
     pod = running_pod("IDLE", "DRAIN", reason=reason)
     pod.hook(0)
@@ -283,7 +292,7 @@ def test_the_record_of_another_pod_is_not_drained() -> None:
     assert pod.slurm.record == node("MIXED", uid="uid-2")
 
 
-def test_a_node_without_a_record_is_let_go_when_no_step_is_left() -> None:
+def test_a_node_without_a_record_is_released_when_no_step_is_left() -> None:
     pod = running_pod()
     pod.slurm.record = None
     pod.hook(1)
@@ -294,7 +303,7 @@ def test_a_node_without_a_record_is_let_go_when_no_step_is_left() -> None:
     assert pod.released
 
 
-def test_a_hook_that_was_cut_off_says_nothing_about_steps() -> None:
+def test_a_hook_that_was_cut_off_reports_nothing_about_steps() -> None:
     pod = running_pod("IDLE")
     pod.slurm.silent = True
     pod.hook(0)
@@ -327,7 +336,7 @@ def test_what_the_hook_did_not_write_drains_nothing_and_releases_nothing() -> No
     assert not pod.released
 
 
-def test_the_log_says_once_what_is_waited_for() -> None:
+def test_the_log_reports_once_what_is_waited_for() -> None:
     pod = running_pod("MIXED", grace=3600)
     pod.hook(2)
     pod.run(300)
@@ -347,7 +356,8 @@ def test_a_hook_that_is_already_running_when_node_starts_is_served() -> None:
     assert pod.released
 
 
-# ---- slurmd comes back in the same pod ---------------------------------------------------------------------------
+# ---- slurmd comes back in the same pod
+# ---------------------------------------------------------------------------
 
 
 def test_the_pods_own_drain_is_lifted_when_slurmd_runs_again() -> None:
@@ -381,7 +391,7 @@ def test_the_drain_is_lifted_after_an_outage_too() -> None:
     assert pod.slurm.record == node("IDLE")
 
 
-def test_a_second_hook_is_held_anew_with_its_own_bound() -> None:
+def test_a_second_hook_waits_again_with_its_own_bound() -> None:
     pod = running_pod("MIXED", grace=100)
     pod.hook(1)
     pod.run(81)
@@ -392,7 +402,7 @@ def test_a_second_hook_is_held_anew_with_its_own_bound() -> None:
     assert pod.run(200, until=lambda: pod.released) == pytest.approx(80, abs=1)
 
 
-def test_a_second_hook_is_held_too_when_slurmd_was_not_seen_between_them() -> None:
+def test_a_second_hook_waits_too_when_slurmd_was_not_seen_between_them() -> None:
     pod = running_pod("MIXED", grace=100)
     pod.hook(1)
     pod.run(81)
@@ -406,7 +416,8 @@ def test_a_second_hook_is_held_too_when_slurmd_was_not_seen_between_them() -> No
     assert pod.released
 
 
-# ---- Slurm's power saving -----------------------------------------------------------------------------------------
+# ---- Slurm's power saving
+# -----------------------------------------------------------------------------------------
 
 
 def test_a_powered_down_node_is_released_without_a_drain_and_its_record_stays() -> None:

@@ -1,4 +1,6 @@
-"""The role `node` as a whole: its loop over real files, its configuration, and the process under SIGTERM."""
+"""The role `node` as a whole: its loop over real files, its configuration, and the process under
+SIGTERM.
+"""
 
 import http.server
 import json
@@ -22,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class VirtualSystem:
-    """Virtual time over a real folder; `at` holds what happens when."""
+    """Virtual time over a real folder; `at` has what happens when."""
 
     def __init__(self, slurm: Slurm) -> None:
         self.slurm = slurm
@@ -82,22 +84,36 @@ def test_a_stop_file_of_another_user_than_the_hooks_drains_nothing(tmp_path: Pat
     system = VirtualSystem(Slurm(node("MIXED")))
     (tmp_path / "hook").mkdir()
     (tmp_path / "conf").write_text("NodeAddr=10.0.0.9")
-    system.at = {2: lambda: podfiles.write(tmp_path / podfiles.STOP, "812.31 0\n"), 100: system.sigterm}
-    main.run(records.Settings(pod_uid=UID, grace=3600, hook_user=os.getuid() + 1), tmp_path, system, lambda: 0.5)
+    system.at = {
+        2: lambda: podfiles.write(tmp_path / podfiles.STOP, "812.31 0\n"),
+        100: system.sigterm,
+    }
+    main.run(
+        records.Settings(pod_uid=UID, grace=3600, hook_user=os.getuid() + 1),
+        tmp_path,
+        system,
+        lambda: 0.5,
+    )
     assert records.Drain() not in system.slurm.calls
     assert not (tmp_path / "released").exists()
 
 
 @pytest.mark.parametrize("missing", ["SLURM_NODE_NAME", "POD_UID", "SLURMRESTD_URL"])
 def test_a_missing_variable_is_named(missing: str, capsys: pytest.CaptureFixture[str]) -> None:
-    environment = {"SLURM_NODE_NAME": "w-0", "POD_UID": UID, "SLURMRESTD_URL": "http://slurm-restapi:6820"}
+    environment = {
+        "SLURM_NODE_NAME": "w-0",
+        "POD_UID": UID,
+        "SLURMRESTD_URL": "http://slurm-restapi:6820",
+    }
     del environment[missing]
     assert main.main((), environment=environment) == 2
     assert missing in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["1h", "-1", "1.5"])
-def test_a_grace_that_is_no_number_of_seconds_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_grace_that_is_no_number_of_seconds_is_refused(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     environment = {
         "SLURM_NODE_NAME": "w-0",
         "POD_UID": UID,
@@ -123,7 +139,9 @@ def test_a_claim_repeats_what_register_wrote_of_this_pod(tmp_path: Path) -> None
     }
     _, slurm = main.configure(environment)
     assert slurm.facts() == PodFacts(UID, nodeset_uid="ns-0")
-    (tmp_path / "extra").write_text(json.dumps({"podUid": UID, "pod": "pod-1", "nodeSetUid": "ns-1"}))
+    (tmp_path / "extra").write_text(
+        json.dumps({"podUid": UID, "pod": "pod-1", "nodeSetUid": "ns-1"})
+    )
     assert slurm.facts() == PodFacts(UID, "pod-1", nodeset_uid="ns-1")
     (tmp_path / "extra").write_text(json.dumps({"podUid": "uid-0", "pod": "pod-0"}))
     assert slurm.facts() == PodFacts(UID, nodeset_uid="ns-0")
@@ -173,7 +191,9 @@ def slurmrestd() -> Iterator[Slurmrestd]:
         thread.join()
 
 
-def test_sigterm_ends_the_process_after_the_record_is_deleted(tmp_path: Path, slurmrestd: Slurmrestd) -> None:
+def test_sigterm_ends_the_process_after_the_record_is_deleted(
+    tmp_path: Path, slurmrestd: Slurmrestd
+) -> None:
     key = tmp_path / "jwt.key"
     key.write_text("a-secret-key")
     (tmp_path / podfiles.SHAPE).write_text(shape.encode(shape.Shape()))

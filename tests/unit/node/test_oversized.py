@@ -44,7 +44,9 @@ def test_a_record_whose_gres_cannot_be_read_is_not_too_large() -> None:
     assert shortage(replace(record(), gres="?:?:?"), replace(FULL, gres="")) == ""
 
 
-@pytest.mark.parametrize("less", [replace(FULL, memory=15000), replace(FULL, gres="gpu:h100:7"), replace(FULL, cpus=4)])
+@pytest.mark.parametrize(
+    "less", [replace(FULL, memory=15000), replace(FULL, gres="gpu:h100:7"), replace(FULL, cpus=4)]
+)
 def test_the_record_is_replaced_when_the_host_has_come_back_with_less(less: Shape) -> None:
     pod = Pod(Slurm(record("DOWN", "NOT_RESPONDING", reason="Not responding")), shape=less)
     pod.run(0.1)
@@ -53,8 +55,12 @@ def test_the_record_is_replaced_when_the_host_has_come_back_with_less(less: Shap
     assert any("more than slurmd will register" in line for line in pod.log)
 
 
-def test_a_record_that_slurmctld_has_drained_for_that_is_replaced_when_the_pod_starts_again() -> None:
-    pod = Pod(Slurm(record("IDLE", "DRAIN", "INVALID_REG", reason=LOW)), shape=replace(FULL, memory=15000))
+def test_a_record_that_slurmctld_has_drained_for_that_is_replaced_when_the_pod_starts_again() -> (
+    None
+):
+    pod = Pod(
+        Slurm(record("IDLE", "DRAIN", "INVALID_REG", reason=LOW)), shape=replace(FULL, memory=15000)
+    )
     pod.run(0.1)
     assert pod.slurm.record is None
 
@@ -110,7 +116,10 @@ def test_nothing_is_deleted_while_slurmd_may_run() -> None:
 
 
 def test_nothing_is_deleted_while_slurmd_answers() -> None:
-    pod = Pod(Slurm(record("MIXED"), listening=frozenset({"127.0.0.1"})), shape=replace(FULL, memory=15000))
+    pod = Pod(
+        Slurm(record("MIXED"), listening=frozenset({"127.0.0.1"})),
+        shape=replace(FULL, memory=15000),
+    )
     pod.run(5)
     assert pod.slurm.busy
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sidecars.kube import Client
-from sidecars.kube.records import ObjectMeta, Pod
+from sidecars.objects import ObjectMeta, Pod
 from sidecars.operator.main import assemble, kinds, work
 from sidecars.operator.runtime.real_world import RealWorld
 from sidecars.operator.settings import Settings
@@ -23,11 +23,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.looptime
 
-SITE = Site(workloads=structure.load(structure.folder(None)), sidecars_image="sidecars", cluster_domain="cluster.local")
+SITE = Site(
+    workloads=structure.load(structure.folder(None)),
+    sidecars_image="sidecars",
+    cluster_domain="cluster.local",
+)
 
 
 async def started(kind_name: str, settings: Settings) -> set[str]:
-    """Of 20 resources of each of three Slurm clusters, those whose pass begins while two of the clusters hang."""
+    """Of 20 resources of each of three Slurm clusters, those whose pass begins while two of the
+    clusters hang.
+    """
     begun: set[str] = set()
 
     async def reconcile(key: Key) -> None:
@@ -37,7 +43,9 @@ async def started(kind_name: str, settings: Settings) -> set[str]:
 
     async with KubeDouble() as server, Client.connect(server.credentials) as client:
         operator = assemble(client, settings, SITE, RealWorld())
-        [kind] = [replace(kind, reconcile=reconcile) for kind in kinds(operator) if kind.name == kind_name]
+        [kind] = [
+            replace(kind, reconcile=reconcile) for kind in kinds(operator) if kind.name == kind_name
+        ]
         for cluster in ("bad", "worse", "sound"):
             for number in range(20):
                 name = f"{cluster}-{number}"
@@ -63,10 +71,12 @@ async def test_a_slurmrestd_that_hangs_delays_no_resource_of_another_cluster(kin
     assert {f"sound-{number}" for number in range(20)} <= await started(kind, Settings())
 
 
-async def test_of_each_slurm_cluster_as_many_nodesets_are_reconciled_at_once_as_the_setting_says() -> None:
+async def test_as_many_nodesets_of_each_slurm_cluster_are_reconciled_at_once_as_is_set() -> None:
     begun = await started("NodeSet", Settings(nodeset_workers=3))
-    assert [len([name for name in begun if name.startswith(cluster)]) for cluster in ("bad", "worse")] == [3, 3]
+    assert [
+        len([name for name in begun if name.startswith(cluster)]) for cluster in ("bad", "worse")
+    ] == [3, 3]
 
 
-async def test_of_controllers_as_many_are_reconciled_at_once_as_the_setting_says() -> None:
+async def test_of_controllers_as_many_are_reconciled_at_once_as_is_set() -> None:
     assert len(await started("Controller", Settings(controller_workers=3))) == 3

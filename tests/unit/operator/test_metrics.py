@@ -13,7 +13,12 @@ def resource(kind: str, name: str, status: dict[str, Any] | None) -> dict[str, A
 
 
 def condition(kind: str, status: str, reason: str) -> dict[str, str]:
-    return {"type": kind, "status": status, "reason": reason, "message": "secret words are in no metric"}
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": "secret words are in no metric",
+    }
 
 
 def scraped(*resources: dict[str, Any]) -> CollectorRegistry:
@@ -27,7 +32,10 @@ def scraped(*resources: dict[str, Any]) -> CollectorRegistry:
 
 
 def test_each_condition_has_a_series_with_its_status_and_reason() -> None:
-    refused, reachable = condition("ConfigurationAccepted", "False", "Invalid"), condition("Ready", "True", "Ready")
+    refused, reachable = (
+        condition("ConfigurationAccepted", "False", "Invalid"),
+        condition("Ready", "True", "Ready"),
+    )
     registry = scraped(resource("Controller", "a", {"conditions": [refused, reachable]}))
     labels = {"kind": "Controller", "namespace": "slurm", "name": "a"}
     found = {"type": "ConfigurationAccepted", "status": "False", "reason": "Invalid"}
@@ -37,7 +45,13 @@ def test_each_condition_has_a_series_with_its_status_and_reason() -> None:
 
 
 def test_a_nodeset_has_its_pods_and_slurm_nodes_by_state() -> None:
-    status = {"desired": 4, "readyReplicas": 3, "updatedReplicas": 2, "slurmAllocated": 1, "slurmDrain": 2}
+    status = {
+        "desired": 4,
+        "readyReplicas": 3,
+        "updatedReplicas": 2,
+        "slurmAllocated": 1,
+        "slurmDrain": 2,
+    }
     registry = scraped(resource("NodeSet", "cpu", status))
 
     def value(name: str, state: str) -> float | None:
@@ -45,7 +59,12 @@ def test_a_nodeset_has_its_pods_and_slurm_nodes_by_state() -> None:
         return registry.get_sample_value(f"slurm_operator_nodeset_{name}", labels)
 
     assert [value("pods", state) for state in ("desired", "ready", "updated")] == [4, 3, 2]
-    assert [value("slurm_nodes", state) for state in ("idle", "allocated", "down", "drain")] == [0, 1, 0, 2]
+    assert [value("slurm_nodes", state) for state in ("idle", "allocated", "down", "drain")] == [
+        0,
+        1,
+        0,
+        2,
+    ]
 
 
 def test_a_resource_without_a_status_has_no_condition_and_other_kinds_have_no_pods() -> None:

@@ -12,7 +12,9 @@ from tests.cluster.control_plane import free_ports
 
 
 class Reviews:
-    """An API server that knows one token, and whether its user may get /metrics; it counts the questions."""
+    """An API server that knows one token, and whether its user may get /metrics; it counts the
+    questions.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -27,7 +29,12 @@ class Reviews:
             raise self.fault
         if resource.kind == "TokenReview":
             known = body["spec"]["token"] == "known"
-            return {"status": {"authenticated": known, "user": {"username": "prometheus", "groups": ["g"]}}}
+            return {
+                "status": {
+                    "authenticated": known,
+                    "user": {"username": "prometheus", "groups": ["g"]},
+                }
+            }
         return {"status": {"allowed": self.allowed}}
 
 
@@ -77,7 +84,7 @@ async def test_no_token_is_kept_in_memory() -> None:
     assert "known" not in repr(vars(scene.guard))
 
 
-async def test_without_metrics_secure_health_and_metrics_are_served_in_plain_and_0_serves_none() -> None:
+async def test_without_metrics_secure_health_and_metrics_are_plain_and_0_serves_none() -> None:
     health, metrics = free_ports(2)
     for metrics_addr in (f"127.0.0.1:{metrics}", "0"):
         settings = Settings(health_addr=f"127.0.0.1:{health}", metrics_addr=metrics_addr)

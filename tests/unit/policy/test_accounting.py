@@ -32,8 +32,14 @@ def test_one_that_is_not_ready_is_waited_for_until_its_deadline() -> None:
 
 @pytest.mark.parametrize(
     ("found", "in_use"),
-    [(accounting(status=READY), False), (accounting({"external": True}), False), (accounting(), True)],
+    [
+        (accounting(status=READY), False),
+        (accounting({"external": True}), False),
+        (accounting(), True),
+    ],
     ids=["ready", "external", "named by the configuration already"],
 )
-def test_nothing_is_waited_for_when_slurmctld_can_start(found: dict[str, Any], in_use: bool) -> None:
+def test_nothing_is_waited_for_when_slurmctld_can_start(
+    found: dict[str, Any], in_use: bool
+) -> None:
     assert wait("ns", "db", found, in_use=in_use, now=CREATED) is None

@@ -10,7 +10,9 @@ READY = Condition("Ready", "True", Ready.READY, "2 of 2 pods are ready")
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     before = merge([], [Condition("Ready", "True", Ready.READY)], 1, NOW)
     after = merge(before, [READY], 2, NOW + 60)
-    assert after[0]["lastTransitionTime"] == before[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert (
+        after[0]["lastTransitionTime"] == before[0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    )
     assert (after[0]["message"], after[0]["observedGeneration"]) == ("2 of 2 pods are ready", 2)
 
 
@@ -40,7 +42,9 @@ def test_times_are_read_and_written_as_kubernetes_does() -> None:
 
 
 def test_a_message_is_printable_and_bounded_whatever_it_quotes() -> None:
-    [condition] = merge([], [Condition("Ready", "False", Ready.INVALID, "a\n\x1b[2Jb" + "c" * 100_000)], 1, NOW)
+    [condition] = merge(
+        [], [Condition("Ready", "False", Ready.INVALID, "a\n\x1b[2Jb" + "c" * 100_000)], 1, NOW
+    )
     assert condition["message"].isprintable()
     assert condition["message"].startswith("a ")
     assert len(condition["message"]) <= 32768

@@ -1,4 +1,6 @@
-"""Which slurmctld is the primary, how the label gets there, and whether each started through its gate."""
+"""Which slurmctld is the primary, how the label gets there, and whether each started through its
+gate.
+"""
 
 import pytest
 
@@ -8,7 +10,7 @@ from sidecars.policy.failover import labels, primary, start_gated
 from sidecars.policy.gate import Known, Pod
 
 
-def test_the_one_that_says_so_is_the_primary() -> None:
+def test_the_one_that_reports_it_is_the_primary() -> None:
     assert primary({"c-0": False, "c-1": True}, None, "c-0") == "c-1"
 
 
@@ -20,7 +22,7 @@ def test_of_two_that_claim_it_ping_decides() -> None:
     assert primary({"c-0": True, "c-1": True}, [("c-0", False), ("c-1", True)], None) == "c-1"
 
 
-def test_while_nobody_can_tell_the_label_stays() -> None:
+def test_while_nobody_knows_the_label_stays() -> None:
     assert primary({"c-0": None, "c-1": None}, None, "c-1") == "c-1"
     assert primary({"c-0": False, "c-1": False}, [("c-0", False), ("c-1", False)], "c-1") == "c-1"
 
@@ -31,7 +33,10 @@ def test_before_anybody_answered_it_is_the_first() -> None:
 
 
 def test_the_new_primary_gets_the_label_before_the_old_one_loses_it() -> None:
-    assert list(labels({"c-0": True, "c-1": False}, "c-1").items()) == [("c-1", True), ("c-0", False)]
+    assert list(labels({"c-0": True, "c-1": False}, "c-1").items()) == [
+        ("c-1", True),
+        ("c-0", False),
+    ]
     assert labels({"c-0": False, "c-1": True}, "c-1") == {}
     assert labels({"c-0": True}, None) == {}
 
@@ -43,7 +48,9 @@ PASSED = StartGate(StartGatePhase.PASSED)
 def condition(first: StartGate | None, second: StartGate | None = PASSED) -> Condition:
     """The condition of two pods that report these gates."""
     gates = zip(PODS, (first, second), strict=True)
-    return start_gated(PODS, {pod.name: Known(pod.life, Status(start_gate=it), "", 0.0) for pod, it in gates})
+    return start_gated(
+        PODS, {pod.name: Known(pod.life, Status(start_gate=it), "", 0.0) for pod, it in gates}
+    )
 
 
 def test_starts_that_passed_the_gate_are_gated() -> None:
@@ -61,15 +68,26 @@ def test_a_start_that_did_not_ask_the_gate_is_named_with_pod_and_remedy() -> Non
 def test_a_start_beside_a_standby_that_led_is_named_with_the_reason() -> None:
     found = condition(StartGate(StartGatePhase.PASSED, "ctl-1 led for 20 s"))
     assert (found.status, found.reason) == ("False", "StandbyLed")
-    assert "slurmctld in ctl-0 started, perhaps on old state, although ctl-1 led for 20 s" in found.message
+    assert (
+        "slurmctld in ctl-0 started, perhaps on old state, although ctl-1 led for 20 s"
+        in found.message
+    )
     assert "port 6816" in found.message
 
 
 @pytest.mark.parametrize(
     ("gate", "reason", "message"),
     [
-        (StartGate(StartGatePhase.ASKED), "Waiting", "slurmctld in ctl-0 waits until no standby leads"),
-        (StartGate(StartGatePhase.ASKED, "no slurm.conf"), "Waiting", "until no standby leads: no slurm.conf"),
+        (
+            StartGate(StartGatePhase.ASKED),
+            "Waiting",
+            "slurmctld in ctl-0 waits until no standby leads",
+        ),
+        (
+            StartGate(StartGatePhase.ASKED, "no slurm.conf"),
+            "Waiting",
+            "until no standby leads: no slurm.conf",
+        ),
         (StartGate(StartGatePhase.CLOSED), "NotRunning", "slurmctld in ctl-0 does not run"),
         (None, "NoStartGate", "reconfigure of ctl-0 reports no start gate"),
     ],

@@ -20,7 +20,10 @@ def known(report: Status | None, life: str = POD.life, trouble: str = "") -> dic
 
 
 def conditions(
-    *reports: Status | None, faults: tuple[str, ...] = (), published: Published | None = PUBLISHED, pod: Pod = POD
+    *reports: Status | None,
+    faults: tuple[str, ...] = (),
+    published: Published | None = PUBLISHED,
+    pod: Pod = POD,
 ) -> tuple[Condition, Condition]:
     """The two conditions."""
     have = known(reports[0], trouble="refused") if reports else {}
@@ -32,7 +35,10 @@ def conditions(
 
 RUNS = Status(candidate=B, accepted=B, running=B)
 REFUSES = Status(
-    candidate=B, accepted=A, running=A, rejected=Rejection(B, Stage.DRY_RUN, "slurm.conf", 9, "bad key", True)
+    candidate=B,
+    accepted=A,
+    running=A,
+    rejected=Rejection(B, Stage.DRY_RUN, "slurm.conf", 9, "bad key", True),
 )
 
 
@@ -46,18 +52,22 @@ def test_a_refused_one_names_file_line_origin_and_reason() -> None:
     accepted, running = conditions(REFUSES)
     assert (accepted.status, accepted.reason) == ("False", "DryRunFailed")
     assert accepted.message.startswith(
-        "slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld continues with the former configuration"
+        "slurm.conf line 9 (spec.extraConf line 9): bad key; slurmctld continues with the former "
+        "configuration"
     )
     assert (running.status, running.reason) == ("False", "DifferentConfiguration")
 
 
 def test_slurmds_that_ended_are_why_a_configuration_is_refused() -> None:
     reason = "slurmd ended on 2 workers of 2 when it read the configuration: w-0, w-1"
-    rejection = Rejection(B, Stage.SLURMD, "", None, reason, True, daemon="slurmd", nodes=("w-0", "w-1"))
+    rejection = Rejection(
+        B, Stage.SLURMD, "", None, reason, True, daemon="slurmd", nodes=("w-0", "w-1")
+    )
     accepted, running = conditions(Status(candidate=B, accepted=B, running=A, rejected=rejection))
     assert (accepted.status, accepted.reason) == ("False", "SlurmdEnded")
     assert accepted.message == (
-        f"{reason}: see the log of its container slurmd; slurmctld continues with the former configuration"
+        f"{reason}: see the log of its container slurmd; slurmctld continues with the former "
+        "configuration"
     )
     assert (running.status, running.reason) == ("False", "DifferentConfiguration")
 
@@ -70,14 +80,23 @@ def test_the_log_of_a_slurmctld_that_ended_is_that_of_its_former_container() -> 
 
 def test_a_daemon_that_ended_is_quoted_with_the_line_that_its_words_name() -> None:
     for daemon, stage in (("slurmd", Stage.SLURMD), ("slurmctld", Stage.RECONFIGURE)):
-        rejection = Rejection(B, stage, "", None, f"{daemon} ended", True, daemon=daemon, nodes=("w-0",))
+        rejection = Rejection(
+            B, stage, "", None, f"{daemon} ended", True, daemon=daemon, nodes=("w-0",)
+        )
         report = Status(candidate=B, accepted=B, running=A, rejected=rejection)
         quotes = {POD.name: Culprit("fatal: mkdir(/nope)", "slurm.conf", 9)}
         accepted, _ = gate.conditions(
-            PUBLISHED, (), [POD], known(report), lambda _, line: f"spec.extraConf line {line}", (), quotes
+            PUBLISHED,
+            (),
+            [POD],
+            known(report),
+            lambda _, line: f"spec.extraConf line {line}",
+            (),
+            quotes,
         )
         assert accepted.message == (
-            f'slurm.conf line 9 (spec.extraConf line 9): {daemon} ended; {daemon} logged "fatal: mkdir(/nope)"; '
+            f'slurm.conf line 9 (spec.extraConf line 9): {daemon} ended; {daemon} logged "fatal: '
+            'mkdir(/nope)"; '
             "slurmctld continues with the former configuration"
         )
 
@@ -95,22 +114,28 @@ def test_one_that_runs_in_one_pod_is_accepted_unless_another_pod_refuses_it() ->
     down = {other.name: Known(other.life, None, "refused", 0.0)}
     assert gate.is_accepted(B, [POD, other], known(RUNS) | down)
     assert not gate.is_accepted(B, [POD], known(REFUSES))
-    assert not gate.is_accepted(B, [POD, other], known(RUNS) | {other.name: Known(other.life, REFUSES, "", 0.0)})
+    assert not gate.is_accepted(
+        B, [POD, other], known(RUNS) | {other.name: Known(other.life, REFUSES, "", 0.0)}
+    )
     assert not gate.is_accepted(B, [POD], known(Status(candidate=B, accepted=B, running=None)))
     assert not gate.is_accepted(B, [], known(RUNS))
 
 
-def test_ready_keeps_its_status_and_says_that_the_newest_configuration_is_refused() -> None:
+def test_ready_keeps_its_status_and_reports_that_the_newest_configuration_is_refused() -> None:
     rollout = Condition("Ready", "True", Ready.READY, "1 of 1 pods are ready")
     assert gate.ready(rollout, conditions(RUNS)) == rollout
     assert gate.ready(rollout, conditions(None)) == rollout
     found = gate.ready(rollout, conditions(REFUSES))
     assert (found.status, found.reason) == ("True", "ConfigurationRefused")
-    assert found.message.startswith("1 of 1 pods are ready; configuration refused: slurm.conf line 9")
+    assert found.message.startswith(
+        "1 of 1 pods are ready; configuration refused: slurm.conf line 9"
+    )
 
 
-def test_one_with_faults_is_not_published_and_says_which() -> None:
-    accepted, running = conditions(RUNS, faults=("slurm.conf (spec.extraConf line 1): Fooo: unknown",))
+def test_one_with_faults_is_not_published_and_reports_which() -> None:
+    accepted, running = conditions(
+        RUNS, faults=("slurm.conf (spec.extraConf line 1): Fooo: unknown",)
+    )
     assert (accepted.status, accepted.reason) == ("False", "Invalid")
     assert "Fooo: unknown" in accepted.message
     assert running.status == "False"
@@ -124,8 +149,10 @@ def test_what_cannot_be_asked_is_unknown() -> None:
     assert [it.reason for it in conditions(pod=sleeping)] == ["PodNotStarted", "PodNotStarted"]
 
 
-def test_a_restart_is_told_with_its_reason() -> None:
-    _, running = conditions(Status(candidate=B, accepted=B, running=B, restart="SlurmctldPort (1 → 2)"))
+def test_a_restart_is_reported_with_its_reason() -> None:
+    _, running = conditions(
+        Status(candidate=B, accepted=B, running=B, restart="SlurmctldPort (1 → 2)")
+    )
     assert running.message.endswith("slurmctld was restarted for SlurmctldPort (1 → 2)")
 
 
@@ -142,12 +169,14 @@ def test_a_pod_is_asked_while_something_is_not_done_or_not_known() -> None:
         known(RUNS, life="another")[POD.name],
         known(Status(candidate=A, accepted=A, running=A))[POD.name],
         known(Status(candidate=B, accepted=B, running=None))[POD.name],
-        known(Status(candidate=B, rejected=Rejection(B, Stage.DRY_RUN, "", None, "later", False)))[POD.name],
+        known(Status(candidate=B, rejected=Rejection(B, Stage.DRY_RUN, "", None, "later", False)))[
+            POD.name
+        ],
     )
     assert all(gate.outstanding(PUBLISHED, POD, it) for it in pending)
 
 
-def test_a_pod_is_asked_until_its_slurmctld_has_passed_the_start_gate_and_watched_from_then_on() -> None:
+def test_a_pod_is_asked_until_its_slurmctld_has_passed_the_start_gate_and_then_watched() -> None:
     due, watched = set(), set()
     for phase in StartGatePhase:
         about = known(replace(RUNS, start_gate=StartGate(phase)))[POD.name]

@@ -4,25 +4,26 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.gpus import KubeNode, refusal
+from sidecars.objects import Node
+from sidecars.policy.gpus import refusal
 from sidecars.workloads import nodeset as render
 from tests.support import builders
 
 
-def node(name: str = "kube-1", count: str = "8", **labels: str) -> KubeNode:
-    return KubeNode(name, labels, {"nvidia.com/gpu": count, "cpu": "64"})
+def node(name: str = "kube-1", count: str = "8", **labels: str) -> Node:
+    return builders.kube_node(name, {"labels": labels}, {"nvidia.com/gpu": count, "cpu": "64"})
 
 
-def refused(*nodes: KubeNode, used: tuple[str, ...] = (), **spec: Any) -> str:
+def refused(*nodes: Node, used: tuple[str, ...] = (), **spec: Any) -> str:
     nodeset = builders.nodeset(**({"gpu": {"enabled": True, "count": 4}} | spec))
     template = render.pod_template(nodeset, builders.controller(), builders.facts())
     return refusal(nodeset, template, nodes, used)
 
 
 def test_a_part_of_a_nodes_gpus_is_refused_with_the_remedy() -> None:
-    said = refused(node())
-    assert "4 of the 8 nvidia.com/gpu of Kubernetes node kube-1" in said
-    assert "set gpu.count to 8" in said
+    message = refused(node())
+    assert "4 of the 8 nvidia.com/gpu of Kubernetes node kube-1" in message
+    assert "set gpu.count to 8" in message
 
 
 @pytest.mark.parametrize("count", ["4", "2", "0", "", "junk"])
@@ -30,7 +31,7 @@ def test_all_of_a_nodes_gpus_are_welcome(count: str) -> None:
     assert refused(node(count=count)) == ""
 
 
-def test_a_pool_without_gpus_or_without_privilege_may_share() -> None:
+def test_a_nodeset_without_gpus_or_without_privilege_may_share() -> None:
     assert refused(node(), gpu={"enabled": False}) == ""
     assert refused(node(), slurmd={"securityContext": {"privileged": False}}) == ""
 
@@ -40,15 +41,19 @@ def test_slurmds_own_limit_counts() -> None:
 
 
 def test_a_node_that_the_pods_cannot_reach_is_no_matter() -> None:
-    template = {"spec": {"nodeSelector": {"pool": "small"}}}
-    assert refused(node(pool="large"), template=template) == ""
-    assert "kube-1" in refused(node(pool="small"), template=template)
+    template = {"spec": {"nodeSelector": {"size": "small"}}}
+    assert refused(node(size="large"), template=template) == ""
+    assert "kube-1" in refused(node(size="small"), template=template)
 
 
 def test_an_affinity_is_heeded_but_for_nodes_in_use() -> None:
-    term = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["small"]}]}
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    term = {"matchExpressions": [{"key": "size", "operator": "In", "values": ["small"]}]}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        }
+    }
     template = {"spec": {"affinity": affinity}}
-    assert refused(node(pool="large"), template=template) == ""
-    assert "kube-1" in refused(node(pool="small"), template=template)
-    assert "kube-1" in refused(node(pool="large"), used=("kube-1",), template=template)
+    assert refused(node(size="large"), template=template) == ""
+    assert "kube-1" in refused(node(size="small"), template=template)
+    assert "kube-1" in refused(node(size="large"), used=("kube-1",), template=template)

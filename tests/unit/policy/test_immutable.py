@@ -10,7 +10,9 @@ from sidecars.policy.immutable import Claim, Plan, Resize, claim_names, differen
 NAME = "statesave-slurm-controller-0"
 
 
-def stateful_set(size: str = "4Gi", *, template: str = "statesave", image: str = "a", **spec: Any) -> dict[str, Any]:
+def stateful_set(
+    size: str = "4Gi", *, template: str = "statesave", image: str = "a", **spec: Any
+) -> dict[str, Any]:
     """slurmctld's, as the API server has it. `spec`: fields of the claim template's spec."""
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}
     return {
@@ -30,13 +32,26 @@ def with_defaults(live: dict[str, Any]) -> dict[str, Any]:
     """With what the API server adds."""
     [template] = live["spec"]["volumeClaimTemplates"]
     spec = {**template["spec"], "volumeMode": "Filesystem"}
-    added = {"metadata": {**template["metadata"], "creationTimestamp": None}, "status": {"phase": "Pending"}}
+    added = {
+        "metadata": {**template["metadata"], "creationTimestamp": None},
+        "status": {"phase": "Pending"},
+    }
     changed = {**template, **added, "spec": spec}
-    return {**live, "spec": {**live["spec"], "podManagementPolicy": "OrderedReady", "volumeClaimTemplates": [changed]}}
+    return {
+        **live,
+        "spec": {
+            **live["spec"],
+            "podManagementPolicy": "OrderedReady",
+            "volumeClaimTemplates": [changed],
+        },
+    }
 
 
 def planned(
-    before: str | dict[str, Any], after: str | dict[str, Any], *claims: Claim, refused: Mapping[str, str] | None = None
+    before: str | dict[str, Any],
+    after: str | dict[str, Any],
+    *claims: Claim,
+    refused: Mapping[str, str] | None = None,
 ) -> Plan:
     """A change, of sizes alone or of whole StatefulSets."""
     live, wanted = (it if isinstance(it, dict) else stateful_set(it) for it in (before, after))
@@ -66,7 +81,9 @@ def test_a_claim_that_has_been_resized_before_the_operator_ended_is_not_resized_
     assert (found.resize, found.recreate) == ((), True)
 
 
-def test_what_the_api_server_takes_has_the_former_claim_templates_and_the_new_pod_template() -> None:
+def test_what_the_api_server_takes_has_the_former_claim_templates_and_the_new_pod_template() -> (
+    None
+):
     found = planned(stateful_set(), stateful_set("8Gi", image="b"), Claim(NAME, "4Gi"))
     assert differences(with_defaults(stateful_set()), found.manifest) == []
     assert found.manifest["spec"]["template"]["spec"]["containers"][0]["image"] == "b"
@@ -100,13 +117,15 @@ def test_without_a_claim_the_next_one_has_the_new_size_also_a_smaller_one() -> N
 
 
 @pytest.mark.parametrize("capacity", ["4Gi", "", "2Gi"])
-def test_a_smaller_size_is_not_applied_and_the_message_names_both_and_the_remedy(capacity: str) -> None:
+def test_a_smaller_size_is_not_applied_and_the_message_names_both_and_the_remedy(
+    capacity: str,
+) -> None:
     found = planned("4Gi", "2Gi", Claim(NAME, "4Gi", capacity))
     assert (found.resize, found.recreate) == ((), False)
     [text] = found.kept
     assert text == (
-        "spec.persistence.resources.requests.storage: 4Gi → 2Gi is not applied: a volume can't shrink. "
-        "Set it to 4Gi or more"
+        "spec.persistence.resources.requests.storage: 4Gi → 2Gi is not applied: a volume can't "
+        "shrink. Set it to 4Gi or more"
     )
 
 
@@ -117,11 +136,20 @@ def test_a_size_that_the_volume_never_reached_can_be_taken_back() -> None:
 
 
 def test_a_refused_size_is_named_with_the_answer_and_nothing_is_created_again() -> None:
-    found = planned("4Gi", "8Gi", Claim(NAME, "4Gi"), refused={NAME: "the class must support resize"})
+    found = planned(
+        "4Gi", "8Gi", Claim(NAME, "4Gi"), refused={NAME: "the class must support resize"}
+    )
     assert (found.resize, found.recreate) == ((), False)
     [text] = found.kept
-    assert text.startswith("spec.persistence.resources.requests.storage: 4Gi → 8Gi is not applied: ")
-    for part in (NAME, "the class must support resize", "Set it back to 4Gi", "allowVolumeExpansion"):
+    assert text.startswith(
+        "spec.persistence.resources.requests.storage: 4Gi → 8Gi is not applied: "
+    )
+    for part in (
+        NAME,
+        "the class must support resize",
+        "Set it back to 4Gi",
+        "allowVolumeExpansion",
+    ):
         assert part in text
 
 
@@ -138,10 +166,12 @@ def test_another_field_of_a_claim_stays_is_named_and_the_claim_grows_all_the_sam
     assert found.resize == (Resize(NAME, "4Gi", "8Gi"),)
     assert not found.recreate
     modes, storage_class = found.kept
-    assert modes.startswith('spec.persistence.accessModes: ["ReadWriteOnce"] → ["ReadWriteMany"] is not applied: ')
+    assert modes.startswith(
+        'spec.persistence.accessModes: ["ReadWriteOnce"] → ["ReadWriteMany"] is not applied: '
+    )
     assert storage_class == (
-        "spec.persistence.storageClassName: slow → fast is not applied: a claim keeps what it was created with. "
-        "Set it back to slow"
+        "spec.persistence.storageClassName: slow → fast is not applied: a claim keeps what it "
+        "was created with. Set it back to slow"
     )
 
 
@@ -156,8 +186,12 @@ def test_a_claim_template_of_another_name_stays_and_is_named() -> None:
 
 def test_a_claim_template_of_no_field_is_named_itself() -> None:
     claim = Claim("data-slurm-controller-0", "4Gi")
-    [text] = planned(stateful_set(template="data"), stateful_set("2Gi", template="data"), claim).kept
-    assert text.startswith("volumeClaimTemplates[data].spec.resources.requests.storage: 4Gi → 2Gi is not applied: ")
+    [text] = planned(
+        stateful_set(template="data"), stateful_set("2Gi", template="data"), claim
+    ).kept
+    assert text.startswith(
+        "volumeClaimTemplates[data].spec.resources.requests.storage: 4Gi → 2Gi is not applied: "
+    )
 
 
 def test_another_service_name_is_applied_by_creating_the_statefulset_again() -> None:

@@ -44,7 +44,14 @@ def test_the_key_is_added_then_used_then_the_old_one_is_removed() -> None:
 
 def test_at_each_step_daemons_of_before_and_after_understand_each_other() -> None:
     for ring, following in itertools.product(
-        (Ring(OLD), Ring(OLD, (NEW,)), Ring(NEW, (OLD,)), Ring(THIRD), Ring(OLD, (THIRD,)), Ring(THIRD, (OLD,))),
+        (
+            Ring(OLD),
+            Ring(OLD, (NEW,)),
+            Ring(NEW, (OLD,)),
+            Ring(THIRD),
+            Ring(OLD, (THIRD,)),
+            Ring(THIRD, (OLD,)),
+        ),
         (NEXT, ("third", THIRD), FIRST),
     ):
         for before, after in itertools.pairwise([ring, *walk(ring, following)]):
@@ -53,7 +60,11 @@ def test_at_each_step_daemons_of_before_and_after_understand_each_other() -> Non
 
 
 def test_no_step_is_taken_before_the_one_before_is_settled() -> None:
-    for ring, reason in ((Ring(OLD, (NEW,)), "Adding"), (Ring(NEW, (OLD,)), "Switching"), (Ring(NEW), "Removing")):
+    for ring, reason in (
+        (Ring(OLD, (NEW,)), "Adding"),
+        (Ring(NEW, (OLD,)), "Switching"),
+        (Ring(NEW), "Removing"),
+    ):
         decision = keys.plan(ring, FIRST, NEXT, "slurmdbd restarts")
         assert decision.ring == ring
         assert decision.waiting
@@ -69,7 +80,9 @@ def test_a_key_that_is_swapped_at_once_is_refused_with_what_to_do() -> None:
     assert "nextSlurmKeyRef" in decision.condition.message
 
 
-def test_after_a_rotation_the_first_secret_may_hold_the_new_key_and_the_next_be_named_no_more() -> None:
+def test_after_a_rotation_the_first_secret_may_contain_the_new_key_and_the_next_be_unnamed() -> (
+    None
+):
     assert keys.plan(Ring(NEW), ("first", NEW), None, "").condition.reason == "InUse"
 
 
@@ -131,7 +144,7 @@ def test_the_keys_have_settled_some_seconds_after_slurmctld_had_them_read() -> N
     assert settled(SINCE + SECONDS + 1 + keys.READ_SECONDS, asked).unsettled == ""
 
 
-def test_a_failed_request_is_repeated_after_a_minute_then_after_twice_the_time_up_to_ten_minutes() -> None:
+def test_a_failed_request_is_repeated_after_a_minute_then_twice_as_late_up_to_ten_minutes() -> None:
     now, present, waits = SINCE + SECONDS, settled(SINCE + SECONDS).walk, []
     for _ in range(6):
         present = keys.failed(present, "no answer", now)

@@ -4,14 +4,25 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.placement import KubeNode, Place, Rules, tolerated, with_distinct_names
+from sidecars.objects import Taint
+from sidecars.policy.placement import Place, Rules, tolerated, with_distinct_names
+from sidecars.workloads import names
 from sidecars.workloads.nodeset.naming import is_hostname
+from tests.support.builders import kube_node
 
-NODE = KubeNode("n1.example.com", {"zone": "a", "gpus": "8"})
+NODE = kube_node("n1.example.com", {"labels": {"zone": "a", "gpus": "8"}})
+
+
+def called(hostname: str) -> dict[str, Any]:
+    return {"annotations": {names.HOSTNAME_OVERRIDE: hostname}}
 
 
 def required(*terms: dict[str, Any]) -> dict[str, Any]:
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}
+        }
+    }
     return {"affinity": affinity}
 
 
@@ -36,11 +47,27 @@ def label(key: str, operator: str, *values: str) -> dict[str, Any]:
         (required(label("zone", "In", "b"), label("gpus", "In", "8")), True),
         (required({}), False),
         (required(), False),
-        (required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1.example.com"]}]}), True),
-        (required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}), False),
+        (
+            required(
+                {
+                    "matchFields": [
+                        {"key": "metadata.name", "operator": "In", "values": ["n1.example.com"]}
+                    ]
+                }
+            ),
+            True,
+        ),
+        (
+            required(
+                {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+            ),
+            False,
+        ),
     ],
 )
-def test_a_pod_fits_where_its_selector_and_its_required_affinity_say(spec: dict[str, Any], fits: bool) -> None:
+def test_a_pod_fits_where_its_selector_and_its_required_affinity_allow(
+    spec: dict[str, Any], fits: bool
+) -> None:
     place = Rules.of(spec).place(NODE)
     assert (place.should_run, place.may_stay) == (fits, fits)
 
@@ -58,44 +85,86 @@ def test_a_pod_fits_where_its_selector_and_its_required_affinity_say(spec: dict[
     ],
 )
 def test_a_toleration_tolerates_what_it_names(toleration: dict[str, Any], yes: bool) -> None:
-    assert tolerated(("gpu", "yes", "NoExecute"), [toleration]) is yes
+    assert tolerated(Taint("gpu", "NoExecute", "yes"), [toleration]) is yes
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "taint", "yes"),
+    [
+        ("Gt", "950", "951", True),
+        ("Gt", "950", "950", False),
+        ("Gt", "-5", "-4", True),
+        ("Lt", "950", "949", True),
+        ("Lt", "950", "1000", False),
+        ("Lt", "950", "0949", False),
+        ("Lt", "ten", "9", False),
+        ("Gt", "1", "9223372036854775808", False),
+        ("Lt", "950", "950", False),
+        ("Near", "950", "950", False),
+    ],
+)
+def test_a_toleration_compares_numbers(operator: str, value: str, taint: str, yes: bool) -> None:
+    toleration = {"key": "sla", "operator": operator, "value": value}
+    assert tolerated(Taint("sla", "NoSchedule", taint), [toleration]) is yes
+    assert not tolerated(Taint("other", "NoSchedule", taint), [toleration])
 
 
 def test_a_taint_keeps_new_pods_away_and_ends_one_only_with_no_execute() -> None:
     rules = Rules.of({})
-    soft = rules.place(KubeNode("n", {}, [("x", "", "NoSchedule")]))
-    hard = rules.place(KubeNode("n", {}, [("x", "", "NoExecute")]))
-    preferred = rules.place(KubeNode("n", {}, [("x", "", "PreferNoSchedule")]))
+    soft = rules.place(kube_node("n", taints=[{"key": "x", "effect": "NoSchedule"}]))
+    hard = rules.place(kube_node("n", taints=[{"key": "x", "effect": "NoExecute"}]))
+    preferred = rules.place(kube_node("n", taints=[{"key": "x", "effect": "PreferNoSchedule"}]))
     found = [(place.should_run, place.may_stay) for place in (soft, hard, preferred)]
     assert found == [(False, True), (False, False), (True, True)]
 
 
 def test_a_cordoned_node_gets_no_pod_and_keeps_the_one_that_it_has() -> None:
-    place = Rules.of({}).place(KubeNode("n", {}, unschedulable=True))
+    place = Rules.of({}).place(kube_node("n", unschedulable=True))
     assert (place.should_run, place.may_stay) == (False, True)
 
 
-def test_a_node_is_called_by_its_first_label_or_as_its_annotation_says() -> None:
+def test_a_node_is_called_by_its_first_label_or_as_its_annotation_sets() -> None:
     assert Rules.of({}).place(NODE).slurm_node == "n1"
-    assert Rules.of({}).place(KubeNode("n1.a", {}, hostname="rack1")).slurm_node == "rack1"
+    assert Rules.of({}).place(kube_node("n1.a", called("rack1"))).slurm_node == "rack1"
     assert Rules.of({"hostNetwork": True}).place(NODE).slurm_node == "n1.example.com"
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a.b", "a\n", "a" * 64])
-def test_what_can_not_be_a_hostname_is_said_with_the_node_and_the_remedy(name: str) -> None:
+def test_what_can_not_be_a_hostname_is_reported_with_the_node_and_the_remedy(name: str) -> None:
     assert not is_hostname(name)
     if name:
-        problem = Rules.of({}).place(KubeNode("n1", {}, hostname=name)).problem
+        problem = Rules.of({}).place(kube_node("n1", called(name))).problem
         assert "n1" in problem
         assert "hostname-override" in problem
 
 
+def test_nodes_that_are_named_by_their_addresses_have_distinct_names_in_slurm() -> None:
+    nodes = [kube_node(name) for name in ("10.0.10.23", "10.0.10.24", "10.0.9.23", "7")]
+    places = with_distinct_names(map(Rules.of({}).place, nodes), {})
+    assert [(it.slurm_node, it.problem) for it in places.values()] == [
+        ("10-0-10-23", ""),
+        ("10-0-10-24", ""),
+        ("10-0-9-23", ""),
+        ("7", ""),
+    ]
+    host = Rules.of({"hostNetwork": True}).place(nodes[0])
+    assert host.slurm_node == "10.0.10.23"
+    override = kube_node("10.0.10.23", called("gpu-1"))
+    assert Rules.of({}).place(override).slurm_node == "gpu-1"
+
+
 def test_of_two_places_with_one_name_the_settled_one_has_it() -> None:
-    places = [Place("a.x", "a", True, True), Place("a.y", "a", True, True), Place("b.x", "b", True, True)]
+    places = [
+        Place("a.x", "a", True, True),
+        Place("a.y", "a", True, True),
+        Place("b.x", "b", True, True),
+    ]
     fresh = with_distinct_names(places, {})
     assert [name for name, place in fresh.items() if place.problem] == ["a.y"]
     assert "a.x" in fresh["a.y"].problem
-    assert [name for name, place in with_distinct_names(places, {"a": "a.y"}).items() if place.problem] == ["a.x"]
+    assert [
+        name for name, place in with_distinct_names(places, {"a": "a.y"}).items() if place.problem
+    ] == ["a.x"]
 
 
 def test_a_place_where_no_pod_belongs_takes_no_name() -> None:

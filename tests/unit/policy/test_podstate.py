@@ -11,8 +11,8 @@ from sidecars.slurm.records import Job, Node
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 
 
-def node(*words: str, reason: str = "", machine: str = "") -> Node:
-    return Node("slinky-0", states=frozenset(words), reason=reason, instance_id=machine)
+def node(*words: str, reason: str = "", kube_node: str = "") -> Node:
+    return Node("slinky-0", states=frozenset(words), reason=reason, instance_id=kube_node)
 
 
 def running(job_id: int, nodes: str, minutes: int | None, state: str = "RUNNING") -> Job:
@@ -20,11 +20,18 @@ def running(job_id: int, nodes: str, minutes: int | None, state: str = "RUNNING"
 
 
 def test_each_state_and_flag_is_a_condition_whose_message_is_the_reason() -> None:
-    found = shown(node("MIXED", "DRAIN", "DYNAMIC_NORM", reason="bad disk"), protection=True, deadline=None)
-    assert found.conditions == {"SlurmNodeStateMixed": "bad disk", "SlurmNodeStateDrain": "bad disk"}
+    found = shown(
+        node("MIXED", "DRAIN", "DYNAMIC_NORM", reason="bad disk"), protection=True, deadline=None
+    )
+    assert found.conditions == {
+        "SlurmNodeStateMixed": "bad disk",
+        "SlurmNodeStateDrain": "bad disk",
+    }
 
 
-@pytest.mark.parametrize("words", [("MIXED",), ("ALLOCATED",), ("IDLE", "COMPLETING"), ("ALLOCATED", "DRAIN")])
+@pytest.mark.parametrize(
+    "words", [("MIXED",), ("ALLOCATED",), ("IDLE", "COMPLETING"), ("ALLOCATED", "DRAIN")]
+)
 def test_a_busy_pod_is_protected_if_its_nodeset_wants_that(words: tuple[str, ...]) -> None:
     assert shown(node(*words), protection=True, deadline=None).protect
     assert not shown(node(*words), protection=False, deadline=None).protect
@@ -79,7 +86,12 @@ def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
 @pytest.mark.parametrize(
     ("words", "reason", "age", "deferred"),
     [
-        ("IDLE DRAIN", "slurm-operator: Pod (slurm/slinky-0) is pending termination for scale-in", 1.0, True),
+        (
+            "IDLE DRAIN",
+            "slurm-operator: Pod (slurm/slinky-0) is pending termination for scale-in",
+            1.0,
+            True,
+        ),
         (
             "IDLE DRAIN",
             "slurm-operator: Pods of NodeSet (slurm/slinky) are pending termination for scale-in",
@@ -92,7 +104,12 @@ def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
             9.0,
             False,
         ),
-        ("MIXED DRAIN", "slurm-operator: Pod (slurm/slinky-0) is pending termination for scale-in", 1.0, False),
+        (
+            "MIXED DRAIN",
+            "slurm-operator: Pod (slurm/slinky-0) is pending termination for scale-in",
+            1.0,
+            False,
+        ),
         ("IDLE DRAIN", "slurm-operator: Node (m) was cordoned", 1.0, False),
         ("IDLE DRAIN", "admin: pending termination for a bad disk", 1.0, False),
         ("IDLE", "", 1.0, False),
@@ -101,7 +118,9 @@ def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
 def test_a_pod_that_is_about_to_be_deleted_shows_nothing_new(
     words: str, reason: str, age: float, *, deferred: bool
 ) -> None:
-    record = Node("slinky-0", states=frozenset(words.split()), reason=reason, reason_changed_at=1000)
+    record = Node(
+        "slinky-0", states=frozenset(words.split()), reason=reason, reason_changed_at=1000
+    )
     assert bool(until_shown(record, 1000 + age)) is deferred
     assert until_shown(None, 1000) == 0
 

@@ -1,4 +1,6 @@
-"""That users find every reason that they can be shown: `sidecars.policy.reasons` and the page generated from it."""
+"""That users find every reason that they can be shown: `sidecars.policy.reasons` and the page
+generated from it.
+"""
 
 import ast
 import importlib
@@ -29,7 +31,11 @@ from tests.unit.policy.nodeset.builders import worker
 ROOT = Path(__file__).parents[3]
 WORKLOADS = ROOT / "charts/slurm-operator/workloads"
 SOURCES = sorted((ROOT / "sidecars").glob("**/*.py"))
-KINDS = [it for it in (*Explained.__subclasses__(), *Reason.__subclasses__()) if it.__module__.startswith("sidecars.")]
+KINDS = [
+    it
+    for it in (*Explained.__subclasses__(), *Reason.__subclasses__())
+    if it.__module__.startswith("sidecars.")
+]
 WORDS: list[Explained] = [word for kind in KINDS for word in kind]
 IDS = [f"{type(word).__name__}-{word.name}" for word in WORDS]
 STATUSES = {"True", "False", "Unknown", "True or False"}
@@ -38,21 +44,29 @@ CONVERTED = {"ConfigurationRunning.POD_NOT_STARTED", "ConfigurationRunning.NO_AN
 
 
 def calls(name: str) -> Iterator[tuple[str, list[Any]]]:
-    """Where a function or class is called, and its arguments: their values as far as the module defines them."""
+    """Where a function or class is called, and its arguments: their values as far as the module
+    defines them.
+    """
     for path in SOURCES:
         text = path.read_text(encoding="utf-8")
         if f"{name}(" not in text:
             continue
         place = path.relative_to(ROOT)
-        module = importlib.import_module(".".join(place.with_suffix("").parts).removesuffix(".__init__"))
+        module = importlib.import_module(
+            ".".join(place.with_suffix("").parts).removesuffix(".__init__")
+        )
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == name:
-                yield f"{place}:{node.lineno}", [value(argument, vars(module)) for argument in node.args]
+                yield (
+                    f"{place}:{node.lineno}",
+                    [value(argument, vars(module)) for argument in node.args],
+                )
 
 
 def value(node: ast.expr, names: dict[str, Any]) -> Any:
-    """The value of an expression that needs only names of its module, text for a text that is put together, else "
-    "None."""
+    """The value of an expression that needs only names of its module, text for a text that is put
+    together, else " "None.
+    """
     if isinstance(node, ast.JoinedStr | ast.BinOp):
         return ast.unparse(node)
     if not isinstance(node, ast.Constant | ast.Name | ast.Attribute):
@@ -71,7 +85,9 @@ def test_each_word_has_a_cause_and_a_remedy_in_whole_sentences(word: Explained) 
         assert "|" not in text, "it would end a cell of the table"
 
 
-@pytest.mark.parametrize("kind", [*CONDITION_TYPES, EventReason, SlurmNodeState, NodeReason, Mark, metrics.Metric])
+@pytest.mark.parametrize(
+    "kind", [*CONDITION_TYPES, EventReason, SlurmNodeState, NodeReason, Mark, metrics.Metric]
+)
 def test_no_word_stands_twice_in_its_class(kind: type[Explained]) -> None:
     assert [name for name, word in kind.__members__.items() if name != word.name] == []
 
@@ -97,7 +113,9 @@ def test_conditions_errors_and_deletions_accept_listed_reasons_alone() -> None:
     assert get_type_hints(Condition)["reason"] is Reason
     assert get_type_hints(NotUsableError.__init__)["reason"] in CONDITION_TYPES
     assert (
-        get_type_hints(Deletion, importlib.import_module("sidecars.policy.nodeset.records").__dict__)["event"]
+        get_type_hints(
+            Deletion, importlib.import_module("sidecars.policy.nodeset.records").__dict__
+        )["event"]
         is EventReason
     )
 
@@ -111,20 +129,28 @@ def test_each_condition_in_the_code_has_a_reason_and_status_that_are_listed_for_
         found += 1
         assert reason is None or isinstance(reason, Reason), f"{place}: {reason!r} is not listed"
         if isinstance(reason, Reason):
-            assert kind in (None, type(reason).__name__), f"{place}: {kind} with a reason of {type(reason).__name__}"
-            assert status is None or status in reason.statuses, f"{place}: {reason!r} with status {status}"
+            assert kind in (None, type(reason).__name__), (
+                f"{place}: {kind} with a reason of {type(reason).__name__}"
+            )
+            assert status is None or status in reason.statuses, (
+                f"{place}: {reason!r} with status {status}"
+            )
     assert found > 50
 
 
 def test_each_event_in_the_code_has_a_reason_that_is_listed() -> None:
     # With fewer arguments it is a severity and reason in one, whose type mypy checks.
     found = [(place, arguments[2]) for place, arguments in calls("emit") if len(arguments) == 5]
-    assert [place for place, reason in found if not isinstance(reason, EventReason | BridgeEvent | None)] == []
+    assert [
+        place for place, reason in found if not isinstance(reason, EventReason | BridgeEvent | None)
+    ] == []
     assert sum(isinstance(reason, EventReason) for _, reason in found) > 8
 
 
 def test_each_listed_reason_is_used() -> None:
-    texts = "".join(path.read_text(encoding="utf-8") for path in SOURCES if "reasons" not in path.parts)
+    texts = "".join(
+        path.read_text(encoding="utf-8") for path in SOURCES if "reasons" not in path.parts
+    )
     shown = [word for word in WORDS if isinstance(word, Reason | EventReason)]
     named = {f"{type(word).__name__}.{word.name}" for word in shown}
     assert {name for name in named if name not in texts} == CONVERTED
@@ -135,17 +161,23 @@ def test_the_page_has_a_heading_for_each_reason_and_a_row_for_each_other_word() 
     for word in WORDS:
         kind = "Event" if isinstance(word, EventReason) else type(word).__name__
         heading = f"\n### {kind}: {word.value}\n"
-        assert heading in text or re.search(rf"^\| `(SlurmNodeState)?{re.escape(word.value)}` \|", text, re.MULTILINE)
+        assert heading in text or re.search(
+            rf"^\| `(SlurmNodeState)?{re.escape(word.value)}` \|", text, re.MULTILINE
+        )
 
 
 def test_every_metric_of_the_operator_is_listed() -> None:
     import prometheus_client
 
     found = {
-        family.name for family in prometheus_client.REGISTRY.collect() if family.name.startswith("slurm_operator_")
+        family.name
+        for family in prometheus_client.REGISTRY.collect()
+        if family.name.startswith("slurm_operator_")
     }
     assert {
-        name for name in found if name not in {metric.value.removesuffix("_total") for metric in metrics.Metric}
+        name
+        for name in found
+        if name not in {metric.value.removesuffix("_total") for metric in metrics.Metric}
     } == set()
     assert found
 
@@ -170,9 +202,12 @@ def test_the_reasons_of_drained_workers_are_listed() -> None:
     texts = [
         drain.drain_reason(pod, "slurm", "scale-in"),
         drain.drain_reason(pod, "slurm", None),
+        drain.drain_reason(replace(pod, cordon=None, drain_requested=True), "slurm", None),
         drain.common_reason(DesiredPods("slurm", 1, "new", name="slinky"), "scale-in"),
         drain.drain_reason(
-            replace(pod, kube_node_cordon="Node (k-0) was cordoned, Pod (s/p) must be cordoned"), "", None
+            replace(pod, kube_node_cordon="Node (k-0) was cordoned, Pod (s/p) must be cordoned"),
+            "",
+            None,
         ),
         drain.drain_reason(replace(pod, kube_node_cordon="a fan is broken"), "", None),
         gpus.decide(Found((), "NVML"), Wanted(8)).drain,
@@ -180,6 +215,7 @@ def test_the_reasons_of_drained_workers_are_listed() -> None:
     assert [next(named(text or "")) for text in texts] == [
         NodeReason.POD_TERMINATES,
         NodeReason.POD_CORDONED,
+        NodeReason.POD_CORDON_REQUESTED,
         NodeReason.PODS_TERMINATE,
         NodeReason.KUBE_NODE_CORDONED,
         NodeReason.KUBE_NODE_CORDONED_FOR,
@@ -198,6 +234,10 @@ def test_each_place_that_words_a_reason_is_known_here() -> None:
 
 
 def test_each_health_check_is_listed() -> None:
-    checks = {path.stem.removeprefix("health-check-") for path in WORKLOADS.glob("health-check-*.sh")}
-    listed = {it.value.split(": ")[2] for it in NodeReason if it.value.startswith(reasons.HEALTH_PREFIX)}
+    checks = {
+        path.stem.removeprefix("health-check-") for path in WORKLOADS.glob("health-check-*.sh")
+    }
+    listed = {
+        it.value.split(": ")[2] for it in NodeReason if it.value.startswith(reasons.HEALTH_PREFIX)
+    }
     assert checks == listed

@@ -1,4 +1,6 @@
-"""Where workers are, from labels: `sidecars.policy.topology`, and its file: `sidecars.workloads.topology`."""
+"""Where workers are, from labels: `sidecars.policy.topology`, and its file:
+`sidecars.workloads.topology`.
+"""
 
 import pytest
 import yaml
@@ -13,7 +15,11 @@ NVLINK = Topology(name="nvlink", block=Block(label="domain", sizes=[2, 4]))
 KNOWN = {"fabric": {"fabric"}, "nvlink": {"d1", "d2"}}
 
 
-def of(labels: dict[str, str], *others: dict[str, str], topologies: tuple[Topology, ...] = (FABRIC, NVLINK)) -> Line:
+def of(
+    labels: dict[str, str],
+    *others: dict[str, str],
+    topologies: tuple[Topology, ...] = (FABRIC, NVLINK),
+) -> Line:
     """The line of a node with these labels beside others."""
     return line(topologies, labels, positions(topologies, [labels, *others]), KNOWN)
 
@@ -30,14 +36,16 @@ def test_a_node_without_labels_is_elsewhere_in_the_tree_and_in_no_block() -> Non
     assert of({"other": "x"}) == Line("fabric:fabric:fabric-other")
 
 
-def test_a_node_with_some_of_the_labels_of_a_tree_is_elsewhere_and_the_missing_one_is_named() -> None:
+def test_a_node_with_some_of_the_labels_of_a_tree_is_elsewhere_and_the_missing_one_is_named() -> (
+    None
+):
     found = of({"zone": "z1"})
     assert found.text == "fabric:fabric:fabric-other"
     [problem] = found.problems
     assert problem.startswith("topology fabric: the label rack is missing")
 
 
-def test_a_switch_below_two_others_is_where_most_nodes_have_it_and_the_rest_is_told_why_not() -> None:
+def test_a_switch_below_two_others_is_where_most_nodes_have_it_and_the_rest_gets_a_reason() -> None:
     right, wrong = node("z1", "r1"), node("z2", "r1")
     assert of(right, right, wrong) == Line("fabric:fabric:z1:r1")
     found = of(wrong, right, right)
@@ -83,7 +91,11 @@ def test_a_number_that_slurm_could_not_read_is_no_longer_at_the_end_of_a_name() 
 def test_the_file_has_the_root_of_a_tree_and_all_blocks() -> None:
     named = blocks((FABRIC, NVLINK), [{"domain": "d2"}, {"domain": "d1"}, {}])
     assert yaml.safe_load(files.render((FABRIC, NVLINK), named)) == [
-        {"topology": "fabric", "cluster_default": True, "tree": {"switches": [{"switch": "fabric"}]}},
+        {
+            "topology": "fabric",
+            "cluster_default": True,
+            "tree": {"switches": [{"switch": "fabric"}]},
+        },
         {
             "topology": "nvlink",
             "cluster_default": False,
@@ -100,7 +112,9 @@ def test_a_file_without_the_place_of_a_slurm_node_is_a_fault_that_names_the_node
     text = files.render((FABRIC, NVLINK), {"nvlink": ["d1"]})
     nodes = {"a": "fabric:fabric:z1:r1,nvlink:d1", "b": "nvlink:d2", "c": "nvlink:d2", "d": ""}
     [fault] = lost(nodes, {"topology.yaml": text})
-    assert fault.startswith("'nvlink:d2' isn't in topology.yaml, but Slurm node b (and 1 more) has this topology")
+    assert fault.startswith(
+        "'nvlink:d2' isn't in topology.yaml, but Slurm node b (and 1 more) has this topology"
+    )
     [gone] = lost({"a": "fabric:fabric:z1:r1"}, {})
     assert "'fabric:fabric'" in gone
     assert lost({"d": ""}, {}) == []
@@ -114,10 +128,13 @@ def test_a_site_with_a_topology_conf_and_no_topology_yaml_is_left_to_slurmctld()
     "text",
     [
         "- topology: nvlink\n  flat: true\n",
-        "- topology: nvlink\n  block: {block_sizes: [1], blocks: [{block: 'd[1-9]', nodes: 'n[1-9]'}]}\n",
+        (
+            "- topology: nvlink\n  block: {block_sizes: [1], blocks: [{block: 'd[1-9]', nodes: "
+            "'n[1-9]'}]}\n"
+        ),
         "no list",
         "[",
     ],
 )
-def test_a_file_whose_places_can_not_be_told_is_left_to_slurmctld(text: str) -> None:
+def test_a_file_whose_places_can_not_be_read_is_left_to_slurmctld(text: str) -> None:
     assert lost({"b": "nvlink:d2"}, {"topology.yaml": text}) == []

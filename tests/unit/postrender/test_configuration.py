@@ -18,7 +18,9 @@ def read(folder: Path, text: str) -> list[configuration.StepSettings[dict[str, o
 
 
 def test_steps_are_read_in_order_with_their_place(tmp_path: Path) -> None:
-    found = read(tmp_path, "# ours\nsteps:\n- labels: {set: {a: 'b'}}\n- annotations:\n    remove: [c]\n")
+    found = read(
+        tmp_path, "# ours\nsteps:\n- labels: {set: {a: 'b'}}\n- annotations:\n    remove: [c]\n"
+    )
     assert [(it.name, it.settings) for it in found] == [
         ("labels", {"set": {"a": "b"}}),
         ("annotations", {"remove": ["c"]}),
@@ -33,7 +35,10 @@ def test_steps_are_read_in_order_with_their_place(tmp_path: Path) -> None:
             "steps:\n- labels:\n    set: {a: 'b'}\n- lables: {}\n",
             "postrender.yaml line 4: steps[1].lables is unknown (did you mean 'labels'?)",
         ),
-        ("steps:\n- labels:\n    set: {a: y}\n", "postrender.yaml line 3: steps[0].labels.set.a must be text"),
+        (
+            "steps:\n- labels:\n    set: {a: y}\n",
+            "postrender.yaml line 3: steps[0].labels.set.a must be text",
+        ),
         ("steps: {\n", "postrender.yaml line 1: while parsing"),
         ("", "postrender.yaml: the configuration must be a mapping"),
         ("steps: []\nsteps: []\n", "postrender.yaml line 2: the key 'steps' is set twice"),

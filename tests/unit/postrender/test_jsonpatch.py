@@ -29,11 +29,27 @@ def test_a_merge_patch_is_that_of_rfc_7386(value: Any, patch: Any, want: Any) ->
 @pytest.mark.parametrize(
     ("value", "operations", "want"),
     [
-        ({"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),
-        ({"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
-        ({"foo": ["bar"]}, [{"op": "add", "path": "/foo/-", "value": ["abc"]}], {"foo": ["bar", ["abc"]]}),
+        (
+            {"foo": "bar"},
+            [{"op": "add", "path": "/baz", "value": "qux"}],
+            {"baz": "qux", "foo": "bar"},
+        ),
+        (
+            {"foo": ["bar", "baz"]},
+            [{"op": "add", "path": "/foo/1", "value": "qux"}],
+            {"foo": ["bar", "qux", "baz"]},
+        ),
+        (
+            {"foo": ["bar"]},
+            [{"op": "add", "path": "/foo/-", "value": ["abc"]}],
+            {"foo": ["bar", ["abc"]]},
+        ),
         ({"baz": "qux", "foo": "bar"}, [{"op": "remove", "path": "/baz"}], {"foo": "bar"}),
-        ({"foo": ["bar", "qux", "baz"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["bar", "baz"]}),
+        (
+            {"foo": ["bar", "qux", "baz"]},
+            [{"op": "remove", "path": "/foo/1"}],
+            {"foo": ["bar", "baz"]},
+        ),
         ({"baz": "qux"}, [{"op": "replace", "path": "/baz", "value": "boo"}], {"baz": "boo"}),
         (
             {"foo": {"bar": "baz", "waldo": "fred"}, "qux": {"corge": "grault"}},
@@ -45,14 +61,20 @@ def test_a_merge_patch_is_that_of_rfc_7386(value: Any, patch: Any, want: Any) ->
             [{"op": "move", "from": "/foo/1", "path": "/foo/3"}],
             {"foo": ["all", "cows", "eat", "grass"]},
         ),
-        ({"a": {"b": 1}}, [{"op": "copy", "from": "/a", "path": "/c"}], {"a": {"b": 1}, "c": {"b": 1}}),
+        (
+            {"a": {"b": 1}},
+            [{"op": "copy", "from": "/a", "path": "/c"}],
+            {"a": {"b": 1}, "c": {"b": 1}},
+        ),
         ({"baz": "qux"}, [{"op": "test", "path": "/baz", "value": "qux"}], {"baz": "qux"}),
         ({"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": 10}], {"/": 9, "~1": 10}),
         ({"a/b": 1}, [{"op": "replace", "path": "/a~1b", "value": 2}], {"a/b": 2}),
         ({"foo": 1}, [{"op": "replace", "path": "", "value": {"x": 1}}], {"x": 1}),
     ],
 )
-def test_a_json_patch_is_that_of_rfc_6902(value: Any, operations: list[dict[str, Any]], want: Any) -> None:
+def test_a_json_patch_is_that_of_rfc_6902(
+    value: Any, operations: list[dict[str, Any]], want: Any
+) -> None:
     before = repr(value)
     assert jsonpatch.patched(value, operations) == want
     assert repr(value) == before
@@ -78,7 +100,9 @@ def test_a_json_patch_is_that_of_rfc_6902(value: Any, operations: list[dict[str,
         ({"op": "copy", "from": "/a/-", "path": "/c"}, "'-' is no position"),
     ],
 )
-def test_an_operation_that_cannot_be_applied_is_named_with_its_reason(operation: dict[str, Any], message: str) -> None:
+def test_an_operation_that_cannot_be_applied_is_named_with_its_reason(
+    operation: dict[str, Any], message: str
+) -> None:
     with pytest.raises(PostrenderError) as caught:
         jsonpatch.patched({"a": [1, 2], "b": 1}, [operation])
     assert message in str(caught.value)

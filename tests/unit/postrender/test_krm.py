@@ -18,7 +18,9 @@ def resource_list(function: dict[str, Any] | None, *items: dict[str, Any]) -> di
 
 
 def result(value: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = reading.load(krm.result(writing.document(value).encode(), Run()).decode())
+    found: dict[str, Any] = reading.load(
+        krm.result(writing.document(value).encode(), Run()).decode()
+    )
     return found
 
 
@@ -48,8 +50,14 @@ def test_a_list_that_no_step_changes_stays_as_it_is() -> None:
     [
         (config_map("a"), "no configuration"),
         (resource_list(None), "no functionConfig"),
-        (resource_list({"spec": {"steps": [{"x": {}}]}}), r"functionConfig: steps\[0\].x is unknown"),
-        (resource_list({"kind": "ConfigMap", "data": {"steps": "["}}), "functionConfig: data.steps line 1"),
+        (
+            resource_list({"spec": {"steps": [{"x": {}}]}}),
+            r"functionConfig: steps\[0\].x is unknown",
+        ),
+        (
+            resource_list({"kind": "ConfigMap", "data": {"steps": "["}}),
+            "functionConfig: data.steps line 1",
+        ),
         (resource_list({"kind": "ConfigMap"}), "functionConfig: steps must be a list"),
     ],
 )
@@ -59,10 +67,18 @@ def test_what_is_no_function_is_refused(value: dict[str, Any], message: str) -> 
 
 
 @pytest.mark.parametrize("settings", [{"live": True}, {"before": "a.yaml", "output": "b.txt"}])
-def test_steps_of_the_stream_neither_read_a_cluster_nor_write_a_file(settings: dict[str, Any]) -> None:
+def test_steps_of_the_stream_neither_read_a_cluster_nor_write_a_file(
+    settings: dict[str, Any],
+) -> None:
     function = {"apiVersion": "a/v1", "kind": "F", "spec": {"steps": [{"preview": settings}]}}
-    with pytest.raises(PostrenderError, match=r"neither reads a cluster \(`live`\) nor writes a file"):
-        result(resource_list(function, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}))
+    with pytest.raises(
+        PostrenderError, match=r"neither reads a cluster \(`live`\) nor writes a file"
+    ):
+        result(
+            resource_list(
+                function, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+            )
+        )
 
 
 def test_the_file_of_an_item_stands_in_messages() -> None:

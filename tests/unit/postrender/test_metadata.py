@@ -9,14 +9,19 @@ from tests.support.streams import applied, config_map, objects, stream
 
 def test_keys_are_set_and_removed_and_others_stay() -> None:
     given = config_map("one", labels={"a": "1", "b": "2", "c": "3"})
-    (found,) = objects(applied(stream(given), {"labels": {"set": {"b": "5", "d": "on"}, "remove": ["a", "x"]}}))
+    (found,) = objects(
+        applied(stream(given), {"labels": {"set": {"b": "5", "d": "on"}, "remove": ["a", "x"]}})
+    )
     assert found["metadata"]["labels"] == {"b": "5", "c": "3", "d": "on"}
 
 
 def test_a_second_run_changes_nothing() -> None:
     wanted: dict[str, Any] = {"labels": {"set": {"b": "1e3"}, "remove": ["a"], "pods": True}}
     once = applied(
-        stream(config_map("one", labels={"a": "1"}), {"kind": "Deployment", "metadata": {"name": "d"}}), wanted
+        stream(
+            config_map("one", labels={"a": "1"}), {"kind": "Deployment", "metadata": {"name": "d"}}
+        ),
+        wanted,
     )
     assert applied(once, wanted).written() == once.written()
 

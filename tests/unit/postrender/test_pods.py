@@ -17,7 +17,10 @@ def test_containers_are_found_in_pods_templates_and_fields_of_custom_resources()
         ),
     ):
         assert [path for path, _ in pods.containers(value)] == [(*prefix, *path) for path in want]
-    nodeset = {"kind": "NodeSet", "spec": {"slurmd": {}, "logfile": {}, "template": {"spec": {"containers": [{}]}}}}
+    nodeset = {
+        "kind": "NodeSet",
+        "spec": {"slurmd": {}, "logfile": {}, "template": {"spec": {"containers": [{}]}}},
+    }
     assert [path for path, _ in pods.containers(nodeset)] == [
         ("spec", "template", "spec", "containers", 0),
         ("spec", "slurmd"),
@@ -28,16 +31,36 @@ def test_containers_are_found_in_pods_templates_and_fields_of_custom_resources()
 def test_images_are_those_of_containers_and_volumes_and_texts_of_the_environment() -> None:
     spec = {
         "containers": [{"image": "a:1", "env": [{"name": "X", "value": "b:2"}, {"name": "Y"}]}],
-        "volumes": [{"name": "v", "image": {"reference": "c:3"}}, {"name": "w", "rbd": {"image": "disk"}}],
+        "volumes": [
+            {"name": "v", "image": {"reference": "c:3"}},
+            {"name": "w", "rbd": {"image": "disk"}},
+        ],
     }
-    assert [image for _, image in pods.images({"kind": "Pod", "spec": spec})] == ["a:1", "b:2", "c:3"]
+    assert [image for _, image in pods.images({"kind": "Pod", "spec": spec})] == [
+        "a:1",
+        "b:2",
+        "c:3",
+    ]
 
 
 def test_objects_of_any_shape_are_walked() -> None:
-    shapes: list[Any] = [None, [], {}, "x", 1, [None], {"spec": None}, {"containers": {}}, {"containers": ["x"]}]
+    shapes: list[Any] = [
+        None,
+        [],
+        {},
+        "x",
+        1,
+        [None],
+        {"spec": None},
+        {"containers": {}},
+        {"containers": ["x"]},
+    ]
     for kind in ("Pod", "Deployment", "NodeSet"):
         for shape in shapes:
-            for value in ({"kind": kind, "spec": shape}, {"kind": kind, "spec": {"template": {"spec": shape}}}):
+            for value in (
+                {"kind": kind, "spec": shape},
+                {"kind": kind, "spec": {"template": {"spec": shape}}},
+            ):
                 assert list(pods.images(value)) == []
 
 

@@ -62,7 +62,9 @@ def test_keys_become_strings() -> None:
 
 
 def test_merged_keys_stand_back_behind_own_ones() -> None:
-    text = "a: &a {x: 1, y1: 2}\nb: &b {x: 3, z: 4}\nc:\n  x: 5\n  <<: [*a, *b]\nd:\n  <<: [*a, *b]\n"
+    text = (
+        "a: &a {x: 1, y1: 2}\nb: &b {x: 3, z: 4}\nc:\n  x: 5\n  <<: [*a, *b]\nd:\n  <<: [*a, *b]\n"
+    )
     value = reading.load(text)
     assert value["c"] == {"x": 5, "y1": 2, "z": 4}
     assert value["d"] == {"x": 1, "y1": 2, "z": 4}
@@ -95,7 +97,9 @@ def test_bad_yaml_is_refused_with_its_line(text: str, line: int, problem: str) -
     assert caught.value.line == line
 
 
-@pytest.mark.parametrize("tag", ["!!binary", "!!int", "!!bool", "!!float", "!!timestamp", "!!null", "!ours"])
+@pytest.mark.parametrize(
+    "tag", ["!!binary", "!!int", "!!bool", "!!float", "!!timestamp", "!!null", "!ours"]
+)
 def test_a_tag_that_does_not_fit_is_refused_without_the_value(tag: str) -> None:
     with pytest.raises(YamlError) as caught:
         reading.load(f"password: {tag} aHVudGVyMg\n")
@@ -104,7 +108,9 @@ def test_a_tag_that_does_not_fit_is_refused_without_the_value(tag: str) -> None:
 
 
 def test_aliases_of_aliases_are_refused_before_they_fill_the_memory() -> None:
-    levels = "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(10))
+    levels = "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(10)
+    )
     with pytest.raises(YamlError, match="aliases contain aliases"):
         reading.load(f"a: &a [x]\n{levels}")
 
@@ -127,7 +133,9 @@ def test_both_parsers_of_pyyaml_give_the_same(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(reading, "_Loader", Pure)
     assert (
-        reading.load(text) == want == {"a": [1000.0, True, {"b": "on"}], "c": "d\ne\n", "f": {"g": 12}, "h": {"g": 12}}
+        reading.load(text)
+        == want
+        == {"a": [1000.0, True, {"b": "on"}], "c": "d\ne\n", "f": {"g": 12}, "h": {"g": 12}}
     )
     with pytest.raises(YamlError) as caught:
         reading.load("a: 1\nb: \x01\n")

@@ -1,4 +1,6 @@
-"""The recorded streams of both Helms: what has no step to do with stays, what has is changed alone."""
+"""The recorded streams of both Helms: what has no step to do with stays, what has is changed
+alone.
+"""
 
 from typing import Any
 
@@ -11,14 +13,22 @@ from tests.support.streams import applied
 
 KINDS = {
     "helm3": [
-        "CustomResourceDefinition", "Secret", "ConfigMap", "ConfigMap", "Deployment", "", "", "List",
+        "CustomResourceDefinition", "Secret", "ConfigMap", "ConfigMap", "Deployment", "", "",
+        "List",
     ],
-    "helm4": ["ConfigMap", "ServiceAccount", "Pod", "Secret", "ConfigMap", "ConfigMap", "Deployment"],
+    "helm4": [
+        "ConfigMap", "ServiceAccount", "Pod", "Secret", "ConfigMap", "ConfigMap", "Deployment",
+    ],
 }  # fmt: skip
 STEPS: list[dict[str, Any]] = [
     {"labels": {"set": {"team": "on"}, "select": [{"kind": "Deployment"}], "required": True}},
     {"images": {"rewrite": {"ghcr.io": "registry.example.com"}}},
-    {"patch": {"merge": {"data": {"number": "1e4"}}, "select": [{"name": "in-a-list", "kind": "ConfigMap"}]}},
+    {
+        "patch": {
+            "merge": {"data": {"number": "1e4"}},
+            "select": [{"name": "in-a-list", "kind": "ConfigMap"}],
+        }
+    },
 ]
 
 
@@ -40,12 +50,24 @@ def test_every_document_is_understood(helm: str) -> None:
     assert "second-of-its-file" in names
 
 
-def test_a_stream_stays_as_it_is_without_a_step_and_with_steps_that_select_nothing(helm: str) -> None:
+def test_a_stream_stays_as_it_is_without_a_step_and_with_steps_that_select_nothing(
+    helm: str,
+) -> None:
     text = (FOLDER / f"{helm}.yaml").read_bytes()
     assert recorded(helm).written() == text
-    assert applied(recorded(helm), {"labels": {"set": {"a": "b"}, "select": [{"name": "x*"}]}}).written() == text
+    assert (
+        applied(
+            recorded(helm), {"labels": {"set": {"a": "b"}, "select": [{"name": "x*"}]}}
+        ).written()
+        == text
+    )
     severity = dict.fromkeys(("secret-object",), "ignore")
-    assert applied(recorded(helm), {"check": {}}, {"secrets": {"severity": severity}}, run=Run()).written() == text
+    assert (
+        applied(
+            recorded(helm), {"check": {}}, {"secrets": {"severity": severity}}, run=Run()
+        ).written()
+        == text
+    )
 
 
 def test_only_what_is_selected_changes_and_a_second_run_changes_nothing(helm: str) -> None:
@@ -59,7 +81,10 @@ def test_only_what_is_selected_changes_and_a_second_run_changes_nothing(helm: st
     ]
     in_a_list = ("ConfigMap", "in-a-list") if helm == "helm4" else ("List", "")
     assert sorted(changed) == sorted([("Deployment", "plain"), in_a_list])
-    assert applied(applied(recorded(helm), *STEPS), *STEPS).written() == applied(recorded(helm), *STEPS).written()
+    assert (
+        applied(applied(recorded(helm), *STEPS), *STEPS).written()
+        == applied(recorded(helm), *STEPS).written()
+    )
 
 
 def test_helm_4_finds_the_file_of_each_object(helm: str) -> None:

@@ -23,7 +23,8 @@ FINDINGS = [
 
 def test_text_has_a_line_for_each_finding_and_the_reason_of_the_end() -> None:
     assert rendered(FINDINGS, "", "text", "stdin") == (
-        "slurm-postrender: error: document 1 (c/t/a.yaml), line 7, Pod p: bad [b]\nslurm-postrender: info: so so [a]\n"
+        "slurm-postrender: error: document 1 (c/t/a.yaml), line 7, Pod p: bad "
+        "[b]\nslurm-postrender: info: so so [a]\n"
     )
     assert rendered([], "no", "text", "stdin") == "slurm-postrender: no\n"
 
@@ -31,7 +32,7 @@ def test_text_has_a_line_for_each_finding_and_the_reason_of_the_end() -> None:
 HOSTILE = "evil\n::add-mask::true\x1b]0;title\a ##[error]x ##vso[task.complete]"
 
 
-def test_a_finding_is_one_line_without_commands_of_a_terminal_or_a_ci_system_whatever_it_quotes() -> None:
+def test_a_finding_is_one_line_without_commands_of_a_terminal_or_a_ci_whatever_it_quotes() -> None:
     quoting = Finding(rule="a", severity="info", message=f"image {HOSTILE}", place=HOSTILE)
     [line] = rendered([quoting], "", "text", "stdin").splitlines()
     assert line.isprintable()
@@ -39,7 +40,9 @@ def test_a_finding_is_one_line_without_commands_of_a_terminal_or_a_ci_system_wha
     assert "##vso[" not in line
 
 
-@pytest.mark.parametrize("text", ["::add-mask::true", "  ::error ::x", "\n::stop-commands::x", "\u2028::x"])
+@pytest.mark.parametrize(
+    "text", ["::add-mask::true", "  ::error ::x", "\n::stop-commands::x", "\u2028::x"]
+)
 def test_no_line_begins_as_a_command(text: str) -> None:
     assert shown(text).startswith(": :")
     assert shown("a::b # [x]") == "a::b # [x]"
@@ -53,7 +56,9 @@ def test_a_file_of_the_configuration_is_below_its_folder(named: str, tmp_path: P
     run = Run(folder=folder)
     for good in ("x", "a/x", "a/../x", str(folder / "x")):
         assert run.file(good, "place") == folder / good
-    with pytest.raises(PostrenderError, match=f"^place: '{named}' is not below the folder of the configuration, "):
+    with pytest.raises(
+        PostrenderError, match=f"^place: '{named}' is not below the folder of the configuration, "
+    ):
         run.file(named, "place")
 
 
@@ -76,7 +81,12 @@ def test_sarif_has_levels_rules_and_lines_of_the_file() -> None:
     assert run["tool"]["driver"]["rules"] == [{"id": "a"}, {"id": "b"}]
     assert [it["level"] for it in run["results"]] == ["error", "note"]
     assert run["results"][0]["locations"] == [
-        {"physicalLocation": {"artifactLocation": {"uri": "rendered.yaml"}, "region": {"startLine": 7}}}
+        {
+            "physicalLocation": {
+                "artifactLocation": {"uri": "rendered.yaml"},
+                "region": {"startLine": 7},
+            }
+        }
     ]
     assert run["invocations"] == [{"executionSuccessful": True, "toolExecutionNotifications": []}]
 

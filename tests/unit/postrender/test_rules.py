@@ -12,9 +12,13 @@ import pytest
 from postrender import rules
 from tests.support.custom_resources import NAMES, REFUSED, TAKEN, Spec, resource
 
-RULES: dict[str, list[dict[str, Any]]] = json.loads((Path(rules.__file__).parent / "rules.json").read_bytes())
+RULES: dict[str, list[dict[str, Any]]] = json.loads(
+    (Path(rules.__file__).parent / "rules.json").read_bytes()
+)
 MESSAGES = {(kind, rule["message"]) for kind, those in RULES.items() for rule in those}
-BY_RULE = [(kind, spec, part) for kind, spec, part in REFUSED if any(part in text for _, text in MESSAGES)]
+BY_RULE = [
+    (kind, spec, part) for kind, spec, part in REFUSED if any(part in text for _, text in MESSAGES)
+]
 
 
 @pytest.mark.parametrize(("kind", "changes"), TAKEN)
@@ -23,12 +27,16 @@ def test_a_resource_that_the_api_server_accepts_breaks_no_rule(kind: str, change
 
 
 @pytest.mark.parametrize(("kind", "changes", "part"), BY_RULE)
-def test_a_resource_that_the_api_server_refuses_by_a_rule_breaks_that_rule(kind: str, changes: Spec, part: str) -> None:
+def test_a_resource_that_the_api_server_refuses_by_a_rule_breaks_that_rule(
+    kind: str, changes: Spec, part: str
+) -> None:
     assert [text for _, text in rules.broken(kind, resource(kind, changes)) if part in text]
 
 
 @pytest.mark.parametrize(("kind", "good", "bad"), NAMES)
-def test_a_name_that_the_api_server_refuses_breaks_the_rule_of_names(kind: str, good: str, bad: str) -> None:
+def test_a_name_that_the_api_server_refuses_breaks_the_rule_of_names(
+    kind: str, good: str, bad: str
+) -> None:
     assert list(rules.broken(kind, resource(kind, {}, good))) == []
     assert [place for place, _ in rules.broken(kind, resource(kind, {}, bad))] == [()]
 
@@ -36,14 +44,19 @@ def test_a_name_that_the_api_server_refuses_breaks_the_rule_of_names(kind: str, 
 def test_each_rule_is_broken_by_a_resource_that_the_api_server_refuses() -> None:
     bad = [resource(kind, changes) for kind, changes, _ in BY_RULE]
     bad += [resource(kind, {}, name) for kind, _, name in NAMES]
-    assert {(it["kind"], text) for it in bad for _, text in rules.broken(it["kind"], it)} == MESSAGES
+    assert {
+        (it["kind"], text) for it in bad for _, text in rules.broken(it["kind"], it)
+    } == MESSAGES
 
 
 def test_the_place_is_that_of_the_value_or_of_the_field_that_the_rule_names() -> None:
     topologies = [{"name": "a", "block": {"label": "l"}}, {"name": "b"}]
-    assert [place for place, _ in rules.broken("Controller", resource("Controller", {"topologies": topologies}))] == [
-        ("spec", "topologies", 1)
-    ]
+    assert [
+        place
+        for place, _ in rules.broken(
+            "Controller", resource("Controller", {"topologies": topologies})
+        )
+    ] == [("spec", "topologies", 1)]
     assert [place for place, _ in rules.broken("Token", resource("Token", {"lifetime": "1s"}))] == [
         ("spec", "lifetime")
     ]
@@ -56,6 +69,10 @@ def test_an_object_of_another_kind_has_no_rules() -> None:
 @pytest.mark.timeout(10)
 def test_a_long_text_with_many_quotes_is_read_in_one_pass() -> None:
     changes = {"extraConf": 'A="b" ' * 1000 + "foo"}
-    assert [place for place, _ in rules.broken("NodeSet", resource("NodeSet", changes))] == [("spec", "extraConf")]
+    assert [place for place, _ in rules.broken("NodeSet", resource("NodeSet", changes))] == [
+        ("spec", "extraConf")
+    ]
     line_end = {"health": {"checks": {"a\n": "#!/bin/sh"}}}
-    assert [place[-1] for place, _ in rules.broken("NodeSet", resource("NodeSet", line_end))] == ["checks"]
+    assert [place[-1] for place, _ in rules.broken("NodeSet", resource("NodeSet", line_end))] == [
+        "checks"
+    ]

@@ -8,7 +8,10 @@ from postrender import reading
 from postrender.errors import YamlError
 from postrender.scan import Head, head_of
 
-PLAIN = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: one\n  labels:\n    a: b\ndata:\n  kind: x\n"
+PLAIN = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: one\n  labels:\n    a: b\ndata:\n  "
+    "kind: x\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -45,13 +48,17 @@ def test_a_document_without_content_has_no_kind(text: str) -> None:
         PLAIN.replace("kind: ConfigMap", '"k\\x69nd": ConfigMap'),
         PLAIN.replace("kind: ConfigMap", "<<: {kind: ConfigMap}"),
         PLAIN.replace("kind: ConfigMap", "kind: Other\nkind: ConfigMap"),
-        PLAIN.replace("metadata:\n  name: one\n", "metadata: {name: one}\n").replace("  labels:\n    a: b\n", ""),
+        PLAIN.replace("metadata:\n  name: one\n", "metadata: {name: one}\n").replace(
+            "  labels:\n    a: b\n", ""
+        ),
         PLAIN.replace("  name: one", "  name: one\n    two"),
         PLAIN.replace("  name: one", '  "n\\x61me": one'),
         PLAIN.replace("  name: one", "  name: &a one"),
         PLAIN.replace("  name: one", "  name: 1e3"),
         PLAIN.replace("  name: one", "  name: on"),
-        PLAIN.replace("  name: one", "  annotations:\n    x: 'a\n  name: other\n    '\n  \"n\\x61me\": one"),
+        PLAIN.replace(
+            "  name: one", "  annotations:\n    x: 'a\n  name: other\n    '\n  \"n\\x61me\": one"
+        ),
         "".join(f"  {line}\n" for line in PLAIN.splitlines()),
         '  kind: Secret\n  x: "\nkind: ConfigMap\nmetadata:\n  name: one\n  "\n',
         '{"kind": "ConfigMap", "metadata": {"name": "one"}}\n',

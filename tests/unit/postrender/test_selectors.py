@@ -15,7 +15,11 @@ OBJECTS = (
     config_map("one", labels={"app": "a"}, data={"x": "1"}),
     config_map("two", labels={"app": "b"}, data={"x": "2"}),
     {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "one", "namespace": "other"}},
-    {"apiVersion": "v1", "kind": "List", "items": [config_map("three"), {"kind": "Pod", "metadata": {"name": "four"}}]},
+    {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [config_map("three"), {"kind": "Pod", "metadata": {"name": "four"}}],
+    },
 )
 
 
@@ -36,7 +40,10 @@ steps:
 
 
 def selected(*selectors: Selector) -> list[str]:
-    return [f"{it.kind} {it.name}" for it in Selection(step(), list(selectors)).objects(stream(*OBJECTS))]
+    return [
+        f"{it.kind} {it.name}"
+        for it in Selection(step(), list(selectors)).objects(stream(*OBJECTS))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +66,18 @@ def test_all_fields_of_a_selector_must_match(selector: Selector, want: list[str]
 
 
 def test_an_object_is_selected_once_by_any_of_several_selectors_and_without_one_always() -> None:
-    assert selected({"kind": "Pod"}, {"name": "four"}, {"name": "two"}) == ["ConfigMap two", "Pod four"]
+    assert selected({"kind": "Pod"}, {"name": "four"}, {"name": "two"}) == [
+        "ConfigMap two",
+        "Pod four",
+    ]
     assert len(selected()) == 5
 
 
 def test_a_document_that_cannot_match_is_not_parsed() -> None:
     text = "kind: A\nmetadata:\n  name: a\nspec:\n  a: [\n---\nkind: B\nmetadata:\n  name: b\n"
-    assert [it.name for it in Selection(step(), [{"kind": "B"}]).objects(Stream.read(text.encode()))] == ["b"]
+    assert [
+        it.name for it in Selection(step(), [{"kind": "B"}]).objects(Stream.read(text.encode()))
+    ] == ["b"]
     with pytest.raises(PostrenderError):
         list(Selection(step(), [{"name": "?"}]).objects(Stream.read(text.encode())))
 
@@ -74,13 +86,25 @@ def test_a_document_that_cannot_match_is_not_parsed() -> None:
     ("selectors", "nearest"),
     [
         ([{"kind": "X"}], "the stream has ConfigMap, Pod, Service"),
-        ([{"kind": "X"}, {"kind": "Pod", "name": "five"}], "Pod four comes closest, and doesn't match select[1].name"),
+        (
+            [{"kind": "X"}, {"kind": "Pod", "name": "five"}],
+            "Pod four comes closest, and doesn't match select[1].name",
+        ),
         (
             [{"kind": "ConfigMap", "name": "t*", "namespace": "slurm"}],
-            "(chart/templates/2.yaml), line 13, ConfigMap two comes closest, and doesn't match select[0].namespace",
+            (
+                "(chart/templates/2.yaml), line 13, ConfigMap two comes closest, and doesn't match "
+                "select[0].namespace"
+            ),
         ),
-        ([{"name": "o*", "labels": {"app": "b"}}], "ConfigMap one comes closest, and doesn't match select[0].labels"),
-        ([{"name": "one", "where": "data.x == '3'"}], "ConfigMap one comes closest, and doesn't match select[0].where"),
+        (
+            [{"name": "o*", "labels": {"app": "b"}}],
+            "ConfigMap one comes closest, and doesn't match select[0].labels",
+        ),
+        (
+            [{"name": "one", "where": "data.x == '3'"}],
+            "ConfigMap one comes closest, and doesn't match select[0].where",
+        ),
     ],
 )
 def test_what_is_required_must_be_there_and_the_error_names_what_comes_closest(
@@ -105,10 +129,15 @@ def test_an_expression_that_is_no_jmespath_is_an_error_that_shows_it(text: str) 
 
 def test_an_expression_that_fails_names_the_object() -> None:
     with pytest.raises(PostrenderError) as caught:
-        list(Selection(step(), [{"kind": "X"}, {"where": "length(data.x2)"}]).objects(stream(*OBJECTS[1:], OBJECTS[0])))
+        list(
+            Selection(step(), [{"kind": "X"}, {"where": "length(data.x2)"}]).objects(
+                stream(*OBJECTS[1:], OBJECTS[0])
+            )
+        )
     assert str(caught.value) == (
-        "postrender.yaml line 8: steps[0].labels.select[1].where: document 1 (chart/templates/1.yaml), line 3, "
-        "ConfigMap two: `length(data.x2)`: length() takes string or array or object, not null"
+        "postrender.yaml line 8: steps[0].labels.select[1].where: document 1 "
+        "(chart/templates/1.yaml), line 3, ConfigMap two: `length(data.x2)`: length() takes "
+        "string or array or object, not null"
     )
 
 

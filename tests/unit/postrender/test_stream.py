@@ -81,8 +81,15 @@ def test_documents_have_number_line_and_source() -> None:
 
 def test_the_objects_of_a_list_are_objects_of_the_stream_and_comments_are_none() -> None:
     found = list(Stream.read(HELM_3.encode()).objects())
-    assert [(it.kind, it.name) for it in found] == [("ConfigMap", "one"), ("Service", "two"), ("Secret", "three")]
-    assert found[2].place("metadata", "name") == "document 3 (slurm/templates/c.yaml), line 16, Secret three"
+    assert [(it.kind, it.name) for it in found] == [
+        ("ConfigMap", "one"),
+        ("Service", "two"),
+        ("Secret", "three"),
+    ]
+    assert (
+        found[2].place("metadata", "name")
+        == "document 3 (slurm/templates/c.yaml), line 16, Secret three"
+    )
     assert found[0].place() == "document 1 (slurm/templates/a.yaml), line 3, ConfigMap one"
 
 
@@ -133,7 +140,8 @@ def test_new_objects_have_the_source_of_the_document_that_they_come_from() -> No
         f"{HELM_3}---\n# Source: slurm/templates/c.yaml\nkind: Pod\nmetadata:\n  name: new\n"
     )
     assert [
-        it.metadata.get("annotations", {}).get(FILE_ANNOTATION) for it in Stream.read(four.written()).objects()
+        it.metadata.get("annotations", {}).get(FILE_ANNOTATION)
+        for it in Stream.read(four.written()).objects()
     ] == [
         "slurm/templates/a.yaml",
         "slurm/templates/a.yaml",
@@ -177,7 +185,9 @@ def test_a_fault_in_a_document_names_its_place() -> None:
     stream = Stream.read(b"---\n# Source: a/b.yaml\nkind: A\n---\n# Source: a/c.yaml\nkind: {\n")
     with pytest.raises(PostrenderError, match=r"document 2 \(a/c.yaml\), line 6: .*expected"):
         list(stream.objects())
-    with pytest.raises(PostrenderError, match=r"document 1, line 1: a Kubernetes object is a mapping, not a list"):
+    with pytest.raises(
+        PostrenderError, match=r"document 1, line 1: a Kubernetes object is a mapping, not a list"
+    ):
         list(Stream.read(b"- a\n").objects())
 
 
@@ -191,10 +201,15 @@ def test_a_fault_in_a_document_names_its_place() -> None:
         ),
         ("kind: NodeSet\nmetadata:\n  labels: b\n", "line 3, NodeSet : metadata.labels is text"),
         ("kind: Secret\nmetadata:\n  name: a\ndata: hidden\n", "line 4, Secret a: data is text"),
-        ("kind: List\nitems:\n- kind: ConfigMap\n  data: [a]\n", "line 4, ConfigMap : data is a list"),
+        (
+            "kind: List\nitems:\n- kind: ConfigMap\n  data: [a]\n",
+            "line 4, ConfigMap : data is a list",
+        ),
     ],
 )
-def test_an_object_without_the_mappings_that_all_steps_read_is_refused(text: str, fault: str) -> None:
+def test_an_object_without_the_mappings_that_all_steps_read_is_refused(
+    text: str, fault: str
+) -> None:
     stream = Stream.read(text.encode())
     with pytest.raises(PostrenderError, match=rf"document 1, {fault}: make it a mapping"):
         list(stream.objects())
@@ -202,5 +217,21 @@ def test_an_object_without_the_mappings_that_all_steps_read_is_refused(text: str
 
 def test_values_of_different_types_are_not_the_same() -> None:
     assert same({"a": [1, "x"], "b": None}, {"b": None, "a": [1, "x"]})
-    for one, other in ((1, True), (1, 1.0), ([], {}), ({"a": 1}, {"a": 1, "b": 2}), ([1], [1, 2]), (None, "")):
+    for one, other in (
+        (1, True),
+        (1, 1.0),
+        ([], {}),
+        ({"a": 1}, {"a": 1, "b": 2}),
+        ([1], [1, 2]),
+        (None, ""),
+    ):
         assert not same(one, other)
+
+
+def test_the_place_of_a_document_is_its_first_line_with_content() -> None:
+    found = Stream.read(b"a: 1\n---\n# of this one\n\n# more\nb: 2\n---\n# alone\n").documents
+    assert [it.place() for it in found] == [
+        "document 1, line 1",
+        "document 2, line 6",
+        "document 3, line 7",
+    ]

@@ -12,16 +12,33 @@ from postrender import configuration, validation
 
 SCHEMA = configuration.schema()
 VALID: list[dict[str, Any]] = [
-    {"labels": {"set": {"a": "b"}, "select": [{"kind": ["A", "B"], "where": "x"}], "required": True}},
+    {
+        "labels": {
+            "set": {"a": "b"},
+            "select": [{"kind": ["A", "B"], "where": "x"}],
+            "required": True,
+        }
+    },
     {"annotations": {"remove": ["a"], "pods": False}},
 ]
 JUNK: st.SearchStrategy[Any] = (
-    st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["", "a", "A"]) | st.just([]) | st.just({})
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 2)
+    | st.sampled_from(["", "a", "A"])
+    | st.just([])
+    | st.just({})
 )
 
 
 def positions(value: Any, path: validation.Path = ()) -> list[validation.Path]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [path, *(place for key, item in inner for place in positions(item, (*path, key)))]
 
 
@@ -41,7 +58,10 @@ def test_it_accepts_what_jsonschema_accepts(data: st.DataObject) -> None:
         value = put(
             value,
             path,
-            data.draw(JUNK | st.dictionaries(st.sampled_from(["kind", "set", "steps", "x"]), JUNK, max_size=2)),
+            data.draw(
+                JUNK
+                | st.dictionaries(st.sampled_from(["kind", "set", "steps", "x"]), JUNK, max_size=2)
+            ),
         )
     want = jsonschema.Draft202012Validator(SCHEMA).is_valid(value)
     assert (next(validation.faults(value, SCHEMA, SCHEMA), None) is None) is want
@@ -56,7 +76,9 @@ def test_the_schema_is_one_and_uses_nothing_else() -> None:
             schema.get("items", {}),
             schema.get("additionalProperties", {}),
         ]
-        return schema.keys() | {name for it in inner if it and isinstance(it, dict) for name in keywords(it)}
+        return schema.keys() | {
+            name for it in inner if it and isinstance(it, dict) for name in keywords(it)
+        }
 
     top = SCHEMA.keys() - {"$schema", "title", "$defs"}
     assert top | {it for d in SCHEMA["$defs"].values() for it in keywords(d)} <= validation.KEYWORDS
@@ -77,5 +99,5 @@ def test_the_schema_is_one_and_uses_nothing_else() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_the_remedy(value: Any, want: str) -> None:
+def test_what_is_wrong_is_reported_with_the_remedy(value: Any, want: str) -> None:
     assert want in " ".join(problem for _, problem in validation.faults(value, SCHEMA, SCHEMA))

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from postrender import reading, writing
 from postrender.errors import PostrenderError
 
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30) | st.sampled_from(
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0"), max_size=30
+) | st.sampled_from(
     [
         "y",
         "on",
@@ -60,7 +62,9 @@ SCALARS = (
     | st.floats(allow_nan=False, allow_infinity=False)
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=15
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=15,
 )
 OBJECTS = st.dictionaries(TEXTS, VALUES, max_size=5)
 
@@ -83,7 +87,9 @@ def test_the_text_is_as_people_write_it() -> None:
         "kind": "Pod",
         "metadata": {"labels": {"a.b/c": "d", "on": "y", "v": "1e3"}, "empty": {}},
         "spec": {
-            "containers": [{"image": "registry:5000/a/b@sha256:0", "args": ["-c", "sleep 1\n", []]}],
+            "containers": [
+                {"image": "registry:5000/a/b@sha256:0", "args": ["-c", "sleep 1\n", []]}
+            ],
             "nested": [[1, 2], {}],
         },
         "data": {"a": "x\ny\n", "b": "x\n\ny", "c": "x\n\n", "d": "x \ny"},

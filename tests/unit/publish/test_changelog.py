@@ -46,7 +46,9 @@ def test_the_changes_of_a_version_have_their_kind_and_plain_text() -> None:
 
 
 def test_a_section_ends_where_the_next_version_begins() -> None:
-    assert changelog.section(TEXT, "0.1.0").changes() == [{"kind": "fixed", "description": "A fault."}]
+    assert changelog.section(TEXT, "0.1.0").changes() == [
+        {"kind": "fixed", "description": "A fault."}
+    ]
     assert "A fault" not in changelog.section(TEXT, "0.2.0").text
 
 
@@ -63,11 +65,16 @@ def test_the_notes_have_absolute_links_and_keep_tables() -> None:
 
 def test_a_link_within_the_page_or_to_another_site_stays() -> None:
     text = "## 1.0.0 (unreleased)\n[a](#a) [b](https://example.com/b)\n"
-    assert changelog.section(text, "1.0.0").notes("https://x") == "[a](#a) [b](https://example.com/b)\n"
+    assert (
+        changelog.section(text, "1.0.0").notes("https://x")
+        == "[a](#a) [b](https://example.com/b)\n"
+    )
 
 
 def test_a_version_without_a_section_is_an_error_that_names_the_line_to_add() -> None:
-    with pytest.raises(changelog.ChangelogError, match=r"no section of 0\.3\.0\. Add the line `## 0\.3\.0 \(unrel"):
+    with pytest.raises(
+        changelog.ChangelogError, match=r"no section of 0\.3\.0\. Add the line `## 0\.3\.0 \(unrel"
+    ):
         changelog.section(TEXT, "0.3.0")
 
 
@@ -76,4 +83,8 @@ def test_every_change_of_the_present_version_is_one_plain_line() -> None:
     changes = changelog.section(text, versions.version(ROOT)).changes()
     assert changes
     assert [change for change in changes if not change["description"].endswith((".", ")"))] == []
-    assert [change for change in changes if "](" in change["description"] or "\n" in change["description"]] == []
+    assert [
+        change
+        for change in changes
+        if "](" in change["description"] or "\n" in change["description"]
+    ] == []

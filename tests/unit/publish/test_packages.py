@@ -9,7 +9,11 @@ import pytest
 from release import packages, versions
 from tests.cluster.commands import run
 
-FILES = {"slurm/Chart.yaml": b"name: slurm\n", "slurm/values.yaml": b"{}\n", "slurm/" + "n" * 90 + "/a.yaml": b"a: 1\n"}
+FILES = {
+    "slurm/Chart.yaml": b"name: slurm\n",
+    "slurm/values.yaml": b"{}\n",
+    "slurm/" + "n" * 90 + "/a.yaml": b"a: 1\n",
+}
 COMMITTED = 1_700_000_000
 
 
@@ -24,7 +28,10 @@ def package(path: Path, created: float) -> Path:
 
 
 def test_packages_that_were_created_at_different_times_become_the_same(tmp_path: Path) -> None:
-    first, second = package(tmp_path / "a.tgz", 1_750_000_000.25), package(tmp_path / "b.tgz", 1_760_000_000.5)
+    first, second = (
+        package(tmp_path / "a.tgz", 1_750_000_000.25),
+        package(tmp_path / "b.tgz", 1_760_000_000.5),
+    )
     assert first.read_bytes() != second.read_bytes()
     for path in (first, second):
         packages.set_times(path, COMMITTED)
@@ -33,13 +40,19 @@ def test_packages_that_were_created_at_different_times_become_the_same(tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tgz", "b.tgz"]
 
 
-def test_a_package_keeps_its_files_in_their_order_with_the_time_of_the_commit(tmp_path: Path) -> None:
+def test_a_package_keeps_its_files_in_their_order_with_the_time_of_the_commit(
+    tmp_path: Path,
+) -> None:
     path = package(tmp_path / "a.tgz", 1_750_000_000.25)
     packages.set_times(path, COMMITTED)
     with tarfile.open(path) as archive:
         members = archive.getmembers()
         files = [archive.extractfile(member) for member in members]
-        found = {member.name: file.read() for member, file in zip(members, files, strict=True) if file is not None}
+        found = {
+            member.name: file.read()
+            for member, file in zip(members, files, strict=True)
+            if file is not None
+        }
     assert list(found.items()) == list(FILES.items())
     assert {member.mtime for member in members} == {COMMITTED}
 

@@ -17,7 +17,10 @@ STREAM = """\
 apiVersion: slinky.slurm.net/v1beta1
 kind: Controller
 metadata: {name: slurm}
-spec: {slurmKeyRef: {name: k, key: a}, jwtKeyRef: {name: k, key: b}, slurmctld: {image: "a/slurmctld:26.05"}}
+spec:
+  slurmKeyRef: {name: k, key: a}
+  jwtKeyRef: {name: k, key: b}
+  slurmctld: {image: "a/slurmctld:26.05"}
 ---
 apiVersion: slinky.slurm.net/v1beta1
 kind: NodeSet
@@ -39,13 +42,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The executable, with the Python of these tests as python3 and an environment without Python's variables."""
+    """The executable, with the Python of these tests as python3 and an environment without Python's
+    variables.
+    """
     (tmp_path / "bin").mkdir(exist_ok=True)
     if not (tmp_path / "bin" / "python3").exists():
         (tmp_path / "bin" / "python3").symlink_to(sys.executable)
     env = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
     words = [str(folder / postrender.NAME), *arguments]
-    return subprocess.run(words, input=STREAM, env=env, capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run(
+        words, input=STREAM, env=env, capture_output=True, text=True, check=False, timeout=30
+    )
 
 
 def test_it_runs_every_step_from_its_folder_alone(folder: Path, tmp_path: Path) -> None:
@@ -59,7 +66,9 @@ def test_it_runs_every_step_from_its_folder_alone(folder: Path, tmp_path: Path) 
 
 
 def test_it_contains_no_part_that_runs_in_the_cluster(folder: Path) -> None:
-    found = {path.name for path in (folder / "lib" / "sidecars").iterdir() if path.is_dir()} - {"__pycache__"}
+    found = {path.name for path in (folder / "lib" / "sidecars").iterdir() if path.is_dir()} - {
+        "__pycache__"
+    }
     assert found == set(postrender.PACKAGES)
 
 
@@ -78,8 +87,10 @@ def test_the_plugin_has_the_release_version_and_only_keys_that_helm_4_knows(fold
 
 def test_an_old_python_is_named(folder: Path) -> None:
     text = (folder / "lib" / "run.py").read_text()
-    told = text.replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False, timeout=30)
+    received = text.replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
+    done = subprocess.run(
+        [sys.executable, "-c", received], capture_output=True, text=True, check=False, timeout=30
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("slurm-postrender: needs Python 3.11 or newer as python3, not 3.")
 

@@ -10,7 +10,9 @@ from release import packages, rehearsal
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package in which all is right. `objects` is what Helm renders of it."""
-    monkeypatch.setattr(rehearsal, "_objects", lambda chart: (chart / "objects").read_text(encoding="utf-8").split())
+    monkeypatch.setattr(
+        rehearsal, "_objects", lambda chart: (chart / "objects").read_text(encoding="utf-8").split()
+    )
     for folder in ("package", "charts/slurm"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "objects").write_text("a b")
@@ -44,6 +46,8 @@ def test_a_missing_file_is_wrong(package: Path, file: str) -> None:
 def test_the_tests_of_a_chart_are_no_part_of_its_package(package: Path, folder: str) -> None:
     (package / folder).mkdir()
     assert problems(package) == [f"it contains {folder}"]
+    (package / "charts/sub" / folder).mkdir(parents=True)
+    assert problems(package)[1:] == [f"it contains charts/sub/{folder}"]
 
 
 def test_a_package_without_the_changes_of_the_version_is_wrong(package: Path) -> None:

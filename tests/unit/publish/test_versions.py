@@ -14,7 +14,7 @@ FILES = (
     "pyproject.toml",
     "CHANGELOG.md",
     *(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md")),
-    "sidecars/workloads/structure.py",
+    "sidecars/contract/project.py",
     "charts/slurm-operator/workloads/version.yaml",
     *(f"charts/{chart}/Chart.yaml" for chart in chart_package.RELEASES),
 )
@@ -26,7 +26,12 @@ def root(tmp_path: Path) -> Path:
     for file in FILES:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
-    edit(tmp_path, "CHANGELOG.md", rf"^## {re.escape(versions.version(ROOT))} \(.*\)$", released("2026-01-31"))
+    edit(
+        tmp_path,
+        "CHANGELOG.md",
+        rf"^## {re.escape(versions.version(ROOT))} \(.*\)$",
+        released("2026-01-31"),
+    )
     return tmp_path
 
 
@@ -55,13 +60,17 @@ def test_the_tag_of_the_version_with_a_dated_changelog_can_be_released(root: Pat
     ("file", "pattern", "place"),
     [
         ("charts/slurm/Chart.yaml", "^version: .*$", "charts/slurm/Chart.yaml: version"),
-        ("charts/slurm-operator/Chart.yaml", "^appVersion: .*$", "charts/slurm-operator/Chart.yaml: appVersion"),
+        (
+            "charts/slurm-operator/Chart.yaml",
+            "^appVersion: .*$",
+            "charts/slurm-operator/Chart.yaml: appVersion",
+        ),
         (
             "charts/slurm-operator/workloads/version.yaml",
             "^version: .*$",
             "charts/slurm-operator/workloads/version.yaml",
         ),
-        ("sidecars/workloads/structure.py", '^VERSION = ".*"$', "sidecars/workloads/structure.py"),
+        ("sidecars/contract/project.py", '^VERSION: Final = ".*"$', "sidecars/contract/project.py"),
         ("docs/images.md", r"slurm-charts/sidecars:[\w.]+", r"docs/images.md:\d+"),
         ("docs/images.md", r"charts/slurm:[\w.]+", r"docs/images.md:\d+"),
         ("docs/local.md", r"sidecars:[\w.]+", r"docs/local.md:\d+"),
@@ -81,14 +90,19 @@ def test_a_part_with_another_version_is_named_with_the_version_to_set(
     assert match is not None
     edit(root, file, pattern, match[0].replace(own, "9.9.9"))
     (problem,) = versions.problems(root)
-    assert re.fullmatch(rf"{place}: the version is 9.9.9, not {re.escape(own)}. Set it to {re.escape(own)}.", problem)
+    assert re.fullmatch(
+        rf"{place}: the version is 9.9.9, not {re.escape(own)}. Set it to {re.escape(own)}.",
+        problem,
+    )
 
 
 def test_a_subchart_of_another_version_is_named(root: Path) -> None:
     own = versions.version(root)
     edit(root, "charts/slurm-operator/Chart.yaml", rf"^( +version:) {re.escape(own)}$", r"\1 9.9.9")
     [problem] = versions.problems(root)
-    assert problem.startswith("charts/slurm-operator/Chart.yaml: dependency slurm-operator-crds: the version is 9.9.9")
+    assert problem.startswith(
+        "charts/slurm-operator/Chart.yaml: dependency slurm-operator-crds: the version is 9.9.9"
+    )
 
 
 def test_a_slurm_version_that_the_images_do_not_have_is_named(root: Path) -> None:

@@ -9,14 +9,25 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
-TARGETS = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+TARGETS = set(
+    re.findall(
+        r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
+)
 NEEDED = {
     "check": {"actions": "read", "contents": "read"},
     "images": {"contents": "read"},
-    "publish": {"attestations": "write", "contents": "read", "id-token": "write", "packages": "write"},
+    "publish": {
+        "attestations": "write",
+        "contents": "read",
+        "id-token": "write",
+        "packages": "write",
+    },
     "page": {"contents": "write"},
 }
-"""What each job of the release does: read the tests' result, build, push and sign, create the release page."""
+"""What each job of the release does: read the tests' result, build, push and sign, create the
+release page.
+"""
 
 
 def workflow(path: Path) -> dict[str, Any]:
@@ -35,8 +46,20 @@ def steps(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
 def test_every_target_that_a_workflow_makes_exists(path: Path) -> None:
-    made = {name for step in steps(workflow(path)) for name in re.findall(r"\bmake ([a-z-]+)", step.get("run", ""))}
+    made = {
+        name
+        for step in steps(workflow(path))
+        for name in re.findall(r"\bmake ([a-z-]+)", step.get("run", ""))
+    }
     assert made <= TARGETS
+
+
+@pytest.mark.parametrize("job", ["images", "publish"])
+def test_a_release_has_the_names_of_its_repository_before_anything_is_built_or_pushed(
+    job: str,
+) -> None:
+    made = [step["run"] for step in RELEASE["jobs"][job]["steps"] if "make " in step.get("run", "")]
+    assert made[0] == 'make release-fill generate REPOSITORY="$GITHUB_REPOSITORY"'
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
@@ -44,20 +67,35 @@ def test_every_action_is_pinned_to_a_commit_with_its_version_beside_it(path: Pat
     used = re.findall(r"^ *(?:- )?uses: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(used) == sum("uses" in step for step in steps(workflow(path)))
     assert [
-        action for action in used if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
+        action
+        for action in used
+        if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)
     ] == []
 
 
-def test_every_action_in_a_recipe_is_pinned_to_a_commit_and_no_download_is_unpacked_unseen() -> None:
-    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))}
-    used = {(name, it) for name, text in texts.items() for it in re.findall(r"^ *- uses: (.*)$", text, re.MULTILINE)}
+def test_every_action_in_a_recipe_is_pinned_to_a_commit_and_no_download_is_unpacked_unseen() -> (
+    None
+):
+    texts = {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted((ROOT / "docs").rglob("*.md"))
+    }
+    used = {
+        (name, it)
+        for name, text in texts.items()
+        for it in re.findall(r"^ *- uses: (.*)$", text, re.MULTILINE)
+    }
     assert "preview.md" in {name for name, _ in used}
-    assert {it for it in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", it[1])} == set()
-    assert [name for name, text in texts.items() if re.search(r"curl [^\n]*\| *(?:tar|sh|bash)\b", text)] == []
+    assert {
+        it for it in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", it[1])
+    } == set()
+    assert [
+        name for name, text in texts.items() if re.search(r"curl [^\n]*\| *(?:tar|sh|bash)\b", text)
+    ] == []
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
-def test_what_builds_images_gets_the_mirror_of_the_repositorys_settings_because_ubuntu_has_none_of_debian(
+def test_builds_of_images_get_the_mirror_of_the_settings_because_ubuntu_has_none_of_debian(
     path: Path,
 ) -> None:
     for step in steps(workflow(path)):
@@ -68,7 +106,11 @@ def test_what_builds_images_gets_the_mirror_of_the_repositorys_settings_because_
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
 def test_no_checkout_leaves_a_token_behind(path: Path) -> None:
-    checkouts = [step for step in steps(workflow(path)) if step.get("uses", "").startswith("actions/checkout@")]
+    checkouts = [
+        step
+        for step in steps(workflow(path))
+        if step.get("uses", "").startswith("actions/checkout@")
+    ]
     assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
 
 
@@ -84,7 +126,9 @@ def test_a_job_that_can_write_to_the_repository_runs_no_program_of_a_package(pat
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.name))
 def test_packages_are_installed_by_the_lock_with_its_hashes_alone(path: Path) -> None:
-    assert [step["run"] for step in steps(workflow(path)) if "pip install" in step.get("run", "")] == []
+    assert [
+        step["run"] for step in steps(workflow(path)) if "pip install" in step.get("run", "")
+    ] == []
 
 
 def test_what_builds_the_site_can_not_publish_it() -> None:
@@ -123,17 +167,25 @@ def test_a_version_with_a_release_page_is_not_published_again() -> None:
 
 
 def test_images_are_built_on_both_architectures() -> None:
-    assert RELEASE["jobs"]["images"]["strategy"]["matrix"]["runner"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
+    assert RELEASE["jobs"]["images"]["strategy"]["matrix"]["runner"] == [
+        "ubuntu-24.04",
+        "ubuntu-24.04-arm",
+    ]
 
 
 def test_everything_that_is_published_is_signed_and_has_a_provenance() -> None:
     published = RELEASE["jobs"]["publish"]["steps"]
     runs = [step["run"] for step in published if "run" in step]
-    assert runs[1:] == ["make release-publish", "make release-sign"]
+    assert runs[2:] == ["make release-publish", "make release-sign"]
     attested = [
-        step["with"]["subject-checksums"] for step in published if "attest-build-provenance" in step.get("uses", "")
+        step["with"]["subject-checksums"]
+        for step in published
+        if "attest-build-provenance" in step.get("uses", "")
     ]
-    assert attested == ["build/release/published/subjects.txt", "build/release/published/files/checksums.txt"]
+    assert attested == [
+        "build/release/published/subjects.txt",
+        "build/release/published/files/checksums.txt",
+    ]
 
 
 def test_no_text_that_an_outsider_chooses_becomes_part_of_a_script() -> None:

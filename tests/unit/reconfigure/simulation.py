@@ -1,4 +1,6 @@
-"""A slurmctld pod in virtual time: the kubelet, the volume of the state, and a slurmctld that fails on demand."""
+"""A slurmctld pod in virtual time: the kubelet, the volume of the state, and a slurmctld that fails
+on demand.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -33,7 +35,9 @@ TICK = 0.1
 START = 2.0
 """Seconds that slurmctld takes to start."""
 TAKE = 2.0
-"""Seconds that a slurmd takes to execute itself again with what slurmctld has read, or to end of it."""
+"""Seconds that a slurmd takes to execute itself again with what slurmctld has read, or to end of
+it.
+"""
 
 
 def config(letter: str, keys: str = "k") -> Id:
@@ -43,7 +47,9 @@ def config(letter: str, keys: str = "k") -> Id:
 
 @dataclass
 class Worker:
-    """A slurmd. `mute`: its answers are lost. `out`: its node is drained. `gone`: its node has no record."""
+    """A slurmd. `mute`: its answers are lost. `out`: its node is drained. `gone`: its node has no
+    record.
+    """
 
     record: Slurmd
     has: Id | None = None
@@ -101,7 +107,14 @@ class Pod:
         while self.now < end:
             self._kubelet()
             self._slurmds()
-            seen = Seen(self.candidate, self.good, self.present, self._answer, self.interrupted, self.refused)
+            seen = Seen(
+                self.candidate,
+                self.good,
+                self.present,
+                self._answer,
+                self.interrupted,
+                self.refused,
+            )
             before = self.state
             self.state, actions = machine.step(Settings(self.live), self.state, seen, self.now)
             self._answer = None
@@ -161,40 +174,54 @@ class Pod:
             if worker.due is None:
                 worker.due = self.now + TAKE
             elif self.now >= worker.due:
-                worker.has, worker.due, worker.listens = self.reads, None, self.reads not in self.ending
+                worker.has, worker.due, worker.listens = (
+                    self.reads,
+                    None,
+                    self.reads not in self.ending,
+                )
                 if worker.listens:
                     worker.record = replace(worker.record, started=str(self.now))
 
     def _listening(self) -> dict[str, bool]:
         return {it.record.name: it.listens for it in self.workers if not it.mute}
 
+    def _check(self, which: Id) -> Answer:
+        if not self.check_works:
+            return NoAnswer("the container check is gone")
+        if which in self.bad:
+            return Refused(Culprit("unrecognized key: Foo", "slurm.conf", 7))
+        answers = self._listening()
+        ran = [
+            it.record
+            for it in self.workers
+            if answers.get(it.record.name) and not (it.out or it.gone)
+        ]
+        return Passed("SlurmctldPort (1 → 2)" if which in self.needs_restart else "", tuple(ran))
+
+    def _reconfigure(self) -> Answer:
+        if self.reads is None:
+            return NoAnswer("connection refused")
+        assert self.folder is not None
+        if self.now < self.silent_until:
+            # It has the request, and reads its files when it gets to it.
+            self.reads = None if self.folder in self.deadly else self.folder
+            return NoAnswer("exit status 124")
+        if self.folder in self.refused_live:
+            return Refused(Culprit("refused by scontrol"))
+        self.reads = None if self.folder in self.deadly else self.folder
+        return Taken()
+
     def _perform(self, action: Action) -> Answer | None:
         match action:
             case Check(which):
-                if not self.check_works:
-                    return NoAnswer("the container check is gone")
-                if which in self.bad:
-                    return Refused(Culprit("unrecognized key: Foo", "slurm.conf", 7))
-                answers = self._listening()
-                ran = [it.record for it in self.workers if answers.get(it.record.name) and not (it.out or it.gone)]
-                return Passed("SlurmctldPort (1 → 2)" if which in self.needs_restart else "", tuple(ran))
+                return self._check(which)
             case Install(which):
                 self.folder, self.folder_at = which, self.now
                 self.installed.append(which)
             case Keep(which):
                 self.keep(which)
             case Reconfigure():
-                if self.reads is None:
-                    return NoAnswer("connection refused")
-                assert self.folder is not None
-                if self.now < self.silent_until:
-                    # It has the request, and reads its files when it gets to it.
-                    self.reads = None if self.folder in self.deadly else self.folder
-                    return NoAnswer("exit status 124")
-                if self.folder in self.refused_live:
-                    return Refused(Culprit("refused by scontrol"))
-                self.reads = None if self.folder in self.deadly else self.folder
-                return Taken()
+                return self._reconfigure()
             case Restart():
                 self.reads = None
                 return Taken()
@@ -204,7 +231,11 @@ class Pod:
                 return Alive(self.reads is not None)
             case Look():
                 records = tuple(it.record for it in self.workers if not (it.out or it.gone))
-                return Looked(records, self._listening()) if self.reads is not None else NoAnswer("refused")
+                return (
+                    Looked(records, self._listening())
+                    if self.reads is not None
+                    else NoAnswer("refused")
+                )
             case Refuse(refusal):
                 self.refused = refusal
             case Forget():

@@ -23,33 +23,56 @@ PLACE = Place(host="ctl-0", port=26817, state="/etc/slurm/.gate/state", nodes=("
 
 def prepared(conf: str = CONF, **files: str) -> list[str]:
     """The lines of the dry run's slurm.conf."""
-    found = dryrun.prepare({"slurm.conf": conf.encode()} | {k: v.encode() for k, v in files.items()}, PLACE)
+    found = dryrun.prepare(
+        {"slurm.conf": conf.encode()} | {k: v.encode() for k, v in files.items()}, PLACE
+    )
     return found["slurm.conf"].decode().splitlines()
 
 
 def test_it_touches_nothing_that_the_running_slurmctld_uses() -> None:
     lines = prepared()
-    for key in ("ctl-1", "SlurmctldAddr", "/var/spool", "/var/log", "slurmdbd", "PrimaryOnProg", "gres/gpu", "QOS"):
+    for key in (
+        "ctl-1",
+        "SlurmctldAddr",
+        "/var/spool",
+        "/var/log",
+        "slurmdbd",
+        "PrimaryOnProg",
+        "gres/gpu",
+        "QOS",
+    ):
         assert not [line for line in lines if key in line]
-    for line in ("SlurmctldHost=ctl-0(127.0.0.1)", "SlurmctldPort=26817", "StateSaveLocation=/etc/slurm/.gate/state"):
+    for line in (
+        "SlurmctldHost=ctl-0(127.0.0.1)",
+        "SlurmctldPort=26817",
+        "StateSaveLocation=/etc/slurm/.gate/state",
+    ):
         assert lines.count(line) == 1
 
 
-@pytest.mark.parametrize("plugin", ["jobcomp/filetxt", "FileTxt", "jobcomp/script", "elasticsearch"])
+@pytest.mark.parametrize(
+    "plugin", ["jobcomp/filetxt", "FileTxt", "jobcomp/script", "elasticsearch"]
+)
 def test_no_job_completion_is_written_anywhere(plugin: str) -> None:
     lines = prepared(f"ClusterName=lab\nJobCompType={plugin}\n")
     assert [it for it in lines if it.startswith("JobCompType")] == ["JobCompType=jobcomp/none"]
 
 
 @pytest.mark.parametrize("plugin", ["jobcomp/nosuch", "jobcomp/lua"])
-def test_a_plugin_of_job_completions_that_slurm_lacks_or_that_reads_a_file_is_tried(plugin: str) -> None:
+def test_a_plugin_of_job_completions_that_slurm_lacks_or_that_reads_a_file_is_tried(
+    plugin: str,
+) -> None:
     lines = prepared(f"ClusterName=lab\nJobCompType={plugin}\n")
     assert [it for it in lines if it.startswith("JobCompType")] == [f"JobCompType={plugin}"]
 
 
 def test_every_line_stays_where_it_was() -> None:
     lines = prepared()
-    assert (lines[0], lines[9], lines[10]) == ("ClusterName=lab", "NodeSet=w Feature=w", "PartitionName=w Nodes=w")
+    assert (lines[0], lines[9], lines[10]) == (
+        "ClusterName=lab",
+        "NodeSet=w Feature=w",
+        "PartitionName=w Nodes=w",
+    )
 
 
 def test_other_settings_of_a_line_stay() -> None:
@@ -90,11 +113,13 @@ def test_every_slurmctld_is_known_by_name_and_address_in_order() -> None:
     assert dryrun.hosts({"slurm.conf": b"nonsense\n"}) == []
 
 
-def test_dynamic_nodes_are_told_from_declared_ones() -> None:
+def test_dynamic_nodes_differ_from_declared_ones() -> None:
     listing = "NodeName=a State=IDLE+DYNAMIC_NORM Foo=1\nNodeName=b State=IDLE Foo=1\n"
     assert dryrun.dynamic_nodes(listing) == ("a",)
 
 
 def test_a_changed_setting_is_named_with_both_values() -> None:
     after = {"slurm.conf": b"SlurmctldPort=7\n"}
-    assert dryrun.changed(FILES, after, ["SlurmctldPort", "KillWait"]) == ["SlurmctldPort (unset → 7)"]
+    assert dryrun.changed(FILES, after, ["SlurmctldPort", "KillWait"]) == [
+        "SlurmctldPort (unset → 7)"
+    ]

@@ -39,7 +39,9 @@ def candidate(files: Mapping[str, str], letter: str = "a") -> dict[str, bytes]:
     """The files with their manifest."""
     digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
     manifest = json.dumps({"files": digests, "sha256": letter * 64})
-    return {name: text.encode() for name, text in files.items()} | {"manifest.json": manifest.encode()}
+    return {name: text.encode() for name, text in files.items()} | {
+        "manifest.json": manifest.encode()
+    }
 
 
 def project(folder: Path, files: Mapping[str, bytes], version: str) -> None:
@@ -71,7 +73,7 @@ def edge(tmp_path: Path) -> Edge:
 
 
 @contextmanager
-def checker(edge: Edge, code: int, said: str) -> Iterator[list[str]]:
+def checker(edge: Edge, code: int, message: str) -> Iterator[list[str]]:
     """A stand-in for the container `check` that answers one request."""
     gate = edge.places.check / ".gate"
     os.mkfifo(gate / "requests")
@@ -81,7 +83,7 @@ def checker(edge: Edge, code: int, said: str) -> Iterator[list[str]]:
         line = (gate / "requests").read_text().strip()
         asked.append(line.partition(" ")[2])
         name = line.split()[0]
-        (gate / f"{name}.out").write_text(said)
+        (gate / f"{name}.out").write_text(message)
         (gate / "answer").write_text(f"{code}\n")
         (gate / "answer").replace(gate / f"{name}.rc")
 
@@ -91,16 +93,20 @@ def checker(edge: Edge, code: int, said: str) -> Iterator[list[str]]:
     thread.join(5)
 
 
-def installed(edge: Edge, text: str) -> FileSet:
+def installed(edge: Edge, text: str, letter: str = "a") -> FileSet:
     """A whole set with that slurm.conf."""
-    return assemble(candidate({"slurm.conf": text}), edge.keys())
+    return assemble(candidate({"slurm.conf": text}, letter), edge.keys())
 
 
 def test_a_candidate_counts_only_when_every_file_is_its_manifests(edge: Edge) -> None:
     assert edge.candidate() is None
     assert edge.problem == "manifest.json is not there yet"
     whole = candidate({"slurm.conf": "KillWait=5\n", "gres.conf": ""})
-    project(edge.places.candidate, {name: whole[name] for name in ("slurm.conf", "manifest.json")}, "..1")
+    project(
+        edge.places.candidate,
+        {name: whole[name] for name in ("slurm.conf", "manifest.json")},
+        "..1",
+    )
     assert edge.candidate() is None
     assert edge.problem == "gres.conf is not there yet"
     project(edge.places.candidate, whole | {"slurm.conf": b"old"}, "..2")
@@ -114,9 +120,15 @@ def test_a_candidate_counts_only_when_every_file_is_its_manifests(edge: Edge) ->
 def test_a_manifest_cannot_bring_keys_or_leave_the_folder() -> None:
     for name in ("slurm.key", "../passwd", ".hidden", "manifest.json"):
         with pytest.raises(IncompleteError, match="can't be a file"):
-            assemble(candidate({name: "x", "slurm.conf": ""}) | {name: b"x"}, {}) if name != "manifest.json" else (
+            assemble(
+                candidate({name: "x", "slurm.conf": ""}) | {name: b"x"}, {}
+            ) if name != "manifest.json" else (
                 assemble(
-                    {"manifest.json": json.dumps({"files": {name: "0"}, "sha256": "a" * 64}).encode()},
+                    {
+                        "manifest.json": json.dumps(
+                            {"files": {name: "0"}, "sha256": "a" * 64}
+                        ).encode()
+                    },
                     {},
                 )
             )
@@ -171,7 +183,7 @@ def test_a_damaged_last_good_set_is_none(edge: Edge) -> None:
     assert Edge(edge.places).good() is None
 
 
-def test_a_dry_run_tells_what_slurmctld_said(edge: Edge) -> None:
+def test_a_dry_run_quotes_slurmctld(edge: Edge) -> None:
     project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\nFoo=1\n"}), "..1")
     (edge.places.state / "clustername").write_text("lab")
     found = edge.candidate()
@@ -193,11 +205,37 @@ def test_a_dry_run_that_comes_up_passes(edge: Edge) -> None:
         assert edge.perform(Check(found), None) == Passed()
 
 
-def test_slurmds_are_looked_at_by_their_records_and_their_ports(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("code", "nodes"), [(0, True), (1, False)])
+def test_a_dry_run_has_the_dynamic_nodes_that_slurmctld_lists_and_none_of_an_error(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch, code: int, *, nodes: bool
+) -> None:
+    monkeypatch.setattr("sidecars.slurm.health.alive", lambda *_: True)
+    live = installed(edge, "ClusterName=lab\n")
+    project(
+        edge.places.candidate,
+        candidate({"slurm.conf": "ClusterName=lab\nKillWait=5\n"}, "b"),
+        "..1",
+    )
+    found = edge.candidate()
+    assert found is not None
+    edge.install(live)
+    listed = code, "NodeName=w-0 NodeAddr=10.0.0.1 State=IDLE+DYNAMIC_NORM\n"
+    monkeypatch.setattr(
+        Edge, "_ask", lambda _, what, *__: listed if what == "scontrol -o show nodes" else (0, "")
+    )
+    assert isinstance(edge.perform(Check(found), edge.present()), Passed)
+    assert ("NodeName=w-0" in (edge.places.check / "slurm.conf").read_text()) is nodes
+
+
+def test_slurmds_are_looked_at_by_their_records_and_their_ports(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sidecars.slurm.health.answers", lambda *_: False)
     edge.install(installed(edge, "ClusterName=lab\n"))
     watched = Slurmd("w-0", "10.0.0.1", 7001, "monday")
-    with checker(edge, 0, "NodeName=w-0 NodeAddr=10.0.0.1 Port=7001 State=IDLE* SlurmdStartTime=monday\n") as asked:
+    with checker(
+        edge, 0, "NodeName=w-0 NodeAddr=10.0.0.1 Port=7001 State=IDLE* SlurmdStartTime=monday\n"
+    ) as asked:
         assert edge.perform(Look((watched,)), None) == Looked((watched,), {"w-0": False})
     assert asked == ["scontrol -o show nodes"]
 
@@ -208,7 +246,9 @@ def test_slurmds_about_which_scontrol_fails_are_unknown(edge: Edge) -> None:
         assert edge.perform(Look(()), None) == NoAnswer("Unable to contact slurm controller")
 
 
-def test_what_slurmds_ended_of_is_stored_beside_the_last_good_set_and_survives_the_next_one(edge: Edge) -> None:
+def test_what_slurmds_ended_of_is_stored_beside_the_last_good_set_and_survives_the_next_one(
+    edge: Edge,
+) -> None:
     refusal = refusals.Refusal("b" * 64, Culprit("slurmd ended"), ("w-0",), 5.0)
     before = edge.version()
     edge.perform(Refuse(refusal), None)
@@ -217,13 +257,17 @@ def test_what_slurmds_ended_of_is_stored_beside_the_last_good_set_and_survives_t
     edge.keep(installed(edge, "KillWait=5\n"))
     for found in (edge.refused(), Edge(edge.places).refused()):
         assert found is not None
-        assert (found.config, found.culprit, found.nodes) == (refusal.config, refusal.culprit, refusal.nodes)
+        assert (found.config, found.culprit, found.nodes) == (
+            refusal.config,
+            refusal.culprit,
+            refusal.nodes,
+        )
     edge.perform(Forget(), None)
     assert edge.refused() is None
 
 
 @pytest.mark.parametrize("code", [124, 137])
-def test_an_scontrol_that_ran_out_of_time_or_was_killed_says_nothing_about_the_configuration(
+def test_an_scontrol_that_timed_out_or_was_killed_reports_nothing_about_the_configuration(
     edge: Edge, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sidecars.slurm.health.alive", lambda *_: True)
@@ -239,7 +283,9 @@ def test_an_scontrol_that_ran_out_of_time_or_was_killed_says_nothing_about_the_c
 def test_no_scontrol_is_started_while_nothing_listens_at_slurmctlds_port(
     edge: Edge, action: Reconfigure | Restart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sidecars.reconfigure.edge._send", lambda *_: pytest.fail("scontrol is started"))
+    monkeypatch.setattr(
+        "sidecars.reconfigure.edge._send", lambda *_: pytest.fail("scontrol is started")
+    )
     edge.install(installed(edge, "ClusterName=lab\n"))
     assert edge.perform(action, None) == NoAnswer("nothing listens at slurmctld's port")
 
@@ -253,12 +299,17 @@ def test_a_dry_run_asks_no_slurmctld_that_is_gone_for_its_nodes(edge: Edge) -> N
     assert asked == ["check"]
 
 
-def test_a_dry_run_whose_port_another_process_has_taken_says_nothing_about_the_set(edge: Edge) -> None:
+def test_a_dry_run_whose_port_another_process_has_taken_reports_nothing_about_the_set(
+    edge: Edge,
+) -> None:
     project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\n"}), "..1")
     found = edge.candidate()
     assert found is not None
-    said = "slurmctld: error: Error binding slurm stream socket: Address already in use\nslurmctld: fatal: Unable to\n"
-    with checker(edge, 1, said):
+    message = (
+        "slurmctld: error: Error binding slurm stream socket: Address already in use\nslurmctld: "
+        "fatal: Unable to\n"
+    )
+    with checker(edge, 1, message):
         answer = edge.perform(Check(found), None)
     assert isinstance(answer, NoAnswer)
     assert "Address already in use" in answer.reason
@@ -273,7 +324,9 @@ def test_a_set_that_moves_the_state_is_refused_without_a_dry_run(edge: Edge) -> 
     assert "StateSaveLocation=/tmp/x" in str(answer.culprit)
 
 
-def test_without_the_container_check_nothing_is_accepted(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_container_check_nothing_is_accepted(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sidecars.reconfigure.edge.CHECK_SECONDS", 0.05)
     project(edge.places.candidate, candidate({"slurm.conf": "ClusterName=lab\n"}), "..1")
     found = edge.candidate()
@@ -303,14 +356,18 @@ def test_slurmctld_does_not_end_while_its_container_check_is_asked_something_els
         assert edge.end_if_leading() == "its sidecar is busy with a configuration"
 
 
-def test_the_primary_is_told_what_scontrol_said(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_primary_gets_what_scontrol_reported(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sidecars.slurm.health.leads", lambda *_: True)
     edge.install(installed(edge, "ClusterName=lab\n"))
     with checker(edge, 1, "slurm_shutdown error: Unable to contact slurm controller\n"):
         assert edge.end_if_leading() == "slurm_shutdown error: Unable to contact slurm controller"
 
 
-def test_a_slurmctld_that_says_nothing_is_not_ended(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slurmctld_that_reports_nothing_is_not_ended(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def silent(*_: object) -> bool:
         raise TimeoutError("timed out")
 
@@ -339,7 +396,22 @@ def test_what_slurm_takes_only_on_a_restart_are_keys_of_slurm() -> None:
         (None, False),
     ],
 )
-def test_it_knows_whether_slurmctld_uses_slurmdbd(edge: Edge, lines: str | None, *, expected: bool) -> None:
+def test_it_knows_whether_slurmctld_uses_slurmdbd(
+    edge: Edge, lines: str | None, *, expected: bool
+) -> None:
     if lines is not None:
         (edge.places.live / "slurm.conf").write_text(lines)
     assert edge.has_accounting() is expected
+
+
+def test_a_set_with_the_kept_configuration_is_not_stored_again_and_another_one_is(
+    edge: Edge,
+) -> None:
+    edge.keep(installed(edge, "KillWait=5\n"))
+    first = (edge.places.good / "good").readlink()
+    edge.keep(installed(edge, "KillWait=5\n"))
+    assert (edge.places.good / "good").readlink() == first
+    changed = installed(edge, "KillWait=6\n", "b")
+    edge.keep(changed)
+    assert (edge.places.good / "good").readlink() != first
+    assert edge.good() == changed.id

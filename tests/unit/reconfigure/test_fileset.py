@@ -6,7 +6,13 @@ import pytest
 
 from sidecars.contract import manifest
 from sidecars.contract.manifest import Manifest
-from sidecars.reconfigure.fileset import FileSet, IncompleteError, assemble, keys_digest, manifest_of
+from sidecars.reconfigure.fileset import (
+    FileSet,
+    IncompleteError,
+    assemble,
+    keys_digest,
+    manifest_of,
+)
 
 KEYS = {"slurm.key": b"secret", "jwt.key": b"other secret"}
 FILES = {"slurm.conf": b"ClusterName=c\n", "gres.conf": b"\xff"}
@@ -33,7 +39,9 @@ def test_a_set_without_one_of_its_files_is_incomplete(missing: str) -> None:
 
 
 def test_a_file_with_other_contents_than_listed_is_incomplete() -> None:
-    with pytest.raises(IncompleteError, match=r"gres\.conf is not the one that manifest\.json lists"):
+    with pytest.raises(
+        IncompleteError, match=r"gres\.conf is not the one that manifest\.json lists"
+    ):
         assemble({**FOUND, "gres.conf": b""}, KEYS)
 
 

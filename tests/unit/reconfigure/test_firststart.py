@@ -1,4 +1,6 @@
-"""A state of slurmctld from its first start until all of it was saved once, on a real file system."""
+"""A state of slurmctld from its first start until all of it was saved once, on a real file
+system.
+"""
 
 from pathlib import Path
 
@@ -7,7 +9,14 @@ import pytest
 from sidecars.reconfigure.firststart import GONE, MARK, NEEDED, FirstStart
 
 CLUSTER = "slurm_slurm|4711"
-BEFORE_CHECKPOINT = ("job_state", "node_state", "last_tres", "assoc_mgr_state", "hash.1", "priority_last_decay_ran")
+BEFORE_CHECKPOINT = (
+    "job_state",
+    "node_state",
+    "last_tres",
+    "assoc_mgr_state",
+    "hash.1",
+    "priority_last_decay_ran",
+)
 """What a slurmctld of a few minutes may have written."""
 
 
@@ -30,7 +39,9 @@ class World:
         (self.state / "clustername").write_text(CLUSTER)
         self.write(*names)
 
-    def looks(self, answers: bool | None = False, *, accounting: bool = True, seconds: float = GONE) -> None:
+    def looks(
+        self, answers: bool | None = False, *, accounting: bool = True, seconds: float = GONE
+    ) -> None:
         """Looks for so long."""
         self.first_start.look(self.now, answers, lambda: accounting)
         self.now += seconds
@@ -41,7 +52,11 @@ class World:
 
     def files(self) -> dict[str, str]:
         """Slurm's own."""
-        return {it.name: it.read_text() for it in self.state.iterdir() if it.is_file() and not it.name.startswith(".")}
+        return {
+            it.name: it.read_text()
+            for it in self.state.iterdir()
+            if it.is_file() and not it.name.startswith(".")
+        }
 
 
 @pytest.fixture
@@ -71,7 +86,9 @@ def test_it_is_killed_again_and_again(world: World) -> None:
         assert world.cluster() == CLUSTER, "it runs"
 
 
-def test_the_mark_ends_when_all_was_saved_and_a_file_that_is_lost_later_stays_an_error(world: World) -> None:
+def test_the_mark_ends_when_all_was_saved_and_a_file_that_is_lost_later_stays_an_error(
+    world: World,
+) -> None:
     world.started(*NEEDED)
     world.looks(answers=True)
     assert not (world.state / MARK).exists()
@@ -101,7 +118,15 @@ def test_a_state_that_had_files_before_the_sidecar_first_saw_it_is_left_alone(wo
 
 
 @pytest.mark.parametrize(
-    "trace", ["assoc_usage.old", "qos_usage", "fed_mgr_state", "last_tres.old", "assoc_mgr_state.old", "node_state.old"]
+    "trace",
+    [
+        "assoc_usage.old",
+        "qos_usage",
+        "fed_mgr_state",
+        "last_tres.old",
+        "assoc_mgr_state.old",
+        "node_state.old",
+    ],
 )
 def test_a_trace_of_a_file_that_is_missing_proves_a_loss(world: World, trace: str) -> None:
     world.started("job_state", trace)
@@ -126,7 +151,9 @@ def test_slurmctld_counts_as_ended_only_after_a_while(world: World) -> None:
     assert world.cluster() == CLUSTER
 
 
-def test_without_accounting_the_id_stays_because_slurmctld_would_choose_another(world: World) -> None:
+def test_without_accounting_the_id_stays_because_slurmctld_would_choose_another(
+    world: World,
+) -> None:
     world.started("job_state")
     world.looks(accounting=False)
     assert world.cluster() == CLUSTER

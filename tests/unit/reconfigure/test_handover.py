@@ -16,11 +16,11 @@ SAVING = 0.5
 
 @dataclass
 class Slurm:
-    """Others behind a primary. `leads`: what each says of itself, a missing one is not there. A standby that leads ends
-    when it is asked to, unless it is `stubborn`.
+    """Others behind a primary. `leads`: what each reports of itself; a missing one doesn't exist. A
+    standby that leads ends when it is asked to, unless it is `stubborn`.
     """
 
-    says: dict[str, bool | None]
+    reports: dict[str, bool | None]
     stubborn: bool = False
     why_not: str = ""
     time: float = 100.0
@@ -34,7 +34,7 @@ class Slurm:
     def leads(self, standby: Host) -> bool | None:
         if self.began is not None and not self.stubborn:
             return False if self.time >= self.began + SAVING else None
-        return self.says.get(standby.name, False)
+        return self.reports.get(standby.name, False)
 
     def ask_to_end(self, standby: Host) -> str:
         self.asked.append((self.time, standby.name))
@@ -83,15 +83,17 @@ def test_one_that_still_leads_is_asked_again_and_slurmctld_starts_after_a_while(
     assert slurm.log[-1].startswith("ctl-1 led for 20 s")
 
 
-def test_why_it_does_not_end_is_said() -> None:
+def test_why_it_does_not_end_is_reported() -> None:
     slurm = Slurm({"ctl-1": True}, why_not="ctl-1.internal: Connection refused")
     handover.lead_alone(slurm)
     assert "ctl-1.internal: Connection refused" in slurm.log[0]
 
 
-def test_one_that_says_nothing_is_waited_for_a_while_and_not_ended() -> None:
+def test_one_that_reports_nothing_is_waited_for_a_while_and_not_ended() -> None:
     slurm = Slurm({"ctl-1": None})
     assert handover.lead_alone(slurm) == "ctl-1 did not report whether it leads for 10 s"
     assert handover.SILENT <= slurm.time - 100.0 < handover.SILENT + 1
     assert slurm.asked == []
-    assert slurm.log == ["ctl-1 did not report whether it leads for 10 s; slurmctld starts, and asks it for control"]
+    assert slurm.log == [
+        "ctl-1 did not report whether it leads for 10 s; slurmctld starts, and asks it for control"
+    ]

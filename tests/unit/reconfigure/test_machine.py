@@ -34,7 +34,7 @@ def test_slurmctld_never_starts_without_a_configuration_that_was_checked() -> No
     assert (pod.reads, pod.good, pod.starts) == (A, A, 1)
 
 
-def test_a_first_configuration_that_is_refused_is_said_and_slurmctld_waits() -> None:
+def test_a_first_configuration_that_is_refused_is_reported_and_slurmctld_waits() -> None:
     pod = Pod(candidate=A, bad={A})
     pod.run(100)
     assert pod.folder is None
@@ -118,7 +118,10 @@ def test_a_slurmctld_that_stalls_after_it_took_one_keeps_it() -> None:
     assert pod.folder == B
     assert pod.state.rejected is not None
     assert not pod.state.rejected.final
-    assert str(pod.state.rejected.culprit) == "slurmctld read the configuration and did not answer for 20 s"
+    assert (
+        str(pod.state.rejected.culprit)
+        == "slurmctld read the configuration and did not answer for 20 s"
+    )
     pod.settle()
     assert (pod.folder, pod.reads, pod.state.running, pod.good) == (B, B, B, B)
     assert pod.starts == 1
@@ -137,7 +140,7 @@ def test_a_slurmctld_that_stalls_is_asked_once_a_second_whether_it_answers() -> 
     assert 25 <= pod.done.count("Probe") - before <= 30
 
 
-def test_a_slurmctld_that_does_not_come_up_gets_another_configuration_after_the_patience_and_not_before() -> None:
+def test_a_slurmctld_that_does_not_start_gets_another_configuration_after_the_patience() -> None:
     starting = State(Phase.START, installed=A, running=A, since=100.0)
     seen = Seen(B, A, answer=Alive(yes=False))
     at_its_end = 100.0 + machine.PATIENCE
@@ -175,7 +178,10 @@ def test_one_that_slurmctld_dies_of_is_taken_back_before_it_starts_again() -> No
     rejected = pod.state.rejected
     assert rejected is not None
     assert rejected.final
-    assert (str(rejected.culprit), rejected.daemon) == ("slurmctld ended when it read the configuration", "slurmctld")
+    assert (str(rejected.culprit), rejected.daemon) == (
+        "slurmctld ended when it read the configuration",
+        "slurmctld",
+    )
 
 
 def test_a_new_pod_takes_the_last_good_one_when_the_candidate_is_bad() -> None:
@@ -241,7 +247,7 @@ def test_a_slurmctld_that_is_down_meanwhile_gets_it_when_it_is_back() -> None:
     assert pod.good == B
 
 
-def test_what_cannot_be_taken_live_restarts_slurmctld_and_says_why() -> None:
+def test_what_cannot_be_taken_live_restarts_slurmctld_and_reports_why() -> None:
     pod = running(needs_restart={B})
     pod.candidate = B
     pod.settle()
@@ -282,7 +288,7 @@ def test_a_sidecar_that_starts_anew_leaves_slurmctld_alone() -> None:
     assert pod.reads == B
 
 
-def test_a_sidecar_that_starts_anew_before_slurmctld_answered_asks_it_again_and_claims_nothing_before() -> None:
+def test_a_sidecar_restarted_before_slurmctld_answered_asks_again_and_claims_nothing() -> None:
     pod = running()
     pod.candidate, pod.silent_until = B, pod.now + 20
     pod.run(5)

@@ -1,4 +1,6 @@
-"""The loop around the machine, what the pod template configures, and the start gate beside the loop."""
+"""The loop around the state machine, what the pod template configures, and the start gate beside
+the loop.
+"""
 
 import http.server
 import queue
@@ -33,17 +35,21 @@ from tests.unit.reconfigure.simulation import config
 
 
 class Pod(Edge):
-    """A slurmctld that takes everything, and a kubelet that brings the next files while it takes the ones before."""
+    """A slurmctld that takes everything, and a kubelet that brings the next files while it takes
+    the ones before.
+    """
 
     def __init__(self, first: Id, during: dict[type[Action], Id]) -> None:
         self.sets, self.problem = {}, ""
         self.lies, self.during = first, during
         self.installed: list[Id] = []
+        self.reads = 0
 
     def version(self) -> tuple[str, ...]:
         return self.lies.config, self.lies.keys
 
     def candidate(self) -> Id | None:
+        self.reads += 1
         return self.lies
 
     def good(self) -> Id | None:
@@ -66,12 +72,18 @@ class Pod(Edge):
             self.installed.append(action.id)
         if len(self.installed) > 1:
             self.lies = self.during.pop(type(action), self.lies)
-        answers: dict[type[Action], Answer] = {Check: Passed(), Reconfigure: Taken(), Probe: Alive(yes=True)}
+        answers: dict[type[Action], Answer] = {
+            Check: Passed(),
+            Reconfigure: Taken(),
+            Probe: Alive(yes=True),
+        }
         return answers.get(type(action))
 
 
 class Time:
-    """A clock that goes on while it is waited for, and SIGTERM after a minute; the second configuration at `at`."""
+    """A clock that runs on while it is waited for, and SIGTERM after a minute; the second
+    configuration at `at`.
+    """
 
     def __init__(self, pod: Pod, second: Id, at: float = 10.0) -> None:
         self.pod, self.second, self.at = pod, second, at
@@ -94,10 +106,19 @@ class Time:
 
 
 @pytest.mark.parametrize("action", [Install, Reconfigure, Probe])
-def test_a_configuration_that_comes_while_another_is_brought_in_is_next(action: type[Action]) -> None:
+def test_a_configuration_that_comes_while_another_is_brought_in_is_next(
+    action: type[Action],
+) -> None:
     pod = Pod(config("a"), {action: config("c")})
     run(Settings(), pod, Time(pod, config("b")))
     assert pod.installed == [config("a"), config("b"), config("c")]
+
+
+def test_files_are_read_again_only_when_they_have_changed() -> None:
+    pod = Pod(config("a"), {})
+    run(Settings(), pod, Time(pod, config("b")))
+    assert pod.installed == [config("a"), config("b")]
+    assert pod.reads == 2
 
 
 @pytest.fixture
@@ -106,7 +127,9 @@ def slurmctld() -> Iterator[int]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response_only(HTTPStatus.OK if self.path == "/livez" else HTTPStatus.SERVICE_UNAVAILABLE)
+            self.send_response_only(
+                HTTPStatus.OK if self.path == "/livez" else HTTPStatus.SERVICE_UNAVAILABLE
+            )
             self.end_headers()
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -136,7 +159,9 @@ class Quiet(main.RealSystem):
         pass
 
 
-def test_a_slurmctld_that_runs_beside_the_start_gate_is_published(tmp_path: Path, slurmctld: int) -> None:
+def test_a_slurmctld_that_runs_beside_the_start_gate_is_published(
+    tmp_path: Path, slurmctld: int
+) -> None:
     peers = main.Peers(first_of_two(tmp_path, slurmctld), PORT, Quiet())
     peers.pause = lambda _: threading.Event().wait()  # type: ignore[assignment] # One look is enough.
     published: queue.Queue[startgate.State] = queue.Queue()
@@ -155,7 +180,12 @@ def test_the_peers_of_the_first_slurmctld_are_its_standbys(tmp_path: Path, slurm
 def test_the_environment_of_the_pod_template_configures_it() -> None:
     environment = {"STATE_SAVE_LOCATION": "/state", "POD_NAME": "ctl-0", "POD_IP": "10.0.0.1"}
     settings, edge, host, port = main.configure(environment)
-    assert (settings.live, edge.places.state, host, port) == (True, Path("/state"), "10.0.0.1", 6816)
+    assert (settings.live, edge.places.state, host, port) == (
+        True,
+        Path("/state"),
+        "10.0.0.1",
+        6816,
+    )
     assert not main.configure(environment | {"CONFIG_UPDATE": "Recreate"})[0].live
     with pytest.raises(ValueError, match="CONFIG_UPDATE is 'Sometimes'"):
         main.configure(environment | {"CONFIG_UPDATE": "Sometimes"})
@@ -174,7 +204,9 @@ def test_a_slurmctld_that_ended_in_its_first_minutes_is_looked_after_until_it_ha
     for folder in (live, state):
         folder.mkdir()
     (live / "slurm.conf").write_text("AccountingStorageType=accounting_storage/slurmdbd\n")
-    places = Places(tmp_path, tmp_path, live, tmp_path, tmp_path, state, "slurm-controller-0", port=1)
+    places = Places(
+        tmp_path, tmp_path, live, tmp_path, tmp_path, state, "slurm-controller-0", port=1
+    )
     first_start, now = FirstStart(state, print), iter(range(10))
     looks: list[str] = []
     first_start.begin()

@@ -29,7 +29,9 @@ def test_it_is_found_until_it_is_forgotten(tmp_path: Path) -> None:
     assert refusals.version(folder) == before
 
 
-def test_a_host_with_another_uptime_finds_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_another_uptime_finds_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("time.time", lambda: 1_000_000.0)
     monkeypatch.setattr("time.monotonic", lambda: 100.0)
     refusals.write(tmp_path, REFUSAL)

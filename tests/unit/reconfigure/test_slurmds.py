@@ -8,9 +8,11 @@ from sidecars.reconfigure import slurmds
 from sidecars.reconfigure.slurmds import Slurmd
 
 LISTING = """\
-NodeName=w-0 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=w-0 Port=7001 Version=26.05.5 State=IDLE+DYNAMIC_NORM \
+NodeName=w-0 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=w-0 Port=7001 Version=26.05.5 \
+State=IDLE+DYNAMIC_NORM \
 BootTime=2026-01-01T00:00:00 SlurmdStartTime=2026-01-02T00:00:00 Comment=State=DOWN
-NodeName=w-1 Arch=x86_64 NodeAddr=10.0.0.2 NodeHostName=w-1 State=MIXED*+DYNAMIC_NORM SlurmdStartTime=None
+NodeName=w-1 Arch=x86_64 NodeAddr=10.0.0.2 NodeHostName=w-1 State=MIXED*+DYNAMIC_NORM \
+SlurmdStartTime=None
 """
 FILES = {"slurm.conf": b"ClusterName=lab\n"}
 
@@ -40,9 +42,13 @@ def test_a_node_that_gets_no_jobs_is_not_in_service(state: str) -> None:
     assert slurmds.in_service(f"NodeName=a NodeAddr=10.0.0.1 State={state} Port=1\n", FILES) == ()
 
 
-@pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED+CLOUD", "IDLE*", "ALLOCATED+COMPLETING", "IDLE+PLANNED"])
+@pytest.mark.parametrize(
+    "state", ["IDLE", "ALLOCATED", "MIXED+CLOUD", "IDLE*", "ALLOCATED+COMPLETING", "IDLE+PLANNED"]
+)
 def test_a_node_that_may_get_jobs_is_in_service(state: str) -> None:
-    assert len(slurmds.in_service(f"NodeName=a NodeAddr=10.0.0.1 State={state} Port=1\n", FILES)) == 1
+    assert (
+        len(slurmds.in_service(f"NodeName=a NodeAddr=10.0.0.1 State={state} Port=1\n", FILES)) == 1
+    )
 
 
 def test_of_a_large_cluster_some_of_each_part_are_watched() -> None:
@@ -52,7 +58,9 @@ def test_of_a_large_cluster_some_of_each_part_are_watched() -> None:
     assert slurmds.spread(many[:3], 200) == many[:3]
 
 
-def test_a_port_at_which_nothing_listens_is_told_from_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_at_which_nothing_listens_differs_from_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(slurmds, "SECONDS", 0.2)
     with socket.socket() as silent, socket.socket() as closed:
         silent.bind(("127.0.0.1", 0))
@@ -60,7 +68,9 @@ def test_a_port_at_which_nothing_listens_is_told_from_silence(monkeypatch: pytes
         closed.bind(("127.0.0.1", 0))
         places = {"silent": silent.getsockname()[1], "closed": closed.getsockname()[1]}
         asked = [Slurmd(name, "127.0.0.1", port, "") for name, port in places.items()]
-        assert slurmds.listening([*asked, Slurmd("unknown", "no-such-host.invalid", 1, "")]) == {"closed": False}
+        assert slurmds.listening([*asked, Slurmd("unknown", "no-such-host.invalid", 1, "")]) == {
+            "closed": False
+        }
 
 
 def test_only_those_that_answer_run(monkeypatch: pytest.MonkeyPatch) -> None:

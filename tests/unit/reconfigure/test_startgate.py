@@ -1,4 +1,6 @@
-"""The start gate: the shell command of slurmctld's container against the sidecar's end of the FIFO."""
+"""The start gate: the shell command of slurmctld's container against the sidecar's end of the
+FIFO.
+"""
 
 import os
 import signal
@@ -59,7 +61,11 @@ class Pod(Slurm):
 
 def command(folder: Path, **slurmctld: Any) -> list[str]:
     """What the kubelet runs as slurmctld's container, with the gate's volume elsewhere."""
-    of = controller(ha={"enabled": True}, persistence={"enabled": True, "existingClaim": "shared"}, slurmctld=slurmctld)
+    of = controller(
+        ha={"enabled": True},
+        persistence={"enabled": True, "existingClaim": "shared"},
+        slurmctld=slurmctld,
+    )
     container = part(find(render.objects(of, (), builders.facts()), "StatefulSet"), "slurmctld")
     words = [*container["command"], *container["args"]]
     assert sum("/run/start-gate/ask" in word for word in words) == 1
@@ -78,7 +84,9 @@ def session(leader: int) -> list[int]:
 
 
 def kill_session(leader: int) -> None:
-    """Kill what the end of a container kills: `timeout` has a process group of its own, and may be about to fork."""
+    """Kill what the end of a container kills: `timeout` has a process group of its own, and may be
+    about to fork.
+    """
     while left := session(leader):
         for process in left:
             with suppress(ProcessLookupError):
@@ -92,9 +100,16 @@ def started(folder: Path, **slurmctld: Any) -> Iterator["subprocess.Popen[str]"]
     program.parent.mkdir()
     program.write_text('#!/bin/sh\necho "started $0 $*"\n')
     program.chmod(0o755)
-    environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", "SLURMCTLD_OPTIONS": "-v -L '/tmp/a b'"}
+    environment = {
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "SLURMCTLD_OPTIONS": "-v -L '/tmp/a b'",
+    }
     process = subprocess.Popen(
-        command(folder, **slurmctld), env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command(folder, **slurmctld),
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     with process:
         try:
@@ -104,7 +119,7 @@ def started(folder: Path, **slurmctld: Any) -> Iterator["subprocess.Popen[str]"]
 
 
 def output(process: "subprocess.Popen[str]") -> list[str]:
-    """What it printed, when it has ended by itself."""
+    """What it printed, when it has ended."""
     return process.communicate(timeout=SECONDS)[0].splitlines()
 
 
@@ -117,7 +132,10 @@ WAITING = "start gate: waiting until no standby leads"
         ({}, "slurmctld -D -v -L /tmp/a b"),
         ({"args": ["-c", "'x  y'"]}, "slurmctld -D -v -L /tmp/a b -c x  y"),
         ({"command": ["slurmctld", "-D"], "args": ["x  y"]}, "slurmctld -D x  y"),
-        ({"command": ["sh", "-c", "supervise() { slurmctld --systemd; }; supervise"]}, "slurmctld --systemd"),
+        (
+            {"command": ["sh", "-c", "supervise() { slurmctld --systemd; }; supervise"]},
+            "slurmctld --systemd",
+        ),
         ({"command": ["bash", "-xc", "exec slurmctld --systemd"]}, "slurmctld --systemd"),
         ({"command": ["env", "A=b", "slurmctld"]}, "slurmctld "),
     ],
@@ -158,14 +176,19 @@ def test_a_container_that_waits_ends_at_once_with_its_pod(tmp_path: Path) -> Non
         assert process.wait(SECONDS) == 143
 
 
-def test_a_container_that_gets_no_answer_ends_and_says_why(tmp_path: Path) -> None:
+def test_a_container_that_gets_no_answer_ends_and_reports_why(tmp_path: Path) -> None:
     words = [word.replace("timeout 50", "timeout 0.3") for word in command(tmp_path)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == "start gate: the container reconfigure did not answer within 50 s"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "start gate: the container reconfigure did not answer within 50 s"
+    )
 
 
-def test_a_gate_that_fails_ends_the_container(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gate_that_fails_ends_the_container(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Broken(Pod):
         def standbys(self) -> Sequence[Host]:
             raise RuntimeError("a fault of ours")
@@ -177,7 +200,9 @@ def test_a_gate_that_fails_ends_the_container(tmp_path: Path, capsys: pytest.Cap
     assert "a fault of ours" in capsys.readouterr().err
 
 
-def test_while_the_standbys_are_unknown_slurmctld_waits_and_the_reason_is_reported(tmp_path: Path) -> None:
+def test_while_the_standbys_are_unknown_slurmctld_waits_and_the_reason_is_reported(
+    tmp_path: Path,
+) -> None:
     class Unknown(Pod):
         def standbys(self) -> Sequence[Host]:
             if len(self.published) < 3:
@@ -189,10 +214,17 @@ def test_while_the_standbys_are_unknown_slurmctld_waits_and_the_reason_is_report
         pod.serve()
         assert output(process)[1].startswith("started ")
     assert pod.published[2] == State(StartGatePhase.ASKED, "no slurm.conf yet")
-    assert pod.phases() == [StartGatePhase.CLOSED, StartGatePhase.ASKED, StartGatePhase.ASKED, StartGatePhase.PASSED]
+    assert pod.phases() == [
+        StartGatePhase.CLOSED,
+        StartGatePhase.ASKED,
+        StartGatePhase.ASKED,
+        StartGatePhase.PASSED,
+    ]
 
 
-def test_a_container_that_ends_while_the_standbys_are_unknown_has_not_passed(tmp_path: Path) -> None:
+def test_a_container_that_ends_while_the_standbys_are_unknown_has_not_passed(
+    tmp_path: Path,
+) -> None:
     class Unknown(Pod):
         def standbys(self) -> Sequence[Host]:
             kill_session(process.pid)
@@ -247,7 +279,9 @@ def test_a_restarted_sidecar_does_not_remember_a_slurmctld_that_had_ended(tmp_pa
     assert after.phases() == [StartGatePhase.CLOSED, StartGatePhase.NOT_ASKED]
 
 
-def test_an_answer_of_the_slurmctld_before_does_not_count_for_the_one_that_asks(tmp_path: Path) -> None:
+def test_an_answer_of_the_slurmctld_before_does_not_count_for_the_one_that_asks(
+    tmp_path: Path,
+) -> None:
     pod = Pod(tmp_path)
 
     def late() -> bool:
@@ -275,7 +309,10 @@ PASSED_UNANSWERED = State(StartGatePhase.PASSED)
 
 
 def test_what_has_passed_stays_so_while_it_runs() -> None:
-    assert after(PASSED_UNANSWERED, False, False, False, True, None, True).phase is StartGatePhase.PASSED
+    assert (
+        after(PASSED_UNANSWERED, False, False, False, True, None, True).phase
+        is StartGatePhase.PASSED
+    )
 
 
 def test_a_slurmctld_that_ends_closes_the_gate_for_the_next() -> None:
@@ -284,8 +321,13 @@ def test_a_slurmctld_that_ends_closes_the_gate_for_the_next() -> None:
 
 
 def test_a_port_that_is_closed_for_an_instant_is_no_end() -> None:
-    assert after(PASSED_UNANSWERED, True, False, True, apart=GONE / 2).phase is StartGatePhase.PASSED
-    assert after(PASSED_UNANSWERED, True, False, True, False, apart=GONE / 2).phase is StartGatePhase.PASSED
+    assert (
+        after(PASSED_UNANSWERED, True, False, True, apart=GONE / 2).phase is StartGatePhase.PASSED
+    )
+    assert (
+        after(PASSED_UNANSWERED, True, False, True, False, apart=GONE / 2).phase
+        is StartGatePhase.PASSED
+    )
 
 
 def test_one_that_has_not_asked_counts_as_such_until_it_ends() -> None:

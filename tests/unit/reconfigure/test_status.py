@@ -59,6 +59,16 @@ def server(slurmctld: Slurmctld) -> Iterator[Server]:
     found.close()
 
 
+def test_it_is_served_at_an_address_of_ipv6(slurmctld: Slurmctld) -> None:
+    server = Server("::1", 0, POD, lambda: KEY, lambda: NOW, slurmctld.end)
+    try:
+        with socket.create_connection(("::1", server.port), timeout=5) as client:
+            client.sendall(b"GET /started HTTP/1.0\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.0 503")
+    finally:
+        server.close()
+
+
 def ask(server: Server, path: str, signed: str = "", method: str = "GET") -> tuple[int, bytes]:
     """Status and body."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
@@ -75,13 +85,15 @@ def signed(method: str, path: str, pod: str = POD) -> str:
     return authorization(Request(method, path, pod), KEY, NOW)
 
 
-def test_the_operator_is_told_everything(server: Server) -> None:
+def test_the_operator_gets_everything(server: Server) -> None:
     server.publish(status_of(STATE, B, "", lambda at: at + NOW))
     status, body = ask(server, "/status", signed("GET", "/status"))
     assert status == HTTPStatus.OK
     report = decode(json.loads(body))
     assert (report.candidate, report.accepted, report.running) == (B.config, A.config, A.config)
-    assert report.rejected == Rejection(B.config, Stage.DRY_RUN, "slurm.conf", 3, "no such key", final=True)
+    assert report.rejected == Rejection(
+        B.config, Stage.DRY_RUN, "slurm.conf", 3, "no such key", final=True
+    )
 
 
 def test_nobody_else_is(server: Server) -> None:
@@ -94,18 +106,25 @@ def test_nobody_else_is(server: Server) -> None:
         signed("POST", "/yield"),
         signed("GET", "/status", "slurm-controller-0"),
     )
-    assert [ask(server, "/status", header) for header in refused] == [(HTTPStatus.UNAUTHORIZED, b"")] * len(refused)
+    assert [ask(server, "/status", header) for header in refused] == [
+        (HTTPStatus.UNAUTHORIZED, b"")
+    ] * len(refused)
 
 
 def test_a_request_that_was_overheard_is_refused(server: Server, slurmctld: Slurmctld) -> None:
     server.publish(status_of(STATE, A, "", lambda at: at))
     for method, path in (("GET", "/status"), ("POST", "/yield")):
         header = signed(method, path)
-        assert [ask(server, path, header, method)[0] for _ in range(2)] == [HTTPStatus.OK, HTTPStatus.UNAUTHORIZED]
+        assert [ask(server, path, header, method)[0] for _ in range(2)] == [
+            HTTPStatus.OK,
+            HTTPStatus.UNAUTHORIZED,
+        ]
     assert slurmctld.ended == 1
 
 
-def test_idle_connections_take_a_bounded_number_of_threads_and_keep_nobody_out(server: Server) -> None:
+def test_idle_connections_take_a_bounded_number_of_threads_and_keep_nobody_out(
+    server: Server,
+) -> None:
     server.publish(status_of(STATE, A, "", lambda at: at))
     before = threading.active_count()
     idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3 * CONNECTIONS)]
@@ -125,7 +144,9 @@ def test_the_primarys_sidecar_has_slurmctld_end(server: Server, slurmctld: Slurm
     assert slurmctld.ended == 1
 
 
-def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server, slurmctld: Slurmctld) -> None:
+def test_the_primarys_sidecar_gets_the_reason_why_slurmctld_does_not_end(
+    server: Server, slurmctld: Slurmctld
+) -> None:
     server.publish(status_of(STATE, A, "", lambda at: at))
     slurmctld.why_not = "the container check took no request for 20 s"
     assert slurmctld.why_not in ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW)
@@ -133,18 +154,24 @@ def test_the_primarys_sidecar_is_told_why_slurmctld_does_not_end(server: Server,
     assert "the JWT key is empty" in ask_to_yield("127.0.0.1", server.port, POD, b"", NOW)
 
 
-def test_the_primarys_sidecar_need_not_wait_while_slurmds_are_watched(server: Server, slurmctld: Slurmctld) -> None:
+def test_the_primarys_sidecar_need_not_wait_while_slurmds_are_watched(
+    server: Server, slurmctld: Slurmctld
+) -> None:
     server.publish(status_of(dataclasses.replace(STATE, phase=Phase.WATCH), A, "", lambda at: at))
     assert ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW) == ""
     assert slurmctld.ended == 1
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.SETTLED, Phase.WATCH)])
+@pytest.mark.parametrize(
+    "phase", [phase for phase in Phase if phase not in (Phase.SETTLED, Phase.WATCH)]
+)
 def test_slurmctld_does_not_end_while_a_configuration_is_brought_in(
     server: Server, slurmctld: Slurmctld, phase: Phase
 ) -> None:
     server.publish(status_of(dataclasses.replace(STATE, phase=phase), A, "", lambda at: at))
-    assert "a configuration is being applied" in ask_to_yield("127.0.0.1", server.port, POD, KEY, NOW)
+    assert "a configuration is being applied" in ask_to_yield(
+        "127.0.0.1", server.port, POD, KEY, NOW
+    )
     assert slurmctld.ended == 0
 
 
@@ -175,7 +202,9 @@ def test_slurmds_are_watched_of_a_new_configuration_and_not_of_one_that_is_resto
 
 
 def test_slurmds_that_ended_are_named_with_their_nodes() -> None:
-    rejected = Rejected(B, Stage.SLURMD, Culprit("slurmd ended"), 5.0, daemon="slurmd", nodes=("w-0",))
+    rejected = Rejected(
+        B, Stage.SLURMD, Culprit("slurmd ended"), 5.0, daemon="slurmd", nodes=("w-0",)
+    )
     found = status_of(dataclasses.replace(STATE, rejected=rejected), B, "", lambda at: at).rejected
     assert found is not None
     assert (found.stage, found.daemon, found.nodes) == (Stage.SLURMD, "slurmd", ("w-0",))

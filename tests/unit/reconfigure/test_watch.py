@@ -34,7 +34,9 @@ def until_watching(pod: Pod) -> None:
     raise AssertionError(pod.state)
 
 
-def test_a_configuration_of_which_slurmds_end_is_reverted_within_seconds_and_they_run_again() -> None:
+def test_a_configuration_of_which_slurmds_end_is_reverted_within_seconds_and_they_run_again() -> (
+    None
+):
     pod = running(B)
     pod.candidate, began = B, pod.now
     pod.settle()
@@ -43,9 +45,17 @@ def test_a_configuration_of_which_slurmds_end_is_reverted_within_seconds_and_the
     assert all(it.listens and it.has == A for it in pod.workers)
     rejected = pod.state.rejected
     assert rejected is not None
-    assert (rejected.id, rejected.stage, rejected.final, rejected.daemon) == (B, Stage.SLURMD, True, "slurmd")
+    assert (rejected.id, rejected.stage, rejected.final, rejected.daemon) == (
+        B,
+        Stage.SLURMD,
+        True,
+        "slurmd",
+    )
     assert rejected.nodes == ("w-0", "w-1", "w-2")
-    assert str(rejected.culprit) == "slurmd ended on 3 workers of 3 when it read the configuration: w-0, w-1, w-2"
+    assert (
+        str(rejected.culprit)
+        == "slurmd ended on 3 workers of 3 when it read the configuration: w-0, w-1, w-2"
+    )
 
 
 def test_it_is_not_tried_again_while_the_values_are_unchanged() -> None:
@@ -61,7 +71,10 @@ def test_it_is_not_tried_again_while_the_values_are_unchanged() -> None:
         pod.run(60)
         assert (pod.reads, pod.good, pod.state.phase) == (A, A, Phase.SETTLED)
         assert pod.state.rejected is not None
-        assert (pod.state.rejected.stage, pod.state.rejected.nodes) == (Stage.SLURMD, ("w-0", "w-1", "w-2"))
+        assert (pod.state.rejected.stage, pod.state.rejected.nodes) == (
+            Stage.SLURMD,
+            ("w-0", "w-1", "w-2"),
+        )
         assert pod.state.rejected.since == refused_at
     assert "Check" not in pod.done
     pod.candidate = replace_keys(B)
@@ -96,7 +109,7 @@ def test_the_former_configuration_ends_the_refusal() -> None:
     assert (pod.refused, pod.state.rejected) == (None, None)
 
 
-def test_slurmds_that_take_a_configuration_are_watched_until_they_have_registered_and_no_longer() -> None:
+def test_slurmds_that_take_a_configuration_are_watched_only_until_they_have_registered() -> None:
     pod = running()
     pod.candidate = B
     pod.run(1)
@@ -157,7 +170,9 @@ def test_a_pod_that_has_replaced_another_is_no_evidence() -> None:
     assert (pod.reads, pod.good) == (B, B)
 
 
-def test_a_correction_that_comes_while_slurmds_end_is_tried_after_the_former_one_is_restored() -> None:
+def test_a_correction_that_comes_while_slurmds_end_is_tried_after_the_former_one_is_restored() -> (
+    None
+):
     pod = running(B)
     pod.candidate = B
     until_watching(pod)
@@ -169,7 +184,7 @@ def test_a_correction_that_comes_while_slurmds_end_is_tried_after_the_former_one
     assert all(it.listens for it in pod.workers)
 
 
-def test_a_change_that_comes_before_anything_is_known_of_the_one_before_goes_back_to_the_last_good_one() -> None:
+def test_a_change_that_follows_one_of_unknown_outcome_is_reverted_to_the_last_good_one() -> None:
     pod = running(B, C)
     pod.candidate = B
     until_watching(pod)

@@ -6,7 +6,10 @@ import pytest
 
 from sidecars.register.annotations import WAIT, with_topology
 
-LINES = 'kubectl.kubernetes.io/default-container="slurmd"\ntopology.slinky.slurm.net/spec="topo-switch:s2,block:b2"\n'
+LINES = (
+    'kubectl.kubernetes.io/default-container="slurmd"\ntopology.slinky.slurm.net/spec='
+    '"topo-switch:s2,block:b2"\n'
+)
 
 
 class Clock:
@@ -35,7 +38,9 @@ def test_a_stamp_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     assert 0 < clock.now < 0.1
 
 
-def test_without_an_operator_slurmd_starts_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_operator_slurmd_starts_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "annotations"
     file.write_text("")
     clock = Clock(file)
@@ -44,7 +49,7 @@ def test_without_an_operator_slurmd_starts_all_the_same(tmp_path: Path, capsys: 
     assert "within 3 s" in capsys.readouterr().out
 
 
-def test_a_pod_made_without_the_file_keeps_what_its_environment_says(tmp_path: Path) -> None:
+def test_a_pod_made_without_the_file_keeps_what_its_environment_sets(tmp_path: Path) -> None:
     clock = Clock(tmp_path / "nothing")
     kept = {"SLINKY_TOPOLOGY": "s1"}
     assert with_topology(kept, tmp_path / "nothing", clock, clock.sleep) == kept

@@ -29,7 +29,7 @@ CORES = ((0, 4), (1, 5), (2, 6), (3, 7))
         "a core and a half",
         "half a core",
         "two halves",
-        "a shared pool",
+        "a shared set",
         "no limit",
         "a part of a CPU",
         "CPUs that are not online",
@@ -44,7 +44,9 @@ def test_cpus_are_the_containers_own_if_it_has_just_as_many_as_it_requests(
 @pytest.mark.parametrize(
     ("own", "listed"), [([1, 2], "0-1,6-7"), ([0], "2-7"), ([0, 2], "2-3,6-7"), ([0, 1, 2, 3], "")]
 )
-def test_slurm_is_given_the_numbers_that_it_has_for_the_cpus_of_other_cores(own: list[int], listed: str) -> None:
+def test_slurm_is_given_the_numbers_that_it_has_for_the_cpus_of_other_cores(
+    own: list[int], listed: str
+) -> None:
     assert others(own, 4, 2) == listed
 
 

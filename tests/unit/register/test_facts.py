@@ -1,4 +1,4 @@
-"""What `register` reads of the machine and of its environment."""
+"""What `register` reads of the host and of its environment."""
 
 import os
 from decimal import Decimal
@@ -29,7 +29,11 @@ def test_threads_of_one_core_count_as_one(tmp_path: Path) -> None:
 
 
 def test_cores_are_in_the_order_of_their_packages_and_numa_nodes(tmp_path: Path) -> None:
-    folder = cpus(tmp_path, "0-7", {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2,6", 6: "2,6", 3: "3,7", 7: "3,7"})
+    folder = cpus(
+        tmp_path,
+        "0-7",
+        {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2,6", 6: "2,6", 3: "3,7", 7: "3,7"},
+    )
     for number in range(8):
         package = "0,2,4,6" if number % 2 == 0 else "1,3,5,7"
         (folder / f"cpu{number}/topology/package_cpus_list").write_text(package)
@@ -38,7 +42,9 @@ def test_cores_are_in_the_order_of_their_packages_and_numa_nodes(tmp_path: Path)
     for number in range(8):
         (folder / f"cpu{number}/topology/package_cpus_list").write_text("0-7")
         (folder / f"cpu{number}/node{number % 2}").mkdir()
-        (folder / f"cpu{number}/node{number % 2}/cpulist").write_text("0,2,4,6" if number % 2 == 0 else "1,3,5,7")
+        (folder / f"cpu{number}/node{number % 2}/cpulist").write_text(
+            "0,2,4,6" if number % 2 == 0 else "1,3,5,7"
+        )
     assert read_host(folder).order == ((0, 4), (2, 6), (1, 5), (3, 7))
 
 
@@ -51,17 +57,17 @@ def test_cpus_that_are_offline_do_not_count(tmp_path: Path) -> None:
     assert read_host(folder).cores == 3
 
 
-def test_a_machine_that_tells_no_topology_has_a_core_for_each_cpu(tmp_path: Path) -> None:
+def test_a_host_that_shows_no_topology_has_a_core_for_each_cpu(tmp_path: Path) -> None:
     host = read_host(cpus(tmp_path, "0-7", {}))
     assert (host.cores, host.threads_per_core) == (8, 1)
 
 
-def test_memory_is_whole_mib_of_this_machine(tmp_path: Path) -> None:
+def test_memory_is_whole_mib_of_this_host(tmp_path: Path) -> None:
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert read_host(cpus(tmp_path, "0", {})).real_memory == size // 2**20
 
 
-def test_this_machine_can_be_read() -> None:
+def test_this_host_can_be_read() -> None:
     host = read_host()
     assert host.cores * host.threads_per_core <= (os.cpu_count() or 0)
     assert host.cores >= 1
@@ -69,11 +75,21 @@ def test_this_machine_can_be_read() -> None:
 
 def test_the_environment_becomes_facts() -> None:
     found = read_facts(
-        {"POD_IP": "10.0.0.9", "REGISTER_CPUS": "1.5", "REGISTER_MEMORY_MIB": "2048", "SLINKY_TOPOLOGY": " "}
+        {
+            "POD_IP": "10.0.0.9",
+            "REGISTER_CPUS": "1.5",
+            "REGISTER_MEMORY_MIB": "2048",
+            "SLINKY_TOPOLOGY": " ",
+        }
         | {"REGISTER_POD_MEMORY_MIB": "4096"},
         HOST,
     )
-    assert (found.pod_ip, found.cpus, found.memory, found.topology) == ("10.0.0.9", Decimal("1.5"), 2048, "")
+    assert (found.pod_ip, found.cpus, found.memory, found.topology) == (
+        "10.0.0.9",
+        Decimal("1.5"),
+        2048,
+        "",
+    )
     assert found.pod_memory == 4096
 
 
@@ -124,6 +140,8 @@ def test_only_true_makes_slurm_use_the_containers_own_cpus() -> None:
 
 
 def test_what_the_kubernetes_node_can_allocate_is_no_limit() -> None:
-    found = read_facts(GIVEN | {"REGISTER_NODE_LIMIT_MILLICPUS": "0", "REGISTER_NODE_LIMIT_MIB": "0"}, HOST)
+    found = read_facts(
+        GIVEN | {"REGISTER_NODE_LIMIT_MILLICPUS": "0", "REGISTER_NODE_LIMIT_MIB": "0"}, HOST
+    )
     assert (found.cpus, found.memory, found.pod_memory) == (Decimal(0), 0, 0)
     assert not found.default_limits

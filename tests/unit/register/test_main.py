@@ -1,4 +1,6 @@
-"""The role `register` as a whole: the files that it leaves for slurmd, and how long it waits for `node`."""
+"""The role `register` as a whole: the files that it writes for slurmd, and how long it waits for
+`node`.
+"""
 
 import stat
 from pathlib import Path
@@ -38,7 +40,9 @@ class Devices:
         return Found((Device("NVIDIA L4"),) * self._count, "NVML")
 
 
-def register(folder: Path, *, record_at: float = 0.1, gpus: int = 8, **variables: str) -> tuple[int, float]:
+def register(
+    folder: Path, *, record_at: float = 0.1, gpus: int = 8, **variables: str
+) -> tuple[int, float]:
     """Run the role over the folder; its exit status and the seconds it took."""
     environment = {
         "SLURM_NODE_DIR": str(folder),
@@ -64,7 +68,9 @@ def test_slurmd_finds_its_registration(tmp_path: Path, capsys: pytest.CaptureFix
     status, seconds = register(tmp_path, NODESET_CONF="Weight=10", REGISTER_CPUS="1")
     assert status == 0
     assert seconds < 0.2
-    assert (tmp_path / "conf").read_text() == "NodeAddr=10.0.0.9 CoreSpecCount=3 MemSpecLimit=1000 Weight=10"
+    assert (
+        tmp_path / "conf"
+    ).read_text() == "NodeAddr=10.0.0.9 CoreSpecCount=3 MemSpecLimit=1000 Weight=10"
     assert (tmp_path / "extra").read_text() == '{"podUid":"uid-1"}'
     assert (tmp_path / "instance-id").read_text() == "kube-1"
     output = capsys.readouterr().out
@@ -77,7 +83,9 @@ def test_node_learns_what_slurmd_will_register(tmp_path: Path) -> None:
     assert decode((tmp_path / "shape").read_text()) == Shape(None, 8000, "gpu:nvidia_l4:7")
 
 
-def test_a_node_that_says_nothing_holds_slurmd_only_so_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_that_reports_nothing_delays_slurmd_only_so_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, seconds = register(tmp_path, record_at=1000)
     assert status == 0
     assert seconds == pytest.approx(RECORD_WAIT, abs=0.1)
@@ -95,7 +103,9 @@ def test_nothing_of_an_earlier_run_of_the_pod_is_left(tmp_path: Path) -> None:
     assert list((tmp_path / "hook").iterdir()) == []
 
 
-def test_only_the_user_of_the_sidecars_and_root_can_enter_what_slurmd_can_write(tmp_path: Path) -> None:
+def test_only_the_user_of_the_sidecars_and_root_can_enter_what_slurmd_can_write(
+    tmp_path: Path,
+) -> None:
     assert register(tmp_path)[0] == 0
     assert register(tmp_path)[0] == 0, "again, after the pod sandbox was created again"
     for name in ("hook", "log/slurmd"):
@@ -114,7 +124,9 @@ def test_slurmd_does_not_start_when_jobs_could_write_what_it_shares(
     assert not (tmp_path / "conf").exists()
 
 
-def test_the_folder_of_job_logs_is_private_and_exists_only_in_pods_with_them(tmp_path: Path) -> None:
+def test_the_folder_of_job_logs_is_private_and_exists_only_in_pods_with_them(
+    tmp_path: Path,
+) -> None:
     assert register(tmp_path)[0] == 0
     assert not (tmp_path / "logs").exists()
     (tmp_path / "logs").mkdir()
@@ -122,14 +134,18 @@ def test_the_folder_of_job_logs_is_private_and_exists_only_in_pods_with_them(tmp
     assert (tmp_path / "logs" / "slurmd").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_cannot_be_told_stops_the_pod_with_a_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_passed_on_stops_the_pod_with_a_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, _ = register(tmp_path, NODESET_CONF='Comment="x')
     assert status == 1
     assert "Comment" in capsys.readouterr().err
     assert not (tmp_path / "conf").exists()
 
 
-def test_a_folder_that_cannot_be_written_stops_the_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written_stops_the_pod(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, _ = register(tmp_path, SLURM_NODE_DIR=str(tmp_path / "missing"), record_at=1000)
     assert status == 1
     assert "missing" in capsys.readouterr().err
@@ -147,7 +163,9 @@ def test_gpus_are_looked_for_where_the_nodeset_asks_for_them(tmp_path: Path) -> 
     assert "Gres=gpu:nvidia_l4:8" in (tmp_path / "conf").read_text()
 
 
-def test_a_gpu_that_is_missing_drains_or_refuses_as_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gpu_that_is_missing_drains_or_refuses_as_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert register(tmp_path, gpus=7, REGISTER_GPUS="nvidia", REGISTER_GPUS_EXPECTED="8")[0] == 0
     assert 'State=DRAIN Reason="slurm-node: 7 of 8' in (tmp_path / "conf").read_text()
     (tmp_path / "conf").unlink()
@@ -181,6 +199,11 @@ def test_a_wrong_setting_of_gpus_is_refused_by_name(
 
 
 def test_an_unknown_vendor_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    environment = {"POD_IP": "10.0.0.9", "POD_UID": "u", "KUBE_NODE_NAME": "k", "REGISTER_GPUS": "acme"}
+    environment = {
+        "POD_IP": "10.0.0.9",
+        "POD_UID": "u",
+        "KUBE_NODE_NAME": "k",
+        "REGISTER_GPUS": "acme",
+    }
     assert main((), environment=environment) == 1
     assert "'acme'" in capsys.readouterr().err

@@ -48,7 +48,9 @@ class NVMLError(Exception):
 
 
 def fake(gpus: list[dict[str, Any]], broken: str = "", lost: int = -1) -> SimpleNamespace:
-    """A pynvml that answers as a fixture says; the call `broken` fails, and the GPU `lost` has no handle."""
+    """A pynvml that answers as in a fixture; the call `broken` fails, and the GPU `lost` has no
+    handle.
+    """
 
     def answer(name: str, value: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -87,7 +89,9 @@ def fake(gpus: list[dict[str, Any]], broken: str = "", lost: int = -1) -> Simple
             gpuInstanceSliceCount=gpu["slices"], memorySizeMB=gpu["memory_mib"]
         ),
     }
-    return SimpleNamespace(NVMLError=NVMLError, **{name: answer(name, value) for name, value in calls.items()})
+    return SimpleNamespace(
+        NVMLError=NVMLError, **{name: answer(name, value) for name, value in calls.items()}
+    )
 
 
 def nvml(name: str, **options: Any) -> SimpleNamespace:
@@ -101,30 +105,34 @@ def smi(name: str) -> Reading:
 
 def gres(reading: Reading) -> str:
     """The Gres item that the devices become."""
-    return decide(Nvidia({}, sources=[Source("x", lambda: reading)], exists=lambda _: True).find(), Wanted()).gres
+    return decide(
+        Nvidia({}, sources=[Source("x", lambda: reading)], exists=lambda _: True).find(), Wanted()
+    ).gres
 
 
 @pytest.mark.parametrize("name", GRES)
-def test_nvml_tells_the_machine(name: str) -> None:
+def test_nvml_reports_the_host(name: str) -> None:
     assert gres(read_nvml(nvml(name))) == GRES[name]
 
 
 @pytest.mark.parametrize("name", GRES)
-def test_nvidia_smi_tells_the_machine(name: str) -> None:
+def test_nvidia_smi_reports_the_host(name: str) -> None:
     reading = smi(name)
     assert gres(reading) == GRES[name]
     assert reading.complaints == ()
 
 
 @pytest.mark.parametrize("name", ["l4", "h100", "h200", "gb200", "mixed"])
-def test_the_kernel_module_tells_the_machine(name: str) -> None:
+def test_the_kernel_module_reports_the_host(name: str) -> None:
     assert gres(read_proc(FIXTURES / "proc" / name)) == GRES[name]
 
 
 @pytest.mark.parametrize("name", ["l4", "h100", "h200", "gb200", "mixed"])
 def test_the_sources_agree_on_device_nodes(name: str) -> None:
-    told = {device.uuid: device.file for device in read_nvml(nvml(name)).devices}
-    assert {device.uuid: device.file for device in read_proc(FIXTURES / "proc" / name).devices} == told
+    received = {device.uuid: device.file for device in read_nvml(nvml(name)).devices}
+    assert {
+        device.uuid: device.file for device in read_proc(FIXTURES / "proc" / name).devices
+    } == received
 
 
 def test_mig_devices_are_no_matter_for_the_kernel_modules_files(tmp_path: Path) -> None:
@@ -136,7 +144,7 @@ def test_mig_devices_are_no_matter_for_the_kernel_modules_files(tmp_path: Path) 
         read_proc(FIXTURES / "proc/h100", mig=True)
 
 
-def test_a_gpu_that_the_driver_could_not_start_is_said() -> None:
+def test_a_gpu_that_the_driver_could_not_start_is_reported() -> None:
     reading = read_proc(FIXTURES / "proc/h100-unknown-model")
     assert len(reading.devices) == 1
     assert "0000:2a:00.0 has no Model" in reading.complaints[0]
@@ -149,12 +157,12 @@ def test_an_excluded_gpu_does_not_count(tmp_path: Path) -> None:
     assert read_proc(tmp_path) == Reading((), ("GPU 0000:01:00.0 is excluded by the driver",))
 
 
-def test_no_driver_is_said(tmp_path: Path) -> None:
+def test_no_driver_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="no driver is loaded"):
         read_proc(tmp_path)
 
 
-def test_a_gpu_that_fell_off_the_bus_is_missing_and_said() -> None:
+def test_a_gpu_that_fell_off_the_bus_is_missing_and_reported() -> None:
     by_nvml = read_nvml(nvml("h100", lost=3))
     assert len(by_nvml.devices) == 7
     assert by_nvml.complaints == ("GPU 3: GPU is lost",)
@@ -177,7 +185,9 @@ def script(folder: Path, text: str) -> list[str]:
     return [str(path)]
 
 
-def test_without_the_drivers_library_nothing_is_spent_on_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_drivers_library_nothing_is_spent_on_its_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(name: str) -> NoReturn:
         raise OSError(f"{name}: cannot open shared object file")
 
@@ -193,19 +203,21 @@ def test_nvidia_smi_is_run_and_read(tmp_path: Path) -> None:
     assert gres(reading) == GRES["gb200"]
 
 
-def test_an_nvidia_smi_that_fails_says_what_it_said(tmp_path: Path) -> None:
+def test_an_nvidia_smi_that_fails_is_quoted(tmp_path: Path) -> None:
     command = script(tmp_path, f"cat {FIXTURES}/nvidia-smi/no-driver.txt; exit 9")
     with pytest.raises(UnreadableError, match="exit status 9: NVIDIA-SMI has failed"):
         read_smi(command)
 
 
-def test_an_nvidia_smi_that_is_not_there_is_said() -> None:
+def test_a_missing_nvidia_smi_is_reported() -> None:
     with pytest.raises(UnreadableError, match=r"nvidia-smi doesn.t exist"):
         read_smi(["/nonexistent/nvidia-smi"])
 
 
-def test_garbage_is_no_device_and_is_said(tmp_path: Path) -> None:
-    reading = read_smi(script(tmp_path, "head -c 3000 /dev/urandom; echo; echo 'GPU x: NVIDIA (UUID: '"))
+def test_garbage_is_no_device_and_is_reported(tmp_path: Path) -> None:
+    reading = read_smi(
+        script(tmp_path, "head -c 3000 /dev/urandom; echo; echo 'GPU x: NVIDIA (UUID: '")
+    )
     assert reading.devices == ()
     assert reading.complaints
 
@@ -236,7 +248,7 @@ def test_a_library_that_crashes_takes_nobody_along() -> None:
         apart(crashes, 10)
 
 
-def test_half_a_driver_is_said() -> None:
+def test_half_a_driver_is_reported() -> None:
     with pytest.raises(UnreadableError, match="undefined symbol"):
         apart(is_half_a_driver, 10)
 
@@ -258,7 +270,11 @@ def test_the_next_source_is_asked_when_one_fails_and_all_complaints_are_kept() -
     ).find()
     assert found.source == "nvidia-smi"
     assert len(found.devices) == 7
-    assert [complaint.partition(":")[0] for complaint in found.complaints] == ["NVML", "/proc", "nvidia-smi"]
+    assert [complaint.partition(":")[0] for complaint in found.complaints] == [
+        "NVML",
+        "/proc",
+        "nvidia-smi",
+    ]
 
 
 def test_all_sources_share_one_deadline() -> None:
@@ -266,7 +282,10 @@ def test_all_sources_share_one_deadline() -> None:
     found = Nvidia({}, sources=[Source("a", hangs), Source("b", hangs)], seconds=0.2).find()
     assert time.monotonic() - start < 20
     assert found.devices == ()
-    assert found.complaints == ("a: no answer within 0 s: the driver hangs", "b: not asked: no time is left")
+    assert found.complaints == (
+        "a: no answer within 0 s: the driver hangs",
+        "b: not asked: no time is left",
+    )
 
 
 def test_only_the_devices_of_this_container_count() -> None:
@@ -275,17 +294,27 @@ def test_only_the_devices_of_this_container_count() -> None:
 
     uuids = [device.uuid for device in all_of_them().devices]
     source = [Source("/proc", all_of_them)]
-    named = Nvidia({"NVIDIA_VISIBLE_DEVICES": f"{uuids[1]},{uuids[6]}"}, sources=source, exists=lambda _: True).find()
+    named = Nvidia(
+        {"NVIDIA_VISIBLE_DEVICES": f"{uuids[1]},{uuids[6]}"}, sources=source, exists=lambda _: True
+    ).find()
     assert [device.uuid for device in named.devices] == [uuids[1], uuids[6]]
-    with_nodes = Nvidia({"NVIDIA_VISIBLE_DEVICES": "void"}, sources=source, exists=lambda path: path == "/dev/nvidia5")
+    with_nodes = Nvidia(
+        {"NVIDIA_VISIBLE_DEVICES": "void"},
+        sources=source,
+        exists=lambda path: path == "/dev/nvidia5",
+    )
     assert [device.file for device in with_nodes.find().devices] == ["/dev/nvidia5"]
     nobodys = Nvidia({}, sources=source, exists=lambda _: False).find()
     assert nobodys.complaints == ("/proc: no device, 8 of other containers",)
 
 
-def test_this_machine_without_a_gpu_is_told_by_every_source() -> None:
+def test_this_host_without_a_gpu_is_reported_by_every_source() -> None:
     found = Nvidia({}).find()
-    assert {complaint.partition(":")[0] for complaint in found.complaints} == {"NVML", "/proc", "nvidia-smi"}
+    assert {complaint.partition(":")[0] for complaint in found.complaints} == {
+        "NVML",
+        "/proc",
+        "nvidia-smi",
+    }
 
 
 @given(st.text())
@@ -308,7 +337,7 @@ def test_any_content_of_the_kernel_modules_file_is_read(content: bytes) -> None:
 
 
 @given(st.permutations(range(3)), st.integers(0, 2))
-def test_lines_of_a_mig_machine_cut_anywhere_give_whole_devices(order: list[int], cut: int) -> None:
+def test_lines_of_a_mig_host_cut_anywhere_give_whole_devices(order: list[int], cut: int) -> None:
     text = (FIXTURES / "nvidia-smi/a100-mig.txt").read_text()
     third = len(text) // 3
     parts = [text[:third], text[third : 2 * third], text[2 * third :]]

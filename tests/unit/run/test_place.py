@@ -1,4 +1,6 @@
-"""That a run begins clean, says what a former one has left, and doesn't begin on a full disk or beside another."""
+"""That a run begins clean, prints what a former one has left, and doesn't begin on a full disk or
+beside another.
+"""
 
 import os
 import subprocess
@@ -13,7 +15,9 @@ from tests.run.processes import with_environment
 
 
 def test_a_nearly_full_disk_is_named_before_anything_begins() -> None:
-    with pytest.raises(ClusterError, match=r"the disk is nearly full:\n- 0\.5 GiB are free at .*, 1 are needed"):
+    with pytest.raises(
+        ClusterError, match=r"the disk is nearly full:\n- 0\.5 GiB are free at .*, 1 are needed"
+    ):
         place.demand_room(real=False, free=lambda _: 0.5)
     place.demand_room(real=False, free=lambda _: 2.0)
     with pytest.raises(ClusterError, match=r"2\.0 GiB are free at .*, (4|15) are needed"):
@@ -21,12 +25,16 @@ def test_a_nearly_full_disk_is_named_before_anything_begins() -> None:
     place.demand_room(real=True, free=lambda _: 20.0)
 
 
-def test_what_a_former_run_left_is_removed_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_former_run_left_is_removed_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_CHARTS_CACHE", str(tmp_path / "cache"))
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "file").touch()
-    left = subprocess.Popen(["sleep", "1000"], env={**os.environ, "TMPDIR": str(folder)}, start_new_session=True)
+    left = subprocess.Popen(
+        ["sleep", "1000"], env={**os.environ, "TMPDIR": str(folder)}, start_new_session=True
+    )
     lines: list[str] = []
     with place.taken(folder, ["never-started"], lines.append) as environment:
         assert lines == [
@@ -46,7 +54,10 @@ def test_what_a_former_run_left_is_removed_and_reported(tmp_path: Path, monkeypa
 def test_a_second_run_of_a_checkout_names_the_first(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with place.taken(folder, [], print):
-        with pytest.raises(ClusterError, match=f"in progress: process {os.getpid()}"), place.taken(folder, [], print):
+        with (
+            pytest.raises(ClusterError, match=f"in progress: process {os.getpid()}"),
+            place.taken(folder, [], print),
+        ):
             pass
         assert folder.exists()
 
@@ -57,7 +68,10 @@ def test_a_run_of_another_checkout_with_the_same_local_cluster_is_named(
     monkeypatch.setenv("SLURM_CHARTS_CACHE", str(tmp_path / "cache"))
     with place.taken(tmp_path / "one", ["lane"], print):
         message = f"another run with the local cluster lane is in progress: process {os.getpid()}"
-        with pytest.raises(ClusterError, match=message), place.taken(tmp_path / "two", ["lane"], print):
+        with (
+            pytest.raises(ClusterError, match=message),
+            place.taken(tmp_path / "two", ["lane"], print),
+        ):
             pass
         assert not (tmp_path / "two").exists()
         with place.taken(tmp_path / "two", ["other"], print):
@@ -78,7 +92,11 @@ def test_mounts_of_a_former_run_are_those_at_or_below_its_folder(tmp_path: Path)
 def test_processes_are_known_by_their_environment() -> None:
     process = subprocess.Popen(["sleep", "1000"], env={**os.environ, "MARK": "a b"})
     try:
-        until(lambda: with_environment("MARK=a b").get(process.pid) == "sleep 1000", "the process to be found", 30)
+        until(
+            lambda: with_environment("MARK=a b").get(process.pid) == "sleep 1000",
+            "the process to be found",
+            30,
+        )
         assert with_environment("MARK=a") == {}
     finally:
         process.kill()

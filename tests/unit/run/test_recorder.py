@@ -1,4 +1,6 @@
-"""That pytest records what its tests take, alone and with workers, and that a pytest within a test records nothing."""
+"""That pytest records what its tests take, alone and with workers, and that a pytest within a test
+records nothing.
+"""
 
 import os
 import subprocess
@@ -43,9 +45,12 @@ def test_that_starts_pytest(tmp_path):
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_wall_and_cpu_seconds_and_outcome_of_each_test_are_recorded(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_wall_and_cpu_seconds_and_outcome_of_each_test_are_recorded(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     (tmp_path / "conftest.py").write_text(
-        "from tests.run import recorder\n\ndef pytest_configure(config):\n    recorder.register(config)\n"
+        "from tests.run import recorder\n\ndef pytest_configure(config):\n    "
+        "recorder.register(config)\n"
     )
     (tmp_path / "test_outer.py").write_text(TESTS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")

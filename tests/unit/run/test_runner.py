@@ -1,4 +1,4 @@
-"""How a run goes on and ends: what it prints, what it leaves, and its exit code.
+"""How a run continues and ends: what it prints, what remains, and its exit code.
 
 The runner waits for all children of its process, so it gets a process of its own here.
 """
@@ -43,13 +43,19 @@ def stage(name: str, source: str, **more: object) -> Given:
     return name, [sys.executable, "-c", source], more
 
 
-def started(folder: Path, lanes: list[Given], others: list[Given], **options: object) -> subprocess.Popen[str]:
+def started(
+    folder: Path, lanes: list[Given], others: list[Given], **options: object
+) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), MARK: str(folder)}
     words = [sys.executable, "-c", PROGRAM, str(folder), json.dumps([lanes, others, options])]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    return subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    )
 
 
-def run(folder: Path, lanes: list[Given], others: list[Given], **options: object) -> tuple[int, list[str]]:
+def run(
+    folder: Path, lanes: list[Given], others: list[Given], **options: object
+) -> tuple[int, list[str]]:
     """Exit code, and lines without the time at their start."""
     process = started(folder, lanes, others, **options)
     output, _ = process.communicate(timeout=100)
@@ -64,23 +70,42 @@ def left(folder: Path) -> Mapping[int, str]:
 
 def pytest_stage(folder: Path, source: str, **more: object) -> Given:
     (folder / "conftest.py").write_text(
-        "from tests.run import recorder\n\ndef pytest_configure(config):\n    recorder.register(config)\n"
+        "from tests.run import recorder\n\ndef pytest_configure(config):\n    "
+        "recorder.register(config)\n"
     )
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_it.py").write_text(source)
-    options = ["-q", "-p", "no:cacheprovider", "-c", str(folder / "pytest.ini"), "--rootdir", str(folder)]
-    return "tests", [sys.executable, "-m", "pytest", *options, str(folder)], {"pytest": True, **more}
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        str(folder / "pytest.ini"),
+        "--rootdir",
+        str(folder),
+    ]
+    return (
+        "tests",
+        [sys.executable, "-m", "pytest", *options, str(folder)],
+        {"pytest": True, **more},
+    )
 
 
-def test_lanes_begin_at_once_and_the_others_run_one_after_the_other_beside_them(tmp_path: Path) -> None:
-    # The first lane waits for the last of the others, and the second of these for the end of the first.
+def test_lanes_begin_at_once_and_the_others_run_one_after_the_other_beside_them(
+    tmp_path: Path,
+) -> None:
+    # The first lane waits for the last of the others, and the second of these for the end of the
+    # first.
     wait = "import time\nfrom pathlib import Path\nwhile not Path({!r}).exists(): time.sleep(0.05)"
     touch = "from pathlib import Path\nPath({!r}).touch()"
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     lanes = [stage("a", wait.format(second)), stage("b", wait.format(first))]
     others = [
         stage("c", touch.format(first)),
-        stage("d", f"from pathlib import Path\nassert Path({first!r}).exists()\nPath({second!r}).touch()"),
+        stage(
+            "d",
+            f"from pathlib import Path\nassert Path({first!r}).exists()\nPath({second!r}).touch()",
+        ),
     ]
     code, lines = run(tmp_path, lanes, others)
     assert code == 0
@@ -92,14 +117,20 @@ def test_lanes_begin_at_once_and_the_others_run_one_after_the_other_beside_them(
     assert {each["stage"]: each["exit"] for each in stages} == {"a": 0, "b": 0, "c": 0, "d": 0}
 
 
-def test_the_first_failure_is_shown_ends_the_rest_and_names_the_command_that_repeats_it(tmp_path: Path) -> None:
+def test_the_first_failure_is_shown_ends_the_rest_and_names_the_command_that_repeats_it(
+    tmp_path: Path,
+) -> None:
     tidy = tmp_path / "tidied"
     lane = stage(
         "lane",
         "import time\nfrom pathlib import Path\n"
         f"try: time.sleep(1000)\nexcept KeyboardInterrupt: Path({str(tidy)!r}).touch()",
     )
-    others = [stage("good", "print('unseen')"), stage("bad", "print('seen')\nraise SystemExit(3)"), stage("never", "")]
+    others = [
+        stage("good", "print('unseen')"),
+        stage("bad", "print('seen')\nraise SystemExit(3)"),
+        stage("never", ""),
+    ]
     code, lines = run(tmp_path, [lane], others, first_failure_ends=True)
     assert code == 1
     assert "unseen" not in lines
@@ -153,12 +184,15 @@ def test_an_interrupted_run_leaves_no_process_and_reports_what_it_has_done(
     source = (
         "import signal, subprocess, sys, time\nfrom pathlib import Path\n"
         "subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
-        "ignores = 'import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(1000)'\n"
+        "ignores = 'import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "time.sleep(1000)'\n"
         "subprocess.Popen([sys.executable, '-c', ignores])\n"
         f"Path({str(ready)!r}).touch()\ntime.sleep(1000)"
     )
     second = tmp_path / "second"
-    endless = f"import time\nfrom pathlib import Path\nPath({str(second)!r}).touch()\ntime.sleep(1000)"
+    endless = (
+        f"import time\nfrom pathlib import Path\nPath({str(second)!r}).touch()\ntime.sleep(1000)"
+    )
     others = [stage("done", ""), stage("endless", endless), stage("never", "")]
     process = started(tmp_path, [stage("lane", source)], others)
     try:
@@ -180,7 +214,9 @@ def test_an_interrupted_run_leaves_no_process_and_reports_what_it_has_done(
 
 def test_stages_end_when_the_run_is_killed(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
-    source = f"import time\nfrom pathlib import Path\nPath({str(ready)!r}).touch()\ntime.sleep(1000)"
+    source = (
+        f"import time\nfrom pathlib import Path\nPath({str(ready)!r}).touch()\ntime.sleep(1000)"
+    )
     process = started(tmp_path, [stage("lane", source)], [])
     until(ready.exists, "the stage to run", 60)
     process.kill()

@@ -1,4 +1,6 @@
-"""What a change touches: by imports, by the data that is named, and by the subjects of tests with real daemons."""
+"""What a change touches: by imports, by the data that is named, and by the subjects of tests with
+real daemons.
+"""
 
 import subprocess
 from collections.abc import Mapping
@@ -54,28 +56,45 @@ def test_the_package_around_a_module_counts_as_imported(repository: since.Reposi
     assert touched == ["tests/unit/logs/test_tails.py"]
 
 
-def test_data_touch_the_tests_whose_conftest_imports_a_module_that_names_them(repository: since.Repository) -> None:
+def test_data_touch_the_tests_whose_conftest_imports_a_module_that_names_them(
+    repository: since.Repository,
+) -> None:
     choice = since.choose(repository, ["docs/keys.md"])
     assert choice.of("tests/unit/") == ["tests/unit/logs/test_tails.py", "tests/unit/test_gate.py"]
     assert choice.stages == {"charts", "docs"}
     assert choice.of("tests/e2e/", "tests/slurm/") == []
 
 
-def test_a_test_with_real_daemons_is_touched_by_its_subject_and_by_its_harness(repository: since.Repository) -> None:
-    assert since.choose(repository, ["sidecars/logs/tails.py"]).of("tests/e2e/") == ["tests/e2e/test_job_logs.py"]
-    assert since.choose(repository, ["tests/e2e/harness.py"]).of("tests/e2e/") == ["tests/e2e/test_job_logs.py"]
-    assert since.choose(repository, ["tests/e2e/test_keys.py"]).of("tests/e2e/") == ["tests/e2e/test_keys.py"]
+def test_a_test_with_real_daemons_is_touched_by_its_subject_and_by_its_harness(
+    repository: since.Repository,
+) -> None:
+    assert since.choose(repository, ["sidecars/logs/tails.py"]).of("tests/e2e/") == [
+        "tests/e2e/test_job_logs.py"
+    ]
+    assert since.choose(repository, ["tests/e2e/harness.py"]).of("tests/e2e/") == [
+        "tests/e2e/test_job_logs.py"
+    ]
+    assert since.choose(repository, ["tests/e2e/test_keys.py"]).of("tests/e2e/") == [
+        "tests/e2e/test_keys.py"
+    ]
 
 
-def test_a_test_without_a_subject_is_touched_by_each_change_of_the_product(repository: since.Repository) -> None:
-    assert since.choose(repository, ["sidecars/logs/tails.py"]).of("tests/slurm/") == ["tests/slurm/test_new.py"]
+def test_a_test_without_a_subject_is_touched_by_each_change_of_the_product(
+    repository: since.Repository,
+) -> None:
+    assert since.choose(repository, ["sidecars/logs/tails.py"]).of("tests/slurm/") == [
+        "tests/slurm/test_new.py"
+    ]
     assert since.choose(repository, ["docs/keys.md"]).of("tests/slurm/") == []
 
 
 @pytest.mark.parametrize(
-    "path", ["pyproject.toml", "requirements/dev.txt", "tests/cluster/nodes.py", "tests/conftest.py"]
+    "path",
+    ["pyproject.toml", "requirements/dev.txt", "tests/cluster/nodes.py", "tests/conftest.py"],
 )
-def test_a_change_of_what_all_tests_stand_on_runs_everything(repository: since.Repository, path: str) -> None:
+def test_a_change_of_what_all_tests_stand_on_runs_everything(
+    repository: since.Repository, path: str
+) -> None:
     choice = since.choose(repository, ["README.md", path])
     assert choice.whole == path
     assert choice.left_out == []
@@ -89,11 +108,13 @@ def test_the_summary_names_what_runs_and_what_is_left_out(repository: since.Repo
         "runs: static checks, verify, 3 files of unit tests",
         "runs: tests/e2e/test_job_logs.py",
         "runs: tests/slurm/test_new.py",
-        "leaves out: charts, docs, tests/e2e/test_keys.py, 1 files of unit tests",
+        "skips: charts, docs, tests/e2e/test_keys.py, 1 files of unit tests",
     ]
 
 
-def test_changes_are_those_since_the_common_commit_with_files_that_git_does_not_know(tmp_path: Path) -> None:
+def test_changes_are_those_since_the_common_commit_with_files_that_git_does_not_know(
+    tmp_path: Path,
+) -> None:
     def git(*words: str) -> None:
         who = ("-c", "user.name=n", "-c", "user.email=n@example.com")
         subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
@@ -119,8 +140,30 @@ def test_changes_are_those_since_the_common_commit_with_files_that_git_does_not_
 
 
 def test_patterns_of_the_product_name_files_that_exist() -> None:
-    paths = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=True).stdout
+    paths = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=True
+    ).stdout
     files = paths.splitlines()
-    patterns = {*subjects.PRODUCT, *subjects.COMMON, *(p for some in subjects.STAGES.values() for p in some)}
+    patterns = {
+        *subjects.PRODUCT,
+        *subjects.COMMON,
+        *(p for some in subjects.STAGES.values() for p in some),
+    }
     patterns |= {pattern for some in subjects.SUBJECTS.values() for pattern in some}
-    assert {pattern for pattern in patterns if not any(since._matches(file, [pattern]) for file in files)} == set()
+    assert {
+        pattern
+        for pattern in patterns
+        if not any(since._matches(file, [pattern]) for file in files)
+    } == set()
+
+
+def test_subjects_name_tests_with_real_daemons_that_exist() -> None:
+    tests = [
+        path
+        for tier in ("integration", "slurm", "e2e")
+        for path in (ROOT / "tests" / tier).rglob("test_*.py")
+    ]
+    names = {name for path in tests for name in (path.stem, str(path.relative_to(ROOT)))}
+    assert {
+        name for name in subjects.SUBJECTS if not any(since._matches(it, [name]) for it in names)
+    } == set()

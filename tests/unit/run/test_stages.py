@@ -17,7 +17,12 @@ def test_a_whole_run_has_each_lane_from_the_start_and_everything_else_beside_the
         *("verify", "charts", "docs", "slurm", "mutants"),
     ]
     assert not any(stage.nice for stage in lanes)
-    assert [stage.name for stage in others if not stage.nice] == ["format", "lint", "types", "layers"]
+    assert [stage.name for stage in others if not stage.nice] == [
+        "format",
+        "lint",
+        "types",
+        "layers",
+    ]
     assert all("--timeout=600" in stage.command for stage in others if stage.name == "unit")
     assert len({stage.cluster for stage in lanes}) == len(lanes)
 
@@ -29,7 +34,11 @@ def test_a_lane_runs_its_files_in_the_order_of_its_list_on_a_cluster_of_its_own(
 
 
 def test_tests_run_in_their_own_lane_and_in_its_order_unless_a_lane_is_given() -> None:
-    chosen = ["tests/e2e/test_z_leaving.py", "tests/e2e/test_states.py::test_a", "tests/e2e/test_jobs.py::test_b"]
+    chosen = [
+        "tests/e2e/test_z_leaving.py",
+        "tests/e2e/test_states.py::test_a",
+        "tests/e2e/test_jobs.py::test_b",
+    ]
     assert {stage.lane: files(stage) for stage in stages.lanes(chosen)} == {
         2: ["tests/e2e/test_states.py::test_a"],
         3: ["tests/e2e/test_jobs.py::test_b", "tests/e2e/test_z_leaving.py"],
@@ -42,7 +51,10 @@ def test_the_command_that_repeats_a_test_names_it_as_one_word_for_the_shell() ->
     again = stages.e2e(1).again(test)
     assert again == f"make e2e LANE=1 T='{test}'"
     assert stages.make("docs").again(None) == "make docs"
-    assert stages.unit().again("tests/unit/test_docs.py::test_x") == "make check T=tests/unit/test_docs.py::test_x"
+    assert (
+        stages.unit().again("tests/unit/test_docs.py::test_x")
+        == "make check T=tests/unit/test_docs.py::test_x"
+    )
 
 
 def test_names_of_tests_are_separated_by_spaces_and_can_contain_some() -> None:
@@ -51,4 +63,6 @@ def test_names_of_tests_are_separated_by_spaces_and_can_contain_some() -> None:
 
 
 def test_some_unit_tests_are_run_without_the_static_checks() -> None:
-    assert [files(stage) for stage in stages.check(["tests/unit/test_docs.py"])] == [["tests/unit/test_docs.py"]]
+    assert [files(stage) for stage in stages.check(["tests/unit/test_docs.py"])] == [
+        ["tests/unit/test_docs.py"]
+    ]

@@ -37,19 +37,27 @@ def test_of_a_part_that_was_cut_off_within_a_line_the_lines_before_are_read(tmp_
     assert (found.ended, found.wall, found.cpu) == (None, 10.0, 4.5)
 
 
-def test_the_file_has_tests_files_and_stages_with_their_lane_the_longest_first(tmp_path: Path) -> None:
+def test_the_file_has_tests_files_and_stages_with_their_lane_the_longest_first(
+    tmp_path: Path,
+) -> None:
     found = times.read(part(tmp_path, BEGUN, *TESTS, times.Ended(14.0, 6.0, 1)))
     times.write([found], 15.0, tmp_path / "times.json")
     content = json.loads((tmp_path / "times.json").read_text())
     assert content["wall"] == 15.0
     assert content["cpu"] == 6.0
     stage = {"stage": "e2e", "lane": 1}
-    assert content["stages"] == [{**stage, "tests": 3, "passed": 1, "failed": 1, "wall": 14.0, "cpu": 6.0, "exit": 1}]
+    assert content["stages"] == [
+        {**stage, "tests": 3, "passed": 1, "failed": 1, "wall": 14.0, "cpu": 6.0, "exit": 1}
+    ]
     assert content["files"] == [
         {**stage, "file": "tests/e2e/test_a.py", "tests": 2, "wall": 10.0, "cpu": 4.5},
         {**stage, "file": "tests/e2e/test_b.py", "tests": 1, "wall": 2.0, "cpu": 0.1},
     ]
-    assert [test["test"].rpartition("::")[2] for test in content["tests"]] == ["test_long", "test_other", "test_short"]
+    assert [test["test"].rpartition("::")[2] for test in content["tests"]] == [
+        "test_long",
+        "test_other",
+        "test_short",
+    ]
     assert content["tests"][0] == {
         **stage,
         "test": "tests/e2e/test_a.py::test_long",
@@ -60,9 +68,14 @@ def test_the_file_has_tests_files_and_stages_with_their_lane_the_longest_first(t
 
 
 def test_the_report_lists_the_slowest_tests_and_the_totals(tmp_path: Path) -> None:
-    many = [times.Test(f"tests/unit/test_m.py::test_{number}", "passed", number, 0.0) for number in range(100)]
+    many = [
+        times.Test(f"tests/unit/test_m.py::test_{number}", "passed", number, 0.0)
+        for number in range(100)
+    ]
     lane = times.read(part(tmp_path / "lane", BEGUN, *TESTS))
-    unit = times.read(part(tmp_path / "unit", times.Begun("unit", None, 0.0), *many, times.Ended(70.0, 60.0, 0)))
+    unit = times.read(
+        part(tmp_path / "unit", times.Begun("unit", None, 0.0), *many, times.Ended(70.0, 60.0, 0))
+    )
     lines = times.report(times.merge([lane, unit], 100.0)).splitlines()
     assert lines[1].split() == ["99.0", "0.0", "tests/unit/test_m.py::test_99"]
     assert sum("::" in line for line in lines) == times.TOP

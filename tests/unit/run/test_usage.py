@@ -11,7 +11,9 @@ from tests.cluster import cgroups
 from tests.run.usage import ClusterCpu, Meter, stat
 
 GROUP = "slurm-charts-lane"
-BURN = "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
+BURN = (
+    "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
+)
 
 
 @pytest.fixture
@@ -27,7 +29,9 @@ def used(group: Path, seconds: float, daemons: str = "") -> None:
     (group / "daemons" / "cgroup.procs").write_text(daemons)
 
 
-def test_a_cluster_uses_what_its_counter_adds_also_after_it_was_created_again(unified: Path) -> None:
+def test_a_cluster_uses_what_its_counter_adds_also_after_it_was_created_again(
+    unified: Path,
+) -> None:
     used(unified, 100)
     cluster = ClusterCpu("lane")
     start = cluster.seconds()
@@ -40,7 +44,9 @@ def test_a_cluster_uses_what_its_counter_adds_also_after_it_was_created_again(un
 
 
 def test_a_daemon_that_this_process_has_waited_for_is_not_counted_twice(unified: Path) -> None:
-    daemon = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert daemon.stdout
     daemon.stdout.readline()
     used(unified, 10, f"{daemon.pid}\n")
@@ -51,8 +57,12 @@ def test_a_daemon_that_this_process_has_waited_for_is_not_counted_twice(unified:
     assert cluster.seconds() - start < -0.25
 
 
-def test_a_daemon_that_has_ended_is_counted_until_this_process_has_waited_for_it(unified: Path) -> None:
-    daemon = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def test_a_daemon_that_has_ended_is_counted_until_this_process_has_waited_for_it(
+    unified: Path,
+) -> None:
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert daemon.stdin
     assert daemon.stdout
     daemon.stdout.readline()
@@ -68,7 +78,9 @@ def test_a_daemon_that_has_ended_is_counted_until_this_process_has_waited_for_it
     assert cluster.seconds() - start < -0.25
 
 
-def test_with_cgroup_v1_alone_pods_and_daemons_are_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_cgroup_v1_alone_pods_and_daemons_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accounting, pids = tmp_path / "cpuacct", tmp_path / "pids"
     monkeypatch.setattr(cgroups, "found", lambda: cgroups.Hierarchies((accounting, pids), None))
     (accounting / GROUP).mkdir(parents=True)

@@ -18,7 +18,9 @@ def series(values: list[float | None], **labels: str) -> dict[str, Any]:
 
 def drawn(panel: grafana.Panel, *answers: list[dict[str, Any]]) -> ET.Element:
     """The picture of a dashboard with one panel."""
-    return ET.fromstring(svg(grafana.Dashboard("One", (panel,)), {panel.title: list(answers)}, 60.0))  # noqa: S314
+    return ET.fromstring(  # noqa: S314
+        svg(grafana.Dashboard("One", (panel,)), {panel.title: list(answers)}, 60.0)
+    )
 
 
 def texts(picture: ET.Element) -> list[str]:
@@ -28,7 +30,9 @@ def texts(picture: ET.Element) -> list[str]:
 def lines(picture: ET.Element) -> list[list[tuple[float, float]]]:
     """The points of each line."""
     found = [it.get("d", "") for it in picture.iter(f"{SPACE}path") if it.get("class") == "line"]
-    return [[(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", path)] for path in found]
+    return [
+        [(float(x), float(y)) for x, y in re.findall(r"([\d.]+) ([\d.]+)", path)] for path in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,9 @@ def test_a_line_rises_with_its_values_and_has_a_gap_where_prometheus_has_none() 
 
 def test_stacked_lines_add_up() -> None:
     panel = grafana.stack("Nodes", ("n", "{{state}}"))
-    low, high = lines(drawn(panel, [series([1.0, 1.0], state="idle"), series([1.0, 1.0], state="down")]))
+    low, high = lines(
+        drawn(panel, [series([1.0, 1.0], state="idle"), series([1.0, 1.0], state="down")])
+    )
     axis = low[0][1] + (low[0][1] - high[0][1])
     assert high[0][1] < low[0][1] < axis
     assert low[0][1] == low[1][1]
@@ -73,7 +79,9 @@ def test_stacked_lines_add_up() -> None:
 
 def test_a_table_has_a_column_for_each_label_and_a_row_for_each_series_that_exists_now() -> None:
     panel = grafana.table("Nodes", "n")
-    found = texts(drawn(panel, [series([1.0], node="a-0", state="idle"), series([None], node="gone")]))
+    found = texts(
+        drawn(panel, [series([1.0], node="a-0", state="idle"), series([None], node="gone")])
+    )
     assert found[2:] == ["node", "state", "Value", "a-0", "idle", "1"]
 
 
@@ -87,7 +95,13 @@ def test_a_legend_that_does_not_fit_names_how_many_more_there_are() -> None:
 def test_a_legend_of_long_names_names_how_many_more_there_are() -> None:
     panel = grafana.graph("Load", ("l", "{{n}}"))
     found = texts(
-        drawn(panel, [series([1.0, 2.0], n=f"MESSAGE_NODE_REGISTRATION_STATUS_{number}") for number in "abc"])
+        drawn(
+            panel,
+            [
+                series([1.0, 2.0], n=f"MESSAGE_NODE_REGISTRATION_STATUS_{number}")
+                for number in "abc"
+            ],
+        )
     )
     assert {"MESSAGE_NODE_REGISTRATION_STATUS_a", "+2 more"} <= set(found)
 

@@ -54,7 +54,9 @@ def digest_of(path: str) -> str:
 
 
 class Registry(http.server.ThreadingHTTPServer):
-    """Answers a HEAD of each tag in `tags`, NAME:TAG, with a digest of its own, for clients with a token."""
+    """Answers a HEAD of each tag in `tags`, NAME:TAG, with a digest of its own, for clients with a
+    token.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -84,13 +86,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         registry.resume.wait(10)
         _, version, *name, kind, tag = self.path.split("/")
         reference = f"{'/'.join(name)}:{tag}"
-        if (version, kind) != ("v2", "manifests") or "application/vnd.oci.image.index.v1+json" not in self.accepted()[
-            0
-        ]:
+        if (version, kind) != (
+            "v2",
+            "manifests",
+        ) or "application/vnd.oci.image.index.v1+json" not in self.accepted()[0]:
             self.answer(400)
         elif registry.tokens and self.headers["Authorization"] != f"Bearer for {'/'.join(name)}":
             scope = f"repository:{'/'.join(name)}:pull"
-            self.answer(401, {"WWW-Authenticate": f'Bearer realm="{registry.realm}",service="here",scope="{scope}"'})
+            self.answer(
+                401,
+                {
+                    "WWW-Authenticate": f'Bearer realm="{registry.realm}",service="here",'
+                    f'scope="{scope}"'
+                },
+            )
         elif registry.location:
             self.answer(307, {"Location": registry.location})
         elif registry.status != 200:
@@ -99,7 +108,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(404)
         else:
             sent = registry.headers.get("Docker-Content-Digest")
-            self.answer(200, {} if sent is None else {"Docker-Content-Digest": sent or digest_of(reference)})
+            self.answer(
+                200, {} if sent is None else {"Docker-Content-Digest": sent or digest_of(reference)}
+            )
 
     def do_GET(self) -> None:
         self.server.requests.append(f"GET {self.path}")
@@ -109,7 +120,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(400)
         else:
             token = json.dumps({"token": f"for {query['scope'].split(':')[1]}"}).encode()
-            self.answer(200, {}, token if self.server.token_body is None else self.server.token_body)
+            self.answer(
+                200, {}, token if self.server.token_body is None else self.server.token_body
+            )
 
     def accepted(self) -> list[str]:
         return [part.strip() for part in self.headers["Accept"].split(",")]
@@ -141,21 +154,30 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
 @pytest.fixture
 def root(tmp_path: Path, registry: Registry) -> Path:
     """A repository with one chart with images, one without, and one image."""
-    for chart, values in (("slurm", VALUES.format(registry=registry.address)), ("crds", "keep: true\n")):
+    for chart, values in (
+        ("slurm", VALUES.format(registry=registry.address)),
+        ("crds", "keep: true\n"),
+    ):
         folder = tmp_path / "charts" / chart
         folder.mkdir(parents=True)
         (folder / "Chart.yaml").write_text('version: 1.2.3\nappVersion: "26.05"\n')
         (folder / "values.yaml").write_text(values)
     (tmp_path / "images" / "slurmd").mkdir(parents=True)
-    (tmp_path / "images/slurmd/Containerfile").write_text(CONTAINERFILE.format(registry=registry.address))
+    (tmp_path / "images/slurmd/Containerfile").write_text(
+        CONTAINERFILE.format(registry=registry.address)
+    )
     return tmp_path
 
 
 def contents(root: Path) -> dict[str, str]:
-    return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()
+    }
 
 
-def test_every_image_of_the_default_values_is_pinned_in_a_values_file(root: Path, registry: Registry) -> None:
+def test_every_image_of_the_default_values_is_pinned_in_a_values_file(
+    root: Path, registry: Registry
+) -> None:
     assert image_digests.main([], root) == 0
     assert yaml.safe_load((root / "charts/slurm/image-digests.yaml").read_text()) == {
         "controller": {
@@ -183,7 +205,10 @@ def test_every_image_of_the_default_values_is_pinned_in_a_values_file(root: Path
             }
         },
         "operator": {
-            "image": {"repository": f"{registry.address}/sidecars", "tag": f"1.2.3@{digest_of('sidecars:1.2.3')}"}
+            "image": {
+                "repository": f"{registry.address}/sidecars",
+                "tag": f"1.2.3@{digest_of('sidecars:1.2.3')}",
+            }
         },
     }
     assert not (root / "charts/crds/image-digests.yaml").exists()
@@ -197,10 +222,15 @@ def test_the_base_image_is_pinned_in_its_containerfile(root: Path, registry: Reg
     assert (root / "images/slurmd/Containerfile").read_text() == before.replace(base, pinned)
 
 
-def test_a_second_run_changes_nothing(root: Path, registry: Registry, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_changes_nothing(
+    root: Path, registry: Registry, capsys: pytest.CaptureFixture[str]
+) -> None:
     image_digests.main([], root)
     before = contents(root)
-    assert capsys.readouterr().out.split() == ["charts/slurm/image-digests.yaml", "images/slurmd/Containerfile"]
+    assert capsys.readouterr().out.split() == [
+        "charts/slurm/image-digests.yaml",
+        "images/slurmd/Containerfile",
+    ]
     assert image_digests.main([], root) == 0
     assert contents(root) == before
     assert capsys.readouterr().out == ""
@@ -218,7 +248,9 @@ def test_a_tag_that_moved_gets_its_new_digest(root: Path, registry: Registry) ->
     assert (root / "charts/slurm/image-digests.yaml").read_text().count(new) == 4
 
 
-def test_each_image_is_asked_for_once_with_a_token_for_it_alone(root: Path, registry: Registry) -> None:
+def test_each_image_is_asked_for_once_with_a_token_for_it_alone(
+    root: Path, registry: Registry
+) -> None:
     (root / "images/login").mkdir()
     shutil.copy(root / "images/slurmd/Containerfile", root / "images/login")
     image_digests.main([], root)
@@ -231,7 +263,9 @@ def test_each_image_is_asked_for_once_with_a_token_for_it_alone(root: Path, regi
 
 def test_a_registry_without_tokens_is_asked_once(registry: Registry) -> None:
     registry.tokens = False
-    assert registry_digest(Image(registry.address, "sidecars", "1.2.3")) == digest_of("sidecars:1.2.3")
+    assert registry_digest(Image(registry.address, "sidecars", "1.2.3")) == digest_of(
+        "sidecars:1.2.3"
+    )
     assert registry.requests == ["HEAD /v2/sidecars/manifests/1.2.3"]
 
 
@@ -263,24 +297,32 @@ def test_a_missing_tag_is_named_with_all_others_that_are_missing_and_nothing_is_
         (503, "503 .*Correct the image, or run `make lock-images` again later."),
     ],
 )
-def test_a_refusal_names_image_and_registry_and_remedy(registry: Registry, status: int, remedy: str) -> None:
+def test_a_refusal_names_image_and_registry_and_remedy(
+    registry: Registry, status: int, remedy: str
+) -> None:
     registry.status = status
     image = Image(registry.address, "sidecars", "1.2.3")
-    with pytest.raises(LockError, match=f"^{image}: the registry {registry.address} answered {remedy}$"):
+    with pytest.raises(
+        LockError, match=f"^{image}: the registry {registry.address} answered {remedy}$"
+    ):
         registry_digest(image)
 
 
 @pytest.mark.parametrize("sent", [None, "sha256:short", f"sha256:{'a' * 64}\x20x"])
 def test_an_answer_without_a_digest_is_an_error(registry: Registry, sent: str | None) -> None:
     registry.headers = {} if sent is None else {"Docker-Content-Digest": sent}
-    with pytest.raises(LockError, match=r"sidecars:1.2.3: the registry .* Use the image from a registry that sends"):
+    with pytest.raises(
+        LockError, match=r"sidecars:1.2.3: the registry .* Use the image from a registry that sends"
+    ):
         registry_digest(Image(registry.address, "sidecars", "1.2.3"))
 
 
 def test_a_registry_that_does_not_answer_in_time_is_an_error(registry: Registry) -> None:
     registry.resume.clear()
     started = time.monotonic()
-    with pytest.raises(LockError, match=r"sidecars:1.2.3: the registry .* no usable answer: timed out. Check"):
+    with pytest.raises(
+        LockError, match=r"sidecars:1.2.3: the registry .* no usable answer: timed out. Check"
+    ):
         registry_digest(Image(registry.address, "sidecars", "1.2.3"), seconds=0.1)
     assert time.monotonic() - started < 15
 
@@ -289,20 +331,25 @@ def test_a_registry_that_does_not_listen_is_an_error(registry: Registry) -> None
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-    with pytest.raises(LockError, match=r"sidecars:1.2.3: the registry .* gave no usable answer: .*refused.*Check"):
+    with pytest.raises(
+        LockError, match=r"sidecars:1.2.3: the registry .* gave no usable answer: .*refused.*Check"
+    ):
         registry_digest(Image(address, "sidecars", "1.2.3"))
 
 
 def test_a_token_is_fetched_with_https_only(registry: Registry) -> None:
     registry.realm = "http://registry.example/token"
-    with pytest.raises(LockError, match=r"it refers to 'http://registry.example/token\?.*', which isn't https"):
+    with pytest.raises(
+        LockError, match=r"it refers to 'http://registry.example/token\?.*', which isn't https"
+    ):
         registry_digest(Image(registry.address, "sidecars", "1.2.3"))
 
 
 def test_a_refused_token_names_the_server_that_refused_it(registry: Registry) -> None:
     registry.realm = f"http://{registry.address}/other"
     with pytest.raises(
-        LockError, match=r"sidecars:1.2.3: the registry .* answered 400 to http://[^/]*/other\?service=here"
+        LockError,
+        match=r"sidecars:1.2.3: the registry .* answered 400 to http://[^/]*/other\?service=here",
     ):
         registry_digest(Image(registry.address, "sidecars", "1.2.3"))
 
@@ -316,11 +363,16 @@ def test_an_answer_without_a_token_is_an_error(registry: Registry, body: bytes) 
 
 def test_a_redirect_is_not_followed(registry: Registry) -> None:
     registry.location = f"http://{registry.address}/v2/library/debian/manifests/forky-slim"
-    with pytest.raises(LockError, match=r"sidecars:1.2.3: the registry .* answered 307 to .*sidecars/manifests/1.2.3"):
+    with pytest.raises(
+        LockError,
+        match=r"sidecars:1.2.3: the registry .* answered 307 to .*sidecars/manifests/1.2.3",
+    ):
         registry_digest(Image(registry.address, "sidecars", "1.2.3"))
 
 
-def test_docker_hub_and_others_are_asked_at_their_api_with_https(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_docker_hub_and_others_are_asked_at_their_api_with_https(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = []
 
     def send(method: str, url: str, headers: Mapping[str, str], seconds: float) -> Answer:
@@ -336,11 +388,18 @@ def test_docker_hub_and_others_are_asked_at_their_api_with_https(monkeypatch: py
     ]
 
 
-@pytest.mark.parametrize("text", ["debian:forky", "ghcr.io/slurm/slurmd", "ghcr.io/slurm/slurmd@sha256:00", "a b"])
-def test_an_image_without_its_registry_or_tag_is_named_with_its_place(root: Path, text: str) -> None:
-    (root / "charts/slurm/values.yaml").write_text(f"controller: {{slurmctld: {{image: {json.dumps(text)}}}}}\n")
+@pytest.mark.parametrize(
+    "text", ["debian:forky", "ghcr.io/slurm/slurmd", "ghcr.io/slurm/slurmd@sha256:00", "a b"]
+)
+def test_an_image_without_its_registry_or_tag_is_named_with_its_place(
+    root: Path, text: str
+) -> None:
+    (root / "charts/slurm/values.yaml").write_text(
+        f"controller: {{slurmctld: {{image: {json.dumps(text)}}}}}\n"
+    )
     with pytest.raises(
-        LockError, match=r"^charts/slurm/values.yaml: controller.slurmctld.image: .* Write REGISTRY/NAME"
+        LockError,
+        match=r"^charts/slurm/values.yaml: controller.slurmctld.image: .* Write REGISTRY/NAME",
     ):
         image_digests.images(root)
 
@@ -356,7 +415,10 @@ def test_check_finds_a_lock_of_other_images_without_a_request(
     values.write_text(values.read_text().replace("slurmctld:26.05", "slurmctld:26.11"))
     assert image_digests.main(["--check"], root) == 1
     assert capsys.readouterr().err.splitlines() == [
-        "charts/slurm/image-digests.yaml: doesn't pin the images of values.yaml; run `make lock-images`"
+        (
+            "charts/slurm/image-digests.yaml: doesn't pin the images of values.yaml; run `make "
+            "lock-images`"
+        )
     ]
     assert registry.requests == []
 
@@ -364,5 +426,14 @@ def test_check_finds_a_lock_of_other_images_without_a_request(
 def test_the_repository_pins_the_images_of_all_daemons_and_the_base_image() -> None:
     found = {str(image) for image in image_digests.images(image_digests.ROOT)}
     names = {image.rpartition("/")[2].partition(":")[0] for image in found}
-    assert names == {"slurmctld", "slurmd", "slurmdbd", "slurmrestd", "login", "mariadb", "sidecars", "debian"}
+    assert names == {
+        "slurmctld",
+        "slurmd",
+        "slurmdbd",
+        "slurmrestd",
+        "login",
+        "mariadb",
+        "sidecars",
+        "debian",
+    }
     assert "docker.io/library/debian:forky-slim" in found

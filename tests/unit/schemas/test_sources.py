@@ -25,7 +25,10 @@ def test_a_reference_may_be_to_the_same_file_and_lead_on(tmp_path: Path) -> None
 
 
 def test_keys_beside_a_reference_are_merged_over_the_definition(tmp_path: Path) -> None:
-    main = "spec: {$ref: '#/base', description: ours, properties: {b: {type: string}}, required: [b]}\n"
+    main = (
+        "spec: {$ref: '#/base', description: ours, properties: {b: {type: string}}, required: "
+        "[b]}\n"
+    )
     base = "base: {description: theirs, properties: {a: {type: integer}}, required: [a]}\n"
     loaded = sources.load(written(tmp_path, main=main + base))
     assert loaded["spec"] == {
@@ -47,7 +50,9 @@ def test_keys_beside_a_reference_are_merged_over_the_definition(tmp_path: Path) 
         ("a: [", "main.yaml"),
     ],
 )
-def test_a_broken_source_is_an_error_that_names_the_file(tmp_path: Path, main: str, message: str) -> None:
+def test_a_broken_source_is_an_error_that_names_the_file(
+    tmp_path: Path, main: str, message: str
+) -> None:
     with pytest.raises(sources.SchemaError) as error:
         sources.load(written(tmp_path, main=main))
     assert message in str(error.value)

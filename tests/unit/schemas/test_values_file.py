@@ -20,13 +20,19 @@ SCHEMA: dict[str, Any] = {
             "type": "object",
             "properties": {
                 "args": {"description": "Arguments.", "type": ["array", "null"], "example": ["-v"]},
-                "files": {"description": "Files.", "type": "object", "example": {"a.conf": "A=1\n\nB=2\n"}},
+                "files": {
+                    "description": "Files.",
+                    "type": "object",
+                    "example": {"a.conf": "A=1\n\nB=2\n"},
+                },
             },
         },
         "others": {
             "description": "Other pods.",
             "type": "object",
-            "additionalProperties": {"properties": {"args": {"description": "Arguments.", "example": ["-v"]}}},
+            "additionalProperties": {
+                "properties": {"args": {"description": "Arguments.", "example": ["-v"]}}
+            },
         },
     }
 }
@@ -70,9 +76,60 @@ others:
     )
 
 
+def test_keys_stand_in_the_order_of_the_schema_and_a_section_begins_with_its_title() -> None:
+    schema = {
+        "properties": {
+            "b": {
+                "description": "B.",
+                "section": "Begin here",
+                "properties": {"y": {}, "x": {}},
+                "type": "object",
+            },
+            "a": {"description": "A.", "section": "The rest"},
+            "c": {"description": "C."},
+        }
+    }
+    text = values_file.text("n", schema, {"a": 1, "c": 2, "b": {"own": 0, "x": 1, "y": 2}})
+    assert text.partition("\n\n")[2].splitlines() == [
+        "# --- Begin here ---",
+        "",
+        "# B.",
+        "b:",
+        "  y: 2",
+        "  x: 1",
+        "  own: 0",
+        "",
+        "# --- The rest ---",
+        "",
+        "# A.",
+        "a: 1",
+        "",
+        "# C.",
+        "c: 2",
+    ]
+
+
+def test_an_example_of_a_text_or_number_is_what_the_value_would_be() -> None:
+    for example in ("slurm", 7, "CPUs=2 RealMemory=64000"):
+        text = values_file.text(
+            "a", {"properties": {"a": {"description": "A.", "example": example}}}, {"a": None}
+        )
+        assert yaml.safe_load(text.replace("a: null", "a:").replace("  # ", "    ")) == {
+            "a": example
+        }
+
+
 def test_further_sentences_are_left_out_if_they_need_more_than_two_lines() -> None:
-    schema = {"properties": {"a": {"description": "First sentence. " + "Second word " * 10 + ". " + "Third " * 30}}}
-    lines = [line for line in values_file.text("a", schema, {"a": 1}).splitlines()[4:] if line.startswith("#")]
+    schema = {
+        "properties": {
+            "a": {"description": "First sentence. " + "Second word " * 10 + ". " + "Third " * 30}
+        }
+    }
+    lines = [
+        line
+        for line in values_file.text("a", schema, {"a": 1}).splitlines()[4:]
+        if line.startswith("#")
+    ]
     assert lines[0].startswith("# First sentence. Second word")
     assert len(lines) == 2
     assert "Third" not in " ".join(lines)
@@ -80,7 +137,22 @@ def test_further_sentences_are_left_out_if_they_need_more_than_two_lines() -> No
 
 @pytest.mark.parametrize(
     "value",
-    ["", "yes", "1.0", "a: b", "# no comment", "25%", "two\nlines\n", "quote \" and '", None, 0, True, 0.5, {}, []],
+    [
+        "",
+        "yes",
+        "1.0",
+        "a: b",
+        "# no comment",
+        "25%",
+        "two\nlines\n",
+        "quote \" and '",
+        None,
+        0,
+        True,
+        0.5,
+        {},
+        [],
+    ],
 )
 def test_a_default_stays_what_it_is(value: Any) -> None:
     values = {"a": value, "pod": {"args": [value], "files": {"b": value}}}
@@ -96,12 +168,18 @@ def test_each_key_of_a_chart_has_a_comment(chart: str) -> None:
     without = []
     for place, depth in described(schema, values):
         key = place.rpartition(".")[2]
-        found = [at for at, line in enumerate(lines) if re.match(rf"{'  ' * depth}{re.escape(key)}:", line)]
+        found = [
+            at
+            for at, line in enumerate(lines)
+            if re.match(rf"{'  ' * depth}{re.escape(key)}:", line)
+        ]
         without += [place for at in found if not lines[at - 1].startswith("  " * depth + "# ")]
     assert without == []
 
 
-def described(schema: dict[str, Any], values: Any, path: str = "", depth: int = 0) -> list[tuple[str, int]]:
+def described(
+    schema: dict[str, Any], values: Any, path: str = "", depth: int = 0
+) -> list[tuple[str, int]]:
     """The keys of values that the schema knows, with their depth."""
     found: list[tuple[str, int]] = []
     for key, value in values.items() if isinstance(values, dict) else ():

@@ -21,9 +21,15 @@ CONTROLLER = streams.controller()
 
 
 def secret(name: str, generate_key: str = "", **data: str) -> Manifest:
-    encoded = {key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    encoded = {
+        key.replace("_", "."): base64.b64encode(value.encode()).decode()
+        for key, value in data.items()
+    }
     annotations = {names.GENERATE: generate_key} if generate_key else {}
-    return {"metadata": {"namespace": "slurm", "name": name, "annotations": annotations}, "data": encoded}
+    return {
+        "metadata": {"namespace": "slurm", "name": name, "annotations": annotations},
+        "data": encoded,
+    }
 
 
 def empty_keys() -> list[Manifest]:
@@ -53,12 +59,18 @@ async def test_empty_keys_are_filled_once_and_can_not_be_changed() -> None:
         for item in empty_keys():
             server.put(SECRETS, item)
         await run([CONTROLLER], server)
-        first = value(server, "slurm-auth-slurm", "slurm.key"), value(server, "slurm-auth-jwt", "jwt.key")
+        first = (
+            value(server, "slurm-auth-slurm", "slurm.key"),
+            value(server, "slurm-auth-jwt", "jwt.key"),
+        )
         assert [len(it) for it in first] == [1024, 1024]
         assert first[0] != first[1]
         assert all(it["immutable"] for it in server.objects(SECRETS).values())
         await run([CONTROLLER], server)
-        assert first == (value(server, "slurm-auth-slurm", "slurm.key"), value(server, "slurm-auth-jwt", "jwt.key"))
+        assert first == (
+            value(server, "slurm-auth-slurm", "slurm.key"),
+            value(server, "slurm-auth-jwt", "jwt.key"),
+        )
 
 
 async def test_a_key_that_running_daemons_have_is_not_replaced() -> None:
@@ -67,7 +79,9 @@ async def test_a_key_that_running_daemons_have_is_not_replaced() -> None:
             server.put(SECRETS, item)
         metadata = {"namespace": "slurm", "name": "slurm-controller"}
         server.put(STATEFUL_SETS, {"metadata": metadata, "status": {"readyReplicas": 1}})
-        with pytest.raises(SecretError, match=r"has lost 'slurm\.key', which the cluster uses\. Restore the Secret"):
+        with pytest.raises(
+            SecretError, match=r"has lost 'slurm\.key', which the cluster uses\. Restore the Secret"
+        ):
             await run([CONTROLLER], server)
         assert server.objects(SECRETS)["slurm", "slurm-auth-slurm"]["data"] == {}
 
@@ -87,10 +101,17 @@ async def test_a_key_of_daemons_that_restart_is_not_replaced(
     keys, jwt = empty_keys()
     keys["metadata"]["creationTimestamp"] = created
     keys["metadata"]["annotations"] |= annotations
-    metadata = {"namespace": "slurm", "name": "slurm-controller", "creationTimestamp": "2026-11-23T10:00:00Z"}
+    metadata = {
+        "namespace": "slurm",
+        "name": "slurm-controller",
+        "creationTimestamp": "2026-11-23T10:00:00Z",
+    }
     async with KubeDouble() as server:
         server.put(SECRETS, keys)
-        server.put(SECRETS, jwt | {"metadata": jwt["metadata"] | {"creationTimestamp": "2026-11-23T09:00:00Z"}})
+        server.put(
+            SECRETS,
+            jwt | {"metadata": jwt["metadata"] | {"creationTimestamp": "2026-11-23T09:00:00Z"}},
+        )
         server.put(STATEFUL_SETS, {"metadata": metadata, "status": {"readyReplicas": 0}})
         if is_lost:
             with pytest.raises(SecretError, match=r"has lost 'slurm\.key'.*Restore the Secret"):
@@ -103,7 +124,9 @@ async def test_a_key_of_daemons_that_restart_is_not_replaced(
 
 async def test_a_secret_that_nobody_asked_to_fill_is_an_error() -> None:
     async with KubeDouble() as server:
-        with pytest.raises(SecretError, match="Secret slurm/slurm-auth-slurm doesn't exist: create it"):
+        with pytest.raises(
+            SecretError, match="Secret slurm/slurm-auth-slurm doesn't exist: create it"
+        ):
             await run([CONTROLLER], server)
         server.put(SECRETS, secret("slurm-auth-slurm"))
         with pytest.raises(SecretError, match=r"has no key 'slurm\.key': add it"):
@@ -123,11 +146,19 @@ async def test_slurmdbd_gets_its_configuration_with_the_password_and_follows_it(
         server.put(SECRETS, secret("mariadb", "password"))
         await run([streams.accounting()], server)
         password = value(server, "mariadb", "password")
-        assert f"StoragePass={password}" in value(server, "slurm-accounting", "slurmdbd.conf").splitlines()
-        assert "ownerReferences" not in server.objects(SECRETS)["slurm", "slurm-accounting"]["metadata"]
+        assert (
+            f"StoragePass={password}"
+            in value(server, "slurm-accounting", "slurmdbd.conf").splitlines()
+        )
+        assert (
+            "ownerReferences"
+            not in server.objects(SECRETS)["slurm", "slurm-accounting"]["metadata"]
+        )
         server.put(SECRETS, secret("mariadb", password="other"))
         await run([streams.accounting()], server)
-        assert "StoragePass=other" in value(server, "slurm-accounting", "slurmdbd.conf").splitlines()
+        assert (
+            "StoragePass=other" in value(server, "slurm-accounting", "slurmdbd.conf").splitlines()
+        )
 
 
 async def test_host_keys_are_made_once() -> None:
@@ -172,7 +203,9 @@ async def test_a_token_that_is_not_renewed_stays_and_one_needs_its_key() -> None
 def test_usage_and_what_cannot_be_read_end_with_a_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert role.main([]) == 2
+    with pytest.raises(SystemExit) as caught:
+        role.main([])
+    assert caught.value.code == 2
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     file = tmp_path / "resources.json"
     file.write_text(json.dumps([CONTROLLER]))

@@ -1,4 +1,6 @@
-"""The simulated slurmdbd beside its contract: what only a slurmdbd with several clusters and partitions has."""
+"""The simulated slurmdbd beside its contract: what only a slurmdbd with several clusters and
+partitions has.
+"""
 
 from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.records import SimAssociation
@@ -17,7 +19,9 @@ def test_accounts_and_users_of_one_cluster_are_not_those_of_another() -> None:
     slurmdbd = Accounting()
     slurmdbd.add_cluster("other")
     send(slurmdbd, accounting.add_accounts(["physics"], clusters=["other"]))
-    send(slurmdbd, accounting.add_users(["alice"], accounts=["physics"], clusters=["other", "slurm"]))
+    send(
+        slurmdbd, accounting.add_users(["alice"], accounts=["physics"], clusters=["other", "slurm"])
+    )
     assert set(of(slurmdbd, "physics")) == {("other", "", ""), ("other", "alice", "")}
     send(slurmdbd, accounting.add_accounts(["physics"], clusters=["slurm"], shares=5))
     assert {key: it.shares for key, it in of(slurmdbd, "physics").items() if not key[1]} == {

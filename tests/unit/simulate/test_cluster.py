@@ -112,7 +112,9 @@ def test_return_to_service_decides_which_down_node_is_up_again_when_it_registers
 
 
 @pytest.mark.parametrize(("setting", "base"), [(0, "DOWN"), (1, "IDLE"), (2, "IDLE")])
-def test_a_silent_node_that_answers_a_ping_is_up_again_as_return_to_service_says(setting: int, base: str) -> None:
+def test_a_silent_node_that_answers_a_ping_is_up_again_as_return_to_service_sets(
+    setting: int, base: str
+) -> None:
     it = cluster("n0")
     it.return_to_service = setting
     it.node_vanish("n0")

@@ -1,4 +1,6 @@
-"""The simulator keeps Slurm's contract: the scenarios that tests/slurm runs against a real slurmrestd."""
+"""The simulator keeps Slurm's contract: the scenarios that tests/slurm runs against a real
+slurmrestd.
+"""
 
 import pytest
 
@@ -10,7 +12,9 @@ from tests.contract.simulated import ModelJobs, ModelRun, simulated
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("scenario", [*SCENARIOS, *ACCOUNTING], ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize(
+    "scenario", [*SCENARIOS, *ACCOUNTING], ids=lambda scenario: scenario.__name__
+)
 async def test_the_simulator_keeps_slurms_contract(scenario: Scenario, version: str) -> None:
     async with simulated(version) as target:
         await scenario(target)
@@ -24,7 +28,9 @@ async def test_the_simulator_keeps_the_contract_of_power_saving(scenario: Scenar
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("scenario", EXTERNAL, ids=lambda scenario: scenario.__name__)
-async def test_the_simulator_keeps_the_contract_of_external_jobs(scenario: Placeholder, version: str) -> None:
+async def test_the_simulator_keeps_the_contract_of_external_jobs(
+    scenario: Placeholder, version: str
+) -> None:
     async with simulated(version) as target:
         assert isinstance(target.jobs, ModelJobs)
         model = target.jobs.model

@@ -9,12 +9,13 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.control import ControlError, apply
 from sidecars.simulate.initial import InitialError, fill
-from sidecars.simulate.main import main, parse
+from sidecars.simulate.main import Simulator, controlled, main, parse
 
 ROOT = Path(__file__).parents[3]
 FILE = b"""
@@ -32,7 +33,7 @@ reservations:
 """
 
 
-def test_a_file_says_what_there_is_in_the_beginning() -> None:
+def test_a_file_declares_the_initial_state() -> None:
     model = SlurmModel(lambda: 1000.0)
     fill(model, FILE)
     assert set(model.nodes) == {"n0", "n1", "m0"}
@@ -45,7 +46,7 @@ def test_a_file_says_what_there_is_in_the_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"nodes: [{names: 'n[0-', cpus: 1}]", r"n\[0-"),
         (b"nodes: [{name: n0}]", "name"),
@@ -55,8 +56,8 @@ def test_a_file_says_what_there_is_in_the_beginning() -> None:
         (b"\xff\xfe\x00", "."),
     ],
 )
-def test_a_bad_file_is_refused_with_the_place(text: bytes, said: str) -> None:
-    with pytest.raises(InitialError, match=said):
+def test_a_bad_file_is_refused_with_the_place(text: bytes, message: str) -> None:
+    with pytest.raises(InitialError, match=message):
         fill(SlurmModel(), text)
 
 
@@ -85,7 +86,7 @@ def test_an_action_changes_the_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "body", "said"),
+    ("action", "body", "message"),
     [
         ("explode", b"", "'explode'"),
         ("fault", b'{"fault": "gremlin"}', "'gremlin'.*hang"),
@@ -96,20 +97,23 @@ def test_an_action_changes_the_model() -> None:
         ("end-job", b'{"job": 9}', "9"),
     ],
 )
-def test_a_bad_action_is_refused_with_the_reason(action: str, body: bytes, said: str) -> None:
-    with pytest.raises(ControlError, match=said):
+def test_a_bad_action_is_refused_with_the_reason(action: str, body: bytes, message: str) -> None:
+    with pytest.raises(ControlError, match=message):
         apply(SlurmModel(), action, body)
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--listen", "nowhere"], ["--versions", "v0.0.1"], ["--control", "host:99999"], ["--what"]]
+    "arguments",
+    [["--listen", "nowhere"], ["--versions", "v0.0.1"], ["--control", "host:99999"], ["--what"]],
 )
 def test_a_bad_command_line_is_a_usage_error(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         parse(arguments)
 
 
-def test_a_file_that_isnt_there_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_isnt_there_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--model", str(tmp_path / "none.yaml")]) == 1
     assert "none.yaml" in capsys.readouterr().err
 
@@ -120,15 +124,58 @@ def _post(url: str, action: str, body: object) -> None:
         assert response.status == 200
 
 
-def test_the_process_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_a_fault_replaces_only_the_answers_to_its_method_below_its_path() -> None:
+    model = SlurmModel()
+    apply(model, "fault", b'{"fault": "server-error", "method": "GET", "path": "jobs/"}')
+    statuses = [
+        model.handle(method, f"/slurm/v0.0.45/{path}", body).status
+        for method, path, body in (
+            ("GET", "nodes/", None),
+            ("POST", "jobs/", b"{}"),
+            ("GET", "jobs/", None),
+        )
+    ]
+    assert statuses[0] == 200
+    assert statuses[1] != 500
+    assert statuses[2] == 500
+
+
+async def test_connections_are_refused_for_a_day_at_most() -> None:
+    model, local = SlurmModel(), ("127.0.0.1", 0)
+    simulator = Simulator(model, local)
+    await simulator.open()
+    async with controlled(model, simulator, local) as url, aiohttp.ClientSession() as session:
+        statuses = [
+            (await session.post(f"{url}/refuse", json={"seconds": seconds})).status
+            for seconds in (86_401, -1, 86_400, 0)
+        ]
+    await simulator.stop()
+    assert statuses == [400, 400, 200, 200]
+
+
+def test_the_process_serves_until_it_is_asked_to_stop(tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_bytes(FILE)
-    command = [sys.executable, "-m", "sidecars", "simulate", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "sidecars",
+        "simulate",
+        "--listen",
+        "127.0.0.1:0",
+        "--control",
+        "127.0.0.1:0",
+    ]
     with subprocess.Popen(
-        [*command, "--model", str(tmp_path / "model.yaml")], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [*command, "--model", str(tmp_path / "model.yaml")],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as role:
         assert role.stdout is not None
         urls = [re.findall(r"http://[0-9.:]+", role.stdout.readline())[0] for _ in range(2)]
-        request = urllib.request.Request(f"{urls[0]}/slurm/v0.0.45/nodes/", headers={"X-SLURM-USER-TOKEN": "t"})  # noqa: S310
+        request = urllib.request.Request(  # noqa: S310
+            f"{urls[0]}/slurm/v0.0.45/nodes/", headers={"X-SLURM-USER-TOKEN": "t"}
+        )
         with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - loopback
             assert len(json.load(response)["nodes"]) == 3
         _post(urls[1], "lose", {"nodes": "n1"})

@@ -1,4 +1,6 @@
-"""Power saving of the simulated cluster, in virtual time. tests/contract holds it to real Slurm."""
+"""Power saving of the simulated cluster, in virtual time. tests/contract compares it with real
+Slurm.
+"""
 
 from sidecars.contract.reasons import RESUME_TIMEOUT
 from sidecars.simulate.power import PowerSaving
@@ -17,7 +19,10 @@ def cluster() -> tuple[PowerSaving, Time]:
 def test_a_job_starts_its_node_and_begins_when_slurmd_has_registered() -> None:
     it, _ = cluster()
     job = it.jobs[it.job_start(["n0"])]
-    assert {"ALLOCATED", "POWERING_UP", "NOT_RESPONDING"} & it.states("n0") >= {"POWERING_UP", "NOT_RESPONDING"}
+    assert {"ALLOCATED", "POWERING_UP", "NOT_RESPONDING"} & it.states("n0") >= {
+        "POWERING_UP",
+        "NOT_RESPONDING",
+    }
     assert "CONFIGURING" in job.states
     it.node_register("n0", extra="another")
     assert job.states == {"RUNNING"}
@@ -53,7 +58,9 @@ def test_a_node_that_does_not_register_in_time_is_down_and_its_job_is_requeued()
 
 def test_a_worker_with_fewer_gpus_than_its_record_is_drained_and_its_job_requeued() -> None:
     it, time = cluster()
-    assert it.create_nodes("NodeName=g0 State=CLOUD CPUs=4 RealMemory=1000 Gres=gpu:4 GresConf=name=gpu,count=4")
+    assert it.create_nodes(
+        "NodeName=g0 State=CLOUD CPUs=4 RealMemory=1000 Gres=gpu:4 GresConf=name=gpu,count=4"
+    )
     job = it.jobs[it.job_start(["g0"])]
     it.node_register("g0", gres="gpu:2")
     assert {"IDLE", "DRAIN", "INVALID_REG"} <= it.states("g0")

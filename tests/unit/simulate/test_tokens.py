@@ -16,7 +16,7 @@ def test_a_signed_token_names_its_user() -> None:
 
 
 @pytest.mark.parametrize("now", [899.0, 1100.0])
-def test_a_token_holds_only_in_its_time(now: float) -> None:
+def test_a_token_is_valid_only_in_its_time(now: float) -> None:
     assert user_of(jwt.encode(CLAIMS, KEY, algorithm="HS256"), KEY, now) is None
 
 

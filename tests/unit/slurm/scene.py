@@ -20,7 +20,7 @@ def loop_time() -> float:
 
 
 class Scene:
-    """A simulated Slurm, a poller of it, and what its subscriber was told."""
+    """A simulated Slurm, a poller of it, and what its subscriber received."""
 
     def __init__(self, nodes: int = 3, **options: Any) -> None:
         self.model = SlurmModel(lambda: EPOCH + loop_time())
@@ -28,15 +28,17 @@ class Scene:
             self.model.node_register(f"n{number}")
         self.carrier = ModelCarrier(self.model)
         self.poller = Poller(self.carrier, loop_time, rng=random.Random(1), **options)  # noqa: S311 - a test
-        self.told: list[tuple[set[str], set[str]]] = []
-        self.poller.subscribe(lambda changed, removed: self.told.append((set(changed), set(removed))))
+        self.received: list[tuple[set[str], set[str]]] = []
+        self.poller.subscribe(
+            lambda changed, removed: self.received.append((set(changed), set(removed)))
+        )
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Scene"]:
-        """Polling from the start on; what was told of the first list is forgotten."""
+        """Polling from the start on; what was received of the first list is forgotten."""
         task = asyncio.create_task(self.poller.run())
         await until(lambda: self.poller.known)
-        self.told.clear()
+        self.received.clear()
         self.model.calls.clear()
         yield self
         task.cancel()
@@ -49,10 +51,10 @@ class Scene:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 300) -> None:
-    """Let (virtual) time pass until the condition holds."""
+    """Let (virtual) time pass until the condition is true."""
     deadline = loop_time() + seconds
     while not condition():
-        assert loop_time() < deadline, "the condition never held"
+        assert loop_time() < deadline, "the condition never became true"
         await asyncio.sleep(0.05)
 
 

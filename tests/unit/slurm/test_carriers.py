@@ -39,7 +39,9 @@ class Carry(Protocol):
 class Server:
     """A model behind a port, and how to make a carrier for it (or for another address or key)."""
 
-    def __init__(self, model: SlurmModel, url: str, make: Callable[[str, TokenSource], Carry]) -> None:
+    def __init__(
+        self, model: SlurmModel, url: str, make: Callable[[str, TokenSource], Carry]
+    ) -> None:
         self.model = model
         self.url = url
         self.key = KEY
@@ -97,14 +99,18 @@ async def test_nothing_new_is_none(server: Server) -> None:
     assert await server.call(protocol.get_nodes(2_000_000_000)) is None
 
 
-async def test_an_older_server_is_spoken_to_in_its_version_and_asked_once_only(server: Server) -> None:
+async def test_an_older_server_is_spoken_to_in_its_version_and_asked_once_only(
+    server: Server,
+) -> None:
     server.model.versions = ("v0.0.44",)
     await server.call(protocol.update_nodes(["n1"], comment="x"))
     await server.call(protocol.ping())
     assert len(server.model.calls) == 2
 
 
-async def test_a_request_is_sent_in_its_own_version_where_the_server_offers_it(server: Server) -> None:
+async def test_a_request_is_sent_in_its_own_version_where_the_server_offers_it(
+    server: Server,
+) -> None:
     await server.call(protocol.get_queue())
     await server.call(protocol.get_nodes())
     assert [call.version for call in server.model.calls] == ["v0.0.44", "v0.0.45"]
@@ -132,7 +138,9 @@ async def test_a_changed_key_is_used_at_once(server: Server) -> None:
     await server.call(protocol.get_nodes())
 
 
-async def test_a_wrong_key_is_an_authentication_error_and_a_right_one_heals_it(server: Server) -> None:
+async def test_a_wrong_key_is_an_authentication_error_and_a_right_one_heals_it(
+    server: Server,
+) -> None:
     server.key = b"another key another key another "
     assert isinstance(await failure(server.call(protocol.get_nodes())), AuthenticationError)
     server.key = KEY
@@ -170,7 +178,9 @@ async def test_each_fault_has_its_error_and_the_next_call_succeeds(
 
 
 async def test_many_jobs_arrive_whole_and_in_order(server: Server) -> None:
-    submitted = [server.model.job_submit(name=f'}},{{"job_id": {number}') for number in range(2_000)]
+    submitted = [
+        server.model.job_submit(name=f'}},{{"job_id": {number}') for number in range(2_000)
+    ]
     answer = await server.call(protocol.get_jobs())
     assert answer is not None
     assert [job.job_id for job in answer.jobs] == submitted
@@ -182,7 +192,9 @@ async def test_an_unknown_node_is_not_found(server: Server) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.HANG, Fault.SLOW])
-async def test_an_answer_that_does_not_come_in_time_is_given_up(server: Server, fault: Fault) -> None:
+async def test_an_answer_that_does_not_come_in_time_is_given_up(
+    server: Server, fault: Fault
+) -> None:
     server.model.fail(fault, 1, seconds=30)
     started = time.monotonic()
     error = await failure(server.call(protocol.get_nodes(), timeout=0.2))
@@ -192,7 +204,9 @@ async def test_an_answer_that_does_not_come_in_time_is_given_up(server: Server, 
 
 
 @contextlib.asynccontextmanager
-async def listening(answer: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[str]:
+async def listening(
+    answer: Callable[[asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[str]:
     """A port whose every connection is treated by `answer` after the first line; the URL."""
     connections: set[asyncio.Task[None]] = set()
 
@@ -304,10 +318,15 @@ def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
         Client(url, tokens)
 
 
-async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_without_end_is_not_read_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = SlurmModel()
     model.node_register("n1")
     monkeypatch.setattr("sidecars.slurm.client._MAX_BODY", 64)
-    async with serve(model) as url, Client(url, TokenSource(lambda: KEY, clock=time.time)) as client:
+    async with (
+        serve(model) as url,
+        Client(url, TokenSource(lambda: KEY, clock=time.time)) as client,
+    ):
         with pytest.raises(Unreachable, match="the answer is too long"):
             await client.call(protocol.get_nodes())

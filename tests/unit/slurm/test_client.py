@@ -1,4 +1,6 @@
-"""The decoder of the aiohttp carrier: the same answers as `protocol.decode`, with less work for what stays the same."""
+"""The decoder of the aiohttp carrier: the same answers as `protocol.decode`, with less work for
+what stays the same.
+"""
 
 import json
 from collections.abc import Mapping
@@ -16,21 +18,34 @@ from sidecars.slurm.records import Node, Nodes
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 NODE = st.fixed_dictionaries(
     {"name": st.sampled_from(["a", "b", "c"])},
-    optional={"state": st.lists(st.sampled_from(["IDLE", "DOWN"])), "cpus": st.integers(0, 3), "comment": JSON},
+    optional={
+        "state": st.lists(st.sampled_from(["IDLE", "DOWN"])),
+        "cpus": st.integers(0, 3),
+        "comment": JSON,
+    },
 )
 BODY = JSON | st.fixed_dictionaries(
-    {}, optional={"nodes": st.lists(NODE | JSON, max_size=3) | JSON, "errors": JSON, "last_update": JSON}
+    {},
+    optional={
+        "nodes": st.lists(NODE | JSON, max_size=3) | JSON,
+        "errors": JSON,
+        "last_update": JSON,
+    },
 )
 
 
 def body(*nodes: dict[str, Any]) -> bytes:
     """A good answer with these nodes."""
-    return json.dumps({"nodes": nodes, "last_update": {"set": True, "infinite": False, "number": 7}}).encode()
+    return json.dumps(
+        {"nodes": nodes, "last_update": {"set": True, "infinite": False, "number": 7}}
+    ).encode()
 
 
 def read(decoder: Decoder, *nodes: dict[str, Any]) -> tuple[Node, ...]:
@@ -42,7 +57,9 @@ def read(decoder: Decoder, *nodes: dict[str, Any]) -> tuple[Node, ...]:
 def test_a_record_that_did_not_change_is_the_same_object_and_one_that_did_is_new() -> None:
     decoder = Decoder()
     a, b = read(decoder, {"name": "a", "cpus": 1}, {"name": "b", "cpus": 1})
-    b_after, a_after, c = read(decoder, {"name": "b", "cpus": 2}, {"name": "a", "cpus": 1}, {"name": "c"})
+    b_after, a_after, c = read(
+        decoder, {"name": "b", "cpus": 2}, {"name": "a", "cpus": 1}, {"name": "c"}
+    )
     assert a_after is a
     assert (b.cpus, b_after.cpus, c.name) == (1, 2, "c")
 
@@ -54,7 +71,16 @@ def test_a_comment_that_is_not_utf_8_hides_no_node() -> None:
     assert [(node.name, node.comment) for node in answer.nodes] == [("a", "\ufffd"), ("b", "")]
 
 
-def test_only_the_last_list_is_held() -> None:
+def test_the_load_of_a_node_is_read_after_the_same_text_was_read_without_it() -> None:
+    decoder = Decoder()
+    record = {"name": "a", "cpus": 2, "alloc_idle_cpus": 1}
+    (a,) = read(decoder, record)
+    answer = decoder(protocol.get_node_usage(), 200, body(record))
+    assert answer is not None
+    assert [(it.node, it.idle_cpus) for it in answer.nodes] == [(a, 1)]
+
+
+def test_only_the_last_list_is_kept() -> None:
     decoder = Decoder()
     (a,) = read(decoder, {"name": "a"})
     read(decoder)
@@ -64,7 +90,9 @@ def test_only_the_last_list_is_held() -> None:
 
 
 def states(decoder: Decoder, *jobs: dict[str, Any], **more: Any) -> Mapping[int, frozenset[str]]:
-    return decoder(protocol.get_job_states(), 200, json.dumps({"jobs": jobs, "meta": {"n": 1}} | more).encode())
+    return decoder(
+        protocol.get_job_states(), 200, json.dumps({"jobs": jobs, "meta": {"n": 1}} | more).encode()
+    )
 
 
 def test_states_of_jobs_that_did_not_change_are_the_same_object() -> None:
@@ -120,11 +148,18 @@ def test_a_broken_answer_names_the_call_and_the_field(text: bytes, field: str) -
 @given(st.lists(st.tuples(BODY, st.sampled_from([200, 304, 401, 500])), min_size=1, max_size=4))
 def test_any_answers_in_any_order_are_decoded_as_without_it(answers: list[tuple[Any, int]]) -> None:
     decoder = Decoder()
-    requests: list[Request[Any]] = [protocol.get_nodes(1), protocol.get_node("a"), protocol.get_jobs()]
+    requests: list[Request[Any]] = [
+        protocol.get_nodes(1),
+        protocol.get_node("a"),
+        protocol.get_node_usage(),
+        protocol.get_jobs(),
+    ]
     for content, status in answers:
         text = json.dumps(content).encode()
         for request in requests:
-            assert outcome(decoder, request, status, text) == outcome(protocol.decode, request, status, text)
+            assert outcome(decoder, request, status, text) == outcome(
+                protocol.decode, request, status, text
+            )
 
 
 def outcome(decode: Any, request: Request[Any], status: int, text: bytes) -> object:

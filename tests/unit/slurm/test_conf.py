@@ -6,10 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.slurm.conf import Conf, ConfError, Line, Pair, merge_lists, parse, parse_readable, render, without
+from sidecars.slurm.conf import (
+    Conf,
+    ConfError,
+    Line,
+    Pair,
+    merge_lists,
+    parse,
+    parse_readable,
+    render,
+    without,
+)
 
 KEYS = st.from_regex(r"[A-Za-z][A-Za-z0-9_.]{0,12}", fullmatch=True)
-VALUES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.sampled_from(' #\\"=,'), min_size=1)
+VALUES = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.sampled_from(' #\\"=,'),
+    min_size=1,
+)
 
 
 def pairs(text: str) -> list[list[tuple[str, str]]]:
@@ -53,7 +66,7 @@ def test_a_continuation_at_the_end_of_the_file_ends_there() -> None:
     assert pairs("A=1 \\") == [[("A", "1")]]
 
 
-def test_quotes_hold_spaces_and_are_not_part_of_the_value() -> None:
+def test_quotes_enclose_spaces_and_are_not_part_of_the_value() -> None:
     assert pairs('Reason="a b" X=""') == [[("Reason", "a b"), ("X", "")]]
 
 
@@ -61,7 +74,7 @@ def test_lines_may_end_with_carriage_return_and_newline() -> None:
     assert pairs("A=1\r\nB=2\r\n") == [[("A", "1")], [("B", "2")]]
 
 
-def test_include_is_told_from_a_key() -> None:
+def test_include_differs_from_a_key() -> None:
     assert parse("include  /etc/slurm/more.conf # why\n").lines[0].include == "/etc/slurm/more.conf"
     assert parse("Include=1").lines[0].include is None
 
@@ -111,7 +124,9 @@ def test_what_is_rendered_parses_to_the_same_value_on_one_line(key: str, value: 
     assert parse(line) == Conf((Line(1, line, (Pair(key, value),)),))
 
 
-@pytest.mark.parametrize("value", ["a\nPartitionName=x", "a\rb", "a\0", "", "\x1b[0m", '"a', 'a "b"', "a\x7f"])
+@pytest.mark.parametrize(
+    "value", ["a\nPartitionName=x", "a\rb", "a\0", "", "\x1b[0m", '"a', 'a "b"', "a\x7f"]
+)
 def test_a_value_that_would_break_out_of_its_line_is_not_rendered(value: str) -> None:
     with pytest.raises(ValueError, match="Key"):
         render("Key", value)
@@ -158,7 +173,10 @@ def test_a_text_that_slurmctld_would_refuse_is_read_as_far_as_it_can_be() -> Non
     assert str(found) == text
     assert found.get("KillWait") == "6"
     assert [line.include for line in found.lines if line.include] == ["more.conf"]
-    assert [line.number for line in found.lines if not line.pairs and line.include is None] == [2, 4]
+    assert [line.number for line in found.lines if not line.pairs and line.include is None] == [
+        2,
+        4,
+    ]
 
 
 @pytest.mark.parametrize(

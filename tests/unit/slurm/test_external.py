@@ -15,7 +15,9 @@ from sidecars.slurm.protocol import Request, decode
 T = TypeVar("T")
 
 FIXTURES = Path(__file__).parent / "fixtures"
-ONE = ExternalRequest("pod", "bridge", "comment", cpus_per_task=2, memory_per_task=1000, gres_per_task="gres/gpu:1")
+ONE = ExternalRequest(
+    "pod", "bridge", "comment", cpus_per_task=2, memory_per_task=1000, gres_per_task="gres/gpu:1"
+)
 
 
 def answer(request: Request[T], fixture: str) -> T:
@@ -36,7 +38,11 @@ def number(value: int) -> dict[str, Any]:
 def test_the_states_of_all_jobs_are_read_by_id() -> None:
     request = protocol.get_job_states()
     assert request.target("v0.0.45") == "/slurm/v0.0.45/jobs/state/"
-    assert answer(request, "v0.0.45-job_states") == {1: {"CANCELLED"}, 2: {"RUNNING"}, 3: {"PENDING"}}
+    assert answer(request, "v0.0.45-job_states") == {
+        1: {"CANCELLED"},
+        2: {"RUNNING"},
+        3: {"PENDING"},
+    }
     assert answer(request, "v0.0.44-job_states") == {1: {"RUNNING"}}
 
 
@@ -50,14 +56,26 @@ def test_the_comment_of_a_job_may_be_no_utf_8() -> None:
 
 
 def test_tasks_of_an_array_are_left_out_of_the_list() -> None:
-    """As Slurm 26.05 answers while two of the tasks of array 5 have begun: their records are 6 and 7."""
-    listed = {"6_0": "RUNNING", "7_1": "COMPLETED,COMPLETING", "5_2": "PENDING", "5_3": "PENDING", "8": "RUNNING"}
-    jobs = json.dumps({"jobs": [{"job_id": key, "state": it.split(",")} for key, it in listed.items()]}).encode()
+    """As Slurm 26.05 answers while two of the tasks of array 5 have begun: their records are 6 and
+    7.
+    """
+    listed = {
+        "6_0": "RUNNING",
+        "7_1": "COMPLETED,COMPLETING",
+        "5_2": "PENDING",
+        "5_3": "PENDING",
+        "8": "RUNNING",
+    }
+    jobs = json.dumps(
+        {"jobs": [{"job_id": key, "state": it.split(",")} for key, it in listed.items()]}
+    ).encode()
     assert decode(protocol.get_job_states(), 200, jobs) == {8: {"RUNNING"}}
 
 
 def test_an_entry_of_the_list_without_an_id_is_left_out() -> None:
-    jobs = b'{"jobs": [{"job_id": "x", "state": ["PENDING"]}, {"job_id": "6", "state": ["RUNNING"]}]}'
+    jobs = (
+        b'{"jobs": [{"job_id": "x", "state": ["PENDING"]}, {"job_id": "6", "state": ["RUNNING"]}]}'
+    )
     assert decode(protocol.get_job_states(), 200, jobs) == {6: {"RUNNING"}}
 
 
@@ -71,12 +89,16 @@ def test_the_record_of_a_task_is_found_among_those_of_all_of_its_array() -> None
         assert found.job_id == job_id
 
 
-@pytest.mark.parametrize(("text", "want"), [("", ()), ("k[1-2],x", ("k1", "k2", "x")), ("k[", ("k[",))])
+@pytest.mark.parametrize(
+    ("text", "want"), [("", ()), ("k[1-2],x", ("k1", "k2", "x")), ("k[", ("k[",))]
+)
 def test_the_nodes_that_a_job_excludes_are_read(text: str, want: tuple[str, ...]) -> None:
     recording = json.loads((FIXTURES / "v0.0.45-external_held.json").read_text())
     [its] = recording["body"]["jobs"]
     its["excluded_nodes"] = text
-    found = decode(protocol.get_external_job(its["job_id"]), 200, json.dumps(recording["body"]).encode())
+    found = decode(
+        protocol.get_external_job(its["job_id"]), 200, json.dumps(recording["body"]).encode()
+    )
     assert found.excluded_nodes == want
 
 
@@ -86,14 +108,22 @@ def test_an_empty_text_excludes_no_node() -> None:
 
 
 def test_components_of_a_heterogeneous_job_are_in_the_list_by_their_own_ids() -> None:
-    jobs = b'{"jobs": [{"job_id": "7+0", "state": ["RUNNING"]}, {"job_id": "8+1", "state": ["PENDING"]}]}'
+    jobs = (
+        b'{"jobs": [{"job_id": "7+0", "state": ["RUNNING"]}, {"job_id": "8+1", "state": '
+        b'["PENDING"]}]}'
+    )
     assert decode(protocol.get_job_states(), 200, jobs) == {7: {"RUNNING"}, 8: {"PENDING"}}
 
 
 def test_a_component_is_found_among_the_records_of_all_of_the_job() -> None:
     for job_id, offset, cpus in ((1, 0, 1), (2, 1, 2)):
         job = answer(protocol.get_external_job(job_id), "v0.0.45-external_components")
-        assert (job.job_id, job.het_id, job.het_offset, job.cpus_per_task) == (job_id, 1, offset, cpus)
+        assert (job.job_id, job.het_id, job.het_offset, job.cpus_per_task) == (
+            job_id,
+            1,
+            offset,
+            cpus,
+        )
     with pytest.raises(Malformed):
         answer(protocol.get_external_job(3), "v0.0.45-external_components")
 
@@ -102,7 +132,11 @@ def test_a_guard_is_a_batch_job_that_is_never_queued_again() -> None:
     found = body(dataclasses.replace(ONE, guard=True))
     assert "flags" not in found
     assert found["script"] == "#!/bin/sh\nexec sleep infinity\n"
-    assert (found["hold"], found["requeue"], found["current_working_directory"]) == (True, False, "/")
+    assert (found["hold"], found["requeue"], found["current_working_directory"]) == (
+        True,
+        False,
+        "/",
+    )
     assert found["standard_output"] == GUARD_OUTPUT
     same = {key: value for key, value in body(ONE).items() if key != "flags"}
     assert same.items() <= found.items()
@@ -141,12 +175,21 @@ def test_a_running_job_has_cpus_memory_and_gpus_on_its_nodes(fixture: str) -> No
     assert job.cpus_per_task == 2
     assert job.end_time > 0
     [allocation] = job.allocations
-    assert (allocation.node, allocation.cpus, allocation.memory, allocation.gpus) == ("k1", 6, 3000, 3)
+    assert (allocation.node, allocation.cpus, allocation.memory, allocation.gpus) == (
+        "k1",
+        6,
+        3000,
+        3,
+    )
 
 
-def test_a_running_job_has_whole_nodes_or_shares_cores_as_slurm_says() -> None:
+def test_a_running_job_has_whole_nodes_or_shares_cores_as_slurm_decides() -> None:
     def found(**nodes: object) -> tuple[bool, bool]:
-        job = {"job_id": 1, "job_state": ["RUNNING"], "job_resources": {"nodes": nodes} if nodes else None}
+        job = {
+            "job_id": 1,
+            "job_state": ["RUNNING"],
+            "job_resources": {"nodes": nodes} if nodes else None,
+        }
         its = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode())
         return its.whole, its.shared
 
@@ -163,11 +206,21 @@ def test_a_job_that_has_ended_still_has_them() -> None:
 
 @pytest.mark.parametrize(
     ("detail", "gpus"),
-    [("gpu(CNT:3)", 3), ("gpu:h100:2(IDX:0,3)", 2), ("gpu:h100:2(IDX:0),gpu:a100(CNT:1)", 3), ("nic(CNT:1)", 0)],
+    [
+        ("gpu(CNT:3)", 3),
+        ("gpu:h100:2(IDX:0,3)", 2),
+        ("gpu:h100:2(IDX:0),gpu:a100(CNT:1)", 3),
+        ("nic(CNT:1)", 0),
+    ],
 )
 def test_gpus_are_counted_in_each_form_of_the_detail(detail: str, gpus: int) -> None:
     nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
-    job = {"job_id": 1, "job_state": ["RUNNING"], "gres_detail": [detail], "job_resources": {"nodes": nodes}}
+    job = {
+        "job_id": 1,
+        "job_state": ["RUNNING"],
+        "gres_detail": [detail],
+        "job_resources": {"nodes": nodes},
+    }
     found = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode())
     [allocation] = found.allocations
     assert allocation.gpus == gpus
@@ -189,8 +242,15 @@ def test_gpus_are_counted_in_each_form_of_the_detail(detail: str, gpus: int) -> 
 )
 def test_each_gres_of_a_node_has_its_indices(detail: str, gres: tuple[Gres, ...]) -> None:
     nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
-    job = {"job_id": 1, "job_state": ["RUNNING"], "gres_detail": [detail], "job_resources": {"nodes": nodes}}
-    [allocation] = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode()).allocations
+    job = {
+        "job_id": 1,
+        "job_state": ["RUNNING"],
+        "gres_detail": [detail],
+        "job_resources": {"nodes": nodes},
+    }
+    [allocation] = decode(
+        protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode()
+    ).allocations
     assert allocation.gres == gres
 
 
@@ -198,18 +258,27 @@ def test_a_submission_returns_the_id() -> None:
     assert answer(protocol.submit_external(ONE), "v0.0.45-external_submitted") == 1
 
 
-def test_a_submission_is_held_and_external_and_requests_what_one_pod_needs() -> None:
+def test_a_submission_is_blocked_and_external_and_requests_what_one_pod_needs() -> None:
     found = body(ONE)
     assert found["flags"] == ["EXTERNAL_JOB"]
     assert found["hold"] is True
     assert (found["nodes"], found["tasks"], found["cpus_per_task"]) == ("1", 1, 2)
     assert found["memory_per_node"] == number(1000)
     assert found["tres_per_node"] == "gres/gpu:1"
-    assert not found.keys() & {"account", "qos", "time_limit", "shared", "excluded_nodes", "memory_per_cpu"}
+    assert not found.keys() & {
+        "account",
+        "qos",
+        "time_limit",
+        "shared",
+        "excluded_nodes",
+        "memory_per_cpu",
+    }
 
 
 def test_memory_of_several_pods_is_requested_for_each_cpu_rounded_up() -> None:
-    found = body(ExternalRequest("g", "p", "", tasks=4, max_nodes=4, cpus_per_task=3, memory_per_task=1000))
+    found = body(
+        ExternalRequest("g", "p", "", tasks=4, max_nodes=4, cpus_per_task=3, memory_per_task=1000)
+    )
     assert found["memory_per_cpu"] == number(334)
     assert found["nodes"] == "1-4"
     assert "memory_per_node" not in found
@@ -250,5 +319,9 @@ def test_all_that_is_wished_for_is_requested() -> None:
 
 def test_one_request_starts_a_job_and_another_cancels_it() -> None:
     start, cancel = protocol.start_external(7, "comment"), protocol.cancel_job(7)
-    assert (start.method, start.path, start.body) == ("POST", "job/7", {"hold": False, "admin_comment": "comment"})
+    assert (start.method, start.path, start.body) == (
+        "POST",
+        "job/7",
+        {"hold": False, "admin_comment": "comment"},
+    )
     assert (cancel.method, cancel.path) == ("DELETE", "job/7")

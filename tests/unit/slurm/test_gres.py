@@ -34,7 +34,9 @@ def test_a_product_is_typed_as_slurms_autodetect_types_it(product: str, type_: s
         ("NVIDIA GB200", "1g.24gb", "nvidia_gb200_1g.24gb"),
     ],
 )
-def test_a_mig_device_is_typed_by_product_and_profile(product: str, profile: str, type_: str) -> None:
+def test_a_mig_device_is_typed_by_product_and_profile(
+    product: str, profile: str, type_: str
+) -> None:
     assert type_name(product, profile) == type_
 
 
@@ -55,7 +57,12 @@ def test_a_type_of_ones_own_keeps_its_letters() -> None:
 
 
 def test_resources_are_counted_by_name_and_type() -> None:
-    items = [Gres("gpu", "h100", 1), Gres("gpu", "a100", 1), Gres("gpu", "h100", 1), Gres("gpu", "", 0)]
+    items = [
+        Gres("gpu", "h100", 1),
+        Gres("gpu", "a100", 1),
+        Gres("gpu", "h100", 1),
+        Gres("gpu", "", 0),
+    ]
     assert total(items) == (Gres("gpu", "", 0), Gres("gpu", "a100", 1), Gres("gpu", "h100", 2))
     assert render(items) == "gpu:a100:1,gpu:h100:2"
     assert render([]) == ""
@@ -70,12 +77,13 @@ def test_resources_are_counted_by_name_and_type() -> None:
         ("gpu:h100:8(S:0-1)", (Gres("gpu", "h100", 8),)),
         ("gpu:a:2(S:0,1),gpu:b:1(S:1)", (Gres("gpu", "a", 2), Gres("gpu", "b", 1))),
         ("gpu", (Gres("gpu", "", 1),)),
+        ("gpu:(null):2(IDX:0-1)", (Gres("gpu", "", 2),)),
+        ("gpu:(null):1,gpu:h100:2", (Gres("gpu", "", 1), Gres("gpu", "h100", 2))),
         ("gpu:h100", (Gres("gpu", "h100", 1),)),
         ("gpu:h100:4(IDX:0-3)", (Gres("gpu", "h100", 4),)),
         ("bandwidth:lustre:4K", (Gres("bandwidth", "lustre", 4096),)),
         ("bandwidth:lustre:no_consume:4K", (Gres("bandwidth", "lustre", 4096, True),)),
         ("bandwidth:No_Consume:4,gpu", (Gres("bandwidth", "", 4, True), Gres("gpu", "", 1))),
-        ("gpu:(null):2(IDX:0-1)", None),
         ("gpu:h100:x", None),
         ("gpu:a:b:c", None),
         ("gpu,,gpu", None),

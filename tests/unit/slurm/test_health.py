@@ -1,4 +1,4 @@
-"""What is made of slurmctld's /livez and /readyz, and of silence, by both ways to ask."""
+"""What is concluded from slurmctld's /livez and /readyz, and of silence, by both ways to ask."""
 
 import asyncio
 import contextlib
@@ -40,8 +40,10 @@ def answering(text: bytes) -> Iterator[int]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize(("status", "alive"), [(200, True), (204, True), (503, False), (404, False)])
-def test_slurmctld_is_alive_when_it_says_so(status: int, alive: bool) -> None:
+@pytest.mark.parametrize(
+    ("status", "alive"), [(200, True), (204, True), (503, False), (404, False)]
+)
+def test_slurmctld_is_alive_when_it_reports_it(status: int, alive: bool) -> None:
     with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
         assert health.alive("127.0.0.1", port, 5) is alive
 
@@ -71,7 +73,7 @@ def test_a_connection_that_is_cut_does_not_show_that_slurmctld_has_ended() -> No
 
 
 @pytest.mark.parametrize(("status", "leads"), [(200, True), (503, False)])
-def test_slurmctld_leads_when_it_says_so(status: int, leads: bool) -> None:
+def test_slurmctld_leads_when_it_reports_it(status: int, leads: bool) -> None:
     with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
         assert health.leads("127.0.0.1", port, 5) is leads
 
@@ -106,13 +108,13 @@ def test_one_that_hangs_up_may_lead() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"slurm\r\n\r\n"])
-def test_silence_and_what_is_no_http_say_nothing(text: bytes) -> None:
+def test_silence_and_what_is_no_http_report_nothing(text: bytes) -> None:
     with answering(text) as port, pytest.raises(OSError, match=r"timed out|no HTTP"):
         health.alive("127.0.0.1", port, 0.2)
 
 
 @pytest.mark.parametrize(("status", "primary"), [(200, True), (503, False)])
-async def test_a_slurmctld_is_the_primary_when_it_says_so(status: int, primary: bool) -> None:
+async def test_a_slurmctld_is_the_primary_when_it_reports_it(status: int, primary: bool) -> None:
     asked: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -131,7 +133,7 @@ async def test_a_slurmctld_is_the_primary_when_it_says_so(status: int, primary: 
     assert asked == ["/readyz"]
 
 
-async def test_a_slurmctld_that_does_not_answer_says_nothing_of_being_the_primary() -> None:
+async def test_a_slurmctld_that_does_not_answer_reports_nothing_of_being_the_primary() -> None:
     assert await client.ready("127.0.0.1", port=unused_port()) is None
     with answering(b"") as port:
         async with asyncio.timeout(15):

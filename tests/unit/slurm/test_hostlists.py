@@ -96,7 +96,7 @@ def test_an_expression_that_would_take_for_ever_is_refused_at_once(expression: s
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a[1]", "a b", "a\n", "a\0"])
-def test_a_name_that_no_hostlist_can_hold_is_refused(name: str) -> None:
+def test_a_name_that_no_hostlist_can_contain_is_refused(name: str) -> None:
     with pytest.raises(HostlistError):
         compress(["good", name])
 

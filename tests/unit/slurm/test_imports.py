@@ -11,7 +11,9 @@ CORE = ("conf", "errors", "hostlists", "protocol", "records", "rest", "states", 
 
 def test_the_core_imports_nothing_outside_the_standard_library() -> None:
     modules = [f"sidecars.slurm.{name}" for name in CORE]
-    modules += [found.name for found in pkgutil.iter_modules(contract.__path__, "sidecars.contract.")]
+    modules += [
+        found.name for found in pkgutil.iter_modules(contract.__path__, "sidecars.contract.")
+    ]
     program = (
         f"import sys, importlib; [importlib.import_module(name) for name in {modules!r}]; "
         "print(*sorted({name.split('.')[0] for name in sys.modules} - sys.stdlib_module_names))"

@@ -10,7 +10,7 @@ from sidecars.slurm.jwks import Ring
 OLD, NEW = b"o" * 64, bytes(range(256))
 
 
-def test_a_file_says_the_same_when_it_is_read() -> None:
+def test_a_file_has_the_same_content_when_it_is_read() -> None:
     for ring in (Ring(OLD), Ring(OLD, (NEW,)), Ring(NEW, (OLD,))):
         assert jwks.parse(jwks.render(ring)) == ring
 

@@ -18,9 +18,15 @@ def test_each_release_has_the_keys_that_it_has() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "fits"),
     [
-        ("number", "10", True), ("number", "0x1f", True), ("number", "Unlimited", True), ("number", "-1", False),
-        ("number", "2G", False), ("boolean", "YES", True), ("boolean", "maybe", False), ("text", "anything", True),
+        ("number", "10", True),
+        ("number", "0x1f", True),
+        ("number", "Unlimited", True),
+        ("number", "-1", False),
+        ("number", "2G", False),
+        ("boolean", "YES", True),
+        ("boolean", "maybe", False),
+        ("text", "anything", True),
     ],
-)  # fmt: skip
+)
 def test_values_are_of_their_kind(kind: keys.Kind, value: str, fits: bool) -> None:
     assert (keys.unfit(kind, value) is None) is fits

@@ -1,7 +1,10 @@
-"""A slurmrestd that can't report changes: what real ones answer, and how the changes are read from it."""
+"""A slurmrestd that can't report changes: what real ones answer, and how the changes are read from
+it.
+"""
 
 import json
 from pathlib import Path
+from typing import TypeVar, cast
 
 import pytest
 
@@ -9,19 +12,24 @@ from sidecars.simulate import Fault, ModelCarrier, SlurmModel
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import ErrorEntry, Refused, ServerFault, SlurmError, Unreachable
 from sidecars.slurm.news import read_news, refuses_changes
-from sidecars.slurm.protocol import decode
+from sidecars.slurm.protocol import Request, decode
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NOW = 1_800_000_000.0
 OLD = (25, 11, 7)
+T = TypeVar("T")
 
 
 def refused(status: int, *numbers: int) -> ServerFault:
     return ServerFault("GET nodes/", status, tuple(ErrorEntry(number) for number in numbers))
 
 
-@pytest.mark.parametrize("recorded", ["v0.0.44-nodes_changed_25.11.7", "v0.0.45-nodes_changed_26.05.1"])
-def test_what_slurmrestd_before_26_05_3_answers_to_a_change_says_that_it_cannot_report_it(recorded: str) -> None:
+@pytest.mark.parametrize(
+    "recorded", ["v0.0.44-nodes_changed_25.11.7", "v0.0.45-nodes_changed_26.05.1"]
+)
+def test_the_answer_of_slurmrestd_before_26_05_3_shows_that_it_cannot_report_a_change(
+    recorded: str,
+) -> None:
     found = json.loads((FIXTURES / f"{recorded}.json").read_text())
     with pytest.raises(Refused) as caught:
         decode(protocol.get_nodes(17), found["status"], json.dumps(found["body"]).encode())
@@ -39,7 +47,7 @@ def test_what_slurmrestd_before_26_05_3_answers_to_a_change_says_that_it_cannot_
     ],
     ids=str,
 )
-def test_no_other_fault_says_so(other: SlurmError) -> None:
+def test_no_other_fault_reports_it(other: SlurmError) -> None:
     assert not refuses_changes(other)
 
 
@@ -56,6 +64,31 @@ async def test_the_changes_are_read_from_each_release(release: tuple[int, ...]) 
         assert full == (since is None or release < (26, 5, 3))
     assert await read_news(ModelCarrier(model), protocol.get_nodes, int(NOW) + 1) is None
     assert "update_time" in model.requests("GET", "nodes/")[-1].query
+
+
+@pytest.mark.parametrize(
+    "everything", [refused(500, -1), refused(500), None], ids=["refused", "failed", "no change"]
+)
+async def test_a_server_that_answers_no_full_list_either_is_asked_twice_and_no_more(
+    everything: SlurmError | None,
+) -> None:
+    """Whatever it answers, nothing counts as known."""
+    asked: list[str] = []
+
+    class Hostile:
+        async def call(self, request: Request[T], *, timeout: float | None = None) -> T:
+            asked.append(str(request))
+            if len(asked) == 1:
+                raise refused(500, -1)
+            if everything is not None:
+                raise everything
+            return cast("T", None)
+
+    with pytest.raises(SlurmError) as caught:
+        await read_news(Hostile(), protocol.get_nodes, 5)
+    assert len(asked) == 2
+    if everything is None:
+        assert "reports no change in answer to a request for everything" in str(caught.value)
 
 
 async def test_a_server_that_is_out_of_order_is_asked_once() -> None:

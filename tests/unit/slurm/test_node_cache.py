@@ -34,7 +34,9 @@ def test_a_full_list_is_needed_after_a_deletion_and_when_the_servers_time_goes_b
     assert cache.needs_full_list(2)
 
 
-def test_an_answer_that_lacks_nodes_is_confirmed_until_it_is_known_to_hold_changes_only() -> None:
+def test_an_answer_that_lacks_nodes_is_confirmed_until_it_is_known_to_contain_changes_only() -> (
+    None
+):
     cache = filled("n0", "n1")
     assert cache.to_confirm(answer("n1")) == {"n0"}
     cache.got_full_list(answer("n0", "n1"), frozenset({"n0"}), 1)
@@ -88,7 +90,7 @@ def test_a_cluster_is_calm_when_nothing_has_happened_for_a_while_and_no_node_is_
     assert not cache.calm(1000)
 
 
-def test_of_a_node_that_vanished_the_time_of_the_last_answer_with_it_is_remembered_for_a_while() -> None:
+def test_the_time_of_the_last_answer_with_a_vanished_node_is_remembered_for_a_while() -> None:
     cache = NodeCache(0, full_every=30)
     cache.apply(answer("n0", "n1", at=100), 0, 0, full=True)
     cache.apply(answer("n0", "n2", at=110), 10, 10, full=False)
@@ -97,3 +99,12 @@ def test_of_a_node_that_vanished_the_time_of_the_last_answer_with_it_is_remember
     assert cache.last_listed == {"n0": 120, "n1": 100, "n2": 110}
     cache.apply(answer("n0", at=100 + LISTED_FOR), 30, 30, full=True)
     assert cache.last_listed == {"n0": 100 + LISTED_FOR, "n2": 110}
+
+
+def test_nodes_vanish_at_once_if_they_are_most_of_those_that_are_no_suspects_yet() -> None:
+    names = [f"n{number}" for number in range(20)]
+    cache = filled(*names)
+    cache.apply(answer(*names[12:]), 10, 10, full=True)
+    assert cache.suspects == set(names[:12])
+    cache.apply(answer(*names[17:]), 20, 20, full=True)
+    assert cache.suspects == set(names[:17])

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from sidecars.slurm.nodeconf import Item, NodeConf, parse, render
 
-VALUES = st.text(st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters="\"'\\") | st.just(" "))
+VALUES = st.text(
+    st.characters(exclude_categories=("Cc", "Cs", "Z"), exclude_characters="\"'\\") | st.just(" ")
+)
 
 
 def test_items_are_separated_by_any_white_space() -> None:
@@ -39,8 +41,10 @@ def test_what_is_no_item_is_a_problem_and_the_others_count(word: str) -> None:
     assert problem.startswith(f"{word!r} is not of the form Key=Value")
 
 
-@pytest.mark.parametrize("value", ["it's", "a\\b", "a\x00b", "a\x1fb", '"a\'b c"', "'a\nb'", "'a \"b\" c'"])
-def test_what_the_command_line_of_slurmd_cannot_hold_is_a_problem(value: str) -> None:
+@pytest.mark.parametrize(
+    "value", ["it's", "a\\b", "a\x00b", "a\x1fb", '"a\'b c"', "'a\nb'", "'a \"b\" c'"]
+)
+def test_what_the_command_line_of_slurmd_cannot_contain_is_a_problem(value: str) -> None:
     found = parse(f"Reason={value} Weight=1")
     assert found.items == (Item("Weight", "1"),)
     [problem] = found.problems
@@ -56,7 +60,9 @@ def test_what_the_command_line_of_slurmd_cannot_hold_is_a_problem(value: str) ->
         ("1" * 20, "1" * 20),
     ],
 )
-def test_a_number_that_ends_slurmctld_is_a_problem_at_the_end_of_a_switch_or_block(value: str, name: str) -> None:
+def test_a_number_that_ends_slurmctld_is_a_problem_at_the_end_of_a_switch_or_block(
+    value: str, name: str
+) -> None:
     found = parse(f"topology={value} Weight=1")
     assert found.items == (Item("Weight", "1"),)
     [problem] = found.problems

@@ -41,7 +41,9 @@ async def test_jobs_that_did_not_change_are_not_read_again_and_those_that_did_ar
     assert (await scene.poller.jobs()).value.jobs[0].states == {"COMPLETED"}
 
 
-async def test_the_queue_is_read_at_most_once_a_second_and_is_the_same_while_no_job_changes() -> None:
+async def test_the_queue_is_read_at_most_once_a_second_and_is_the_same_while_no_job_changes() -> (
+    None
+):
     scene = Scene()
     job = scene.model.job_submit(cpus=3)
     await asyncio.sleep(3)
@@ -59,7 +61,7 @@ async def test_the_queue_is_read_at_most_once_a_second_and_is_the_same_while_no_
     assert len((await scene.poller.queue()).value.jobs) == 2
 
 
-async def test_nobody_waits_for_tens_of_thousands_of_jobs_and_who_asked_is_told_when_they_are_there() -> None:
+async def test_tens_of_thousands_of_jobs_delay_nobody_and_wake_their_reader_when_read() -> None:
     scene = Scene()
     job = scene.model.job_start("n0")
     scene.model.fail(Fault.SLOW, 1, seconds=100)
@@ -69,19 +71,19 @@ async def test_nobody_waits_for_tens_of_thousands_of_jobs_and_who_asked_is_told_
     # Who comes later doesn't wait at all.
     assert isinstance(await failure(scene.poller.jobs()), NotYet)
     assert loop_time() == began + PATIENCE
-    await until(lambda: scene.told == [(set(), set())], 100)
+    await until(lambda: scene.received == [(set(), set())], 100)
     assert loop_time() >= began + 100
     listed = await scene.poller.jobs()
     assert ([found.job_id for found in listed.value.jobs], listed.asked_at) == ([job], began)
     assert len(scene.model.requests("GET", "jobs/")) == 1
 
 
-async def test_a_reading_of_jobs_without_end_is_ended_and_who_asked_is_told() -> None:
+async def test_a_reading_of_jobs_without_end_is_ended_and_its_readers_are_notified() -> None:
     scene = Scene()
     scene.model.fail(Fault.HANG, 1)
     assert isinstance(await failure(scene.poller.jobs()), NotYet)
     began = loop_time()
-    await until(lambda: scene.told == [(set(), set())], JOBS_WITHIN)
+    await until(lambda: scene.received == [(set(), set())], JOBS_WITHIN)
     assert loop_time() <= began + JOBS_WITHIN
     assert (await scene.poller.jobs()).value.jobs == ()
 
@@ -108,11 +110,14 @@ async def test_a_read_of_jobs_that_began_before_a_node_changed_is_followed_by_an
         await until(lambda: scene.poller.nodes["n1"].alloc_cpus > 0, 1.4)
         changed_at = loop_time()
         late = await scene.poller.jobs()
-        assert ([found.job_id for found in late.value.jobs], late.asked_at >= changed_at) == ([job], True)
+        assert ([found.job_id for found in late.value.jobs], late.asked_at >= changed_at) == (
+            [job],
+            True,
+        )
         assert (await early).asked_at < changed_at
 
 
-async def test_who_waits_for_jobs_when_the_poller_ends_is_told_so() -> None:
+async def test_who_waits_for_jobs_when_the_poller_ends_is_notified() -> None:
     scene = Scene()
     scene.model.fail(Fault.HANG, 1)
     asking = asyncio.create_task(failure(scene.poller.jobs()))
@@ -151,11 +156,11 @@ async def test_nobody_waits_for_reservations_or_partitions_either() -> None:
         began = loop_time()
         assert isinstance(await failure(read()), NotYet)
         assert loop_time() == began + PATIENCE
-        await until(lambda number=number: len(scene.told) == number, 14)  # type: ignore[misc]  # bound now
+        await until(lambda number=number: len(scene.received) == number, 14)  # type: ignore[misc]  # bound now
         at = loop_time()
         await read()
         assert loop_time() == at
-    assert scene.told == [(set(), set())] * 2
+    assert scene.received == [(set(), set())] * 2
 
 
 async def test_partitions_are_as_they_were_at_the_time_asked_for_or_later() -> None:
@@ -188,10 +193,12 @@ async def test_reservations_show_our_own_changes() -> None:
 
 
 def maintenance(*nodes: str) -> Request[None]:
-    return protocol.save_reservation("maint", start_time=2_000_000_000, minutes=1, nodes=nodes, users=["slurm"])
+    return protocol.save_reservation(
+        "maint", start_time=2_000_000_000, minutes=1, nodes=nodes, users=["slurm"]
+    )
 
 
-async def test_nobody_waits_for_a_slow_change_of_a_reservation_and_who_asks_again_gets_its_outcome() -> None:
+async def test_a_slow_change_of_a_reservation_delays_nobody_and_is_answered_when_asked() -> None:
     scene = Scene()
     scene.model.fail(Fault.SLOW, 1, method="POST", seconds=14)
     began = loop_time()
@@ -200,20 +207,22 @@ async def test_nobody_waits_for_a_slow_change_of_a_reservation_and_who_asks_agai
     # Meanwhile neither the same is sent again nor another one.
     assert isinstance(await failure(scene.poller.reserve("maint", maintenance("n0"))), NotYet)
     assert isinstance(await failure(scene.poller.reserve("maint", maintenance("n1"))), NotYet)
-    await until(lambda: bool(scene.told), 14)
+    await until(lambda: bool(scene.received), 14)
     await scene.poller.reserve("maint", maintenance("n0"))
     assert len(scene.model.requests("POST")) == 1
     await scene.poller.reserve("maint", maintenance("n0"))
     assert len(scene.model.requests("POST")) == 2
 
 
-async def test_a_refusal_that_comes_late_is_told_to_who_asks_again_and_to_nobody_else() -> None:
+async def test_a_refusal_that_comes_late_is_the_answer_to_the_next_request_alone() -> None:
     scene = Scene()
     for again in (maintenance("nosuch"), maintenance("n0")):
         scene.model.fail(Fault.SLOW, 1, method="POST", seconds=14)
-        assert isinstance(await failure(scene.poller.reserve("maint", maintenance("nosuch"))), NotYet)
-        await until(lambda: bool(scene.told), 14)
-        scene.told.clear()
+        assert isinstance(
+            await failure(scene.poller.reserve("maint", maintenance("nosuch"))), NotYet
+        )
+        await until(lambda: bool(scene.received), 14)
+        scene.received.clear()
         if again == maintenance("nosuch"):
             assert isinstance(await failure(scene.poller.reserve("maint", again)), Refused)
         else:
@@ -226,7 +235,7 @@ async def test_a_refusal_that_comes_late_is_told_to_who_asks_again_and_to_nobody
     assert isinstance(await failure(scene.poller.reserve("maint", delete)), NotFound)
 
 
-async def test_who_waits_for_a_reservation_when_the_poller_ends_is_told_so() -> None:
+async def test_who_waits_for_a_reservation_when_the_poller_ends_is_notified() -> None:
     scene = Scene()
     scene.model.fail(Fault.HANG, 1)
     asking = asyncio.create_task(failure(scene.poller.reserve("maint", maintenance("n0"))))

@@ -43,7 +43,9 @@ def node(*words: str, reason: str = "", reservation: str = "", pod_uid: str = ""
         ("DOWN DRAIN", "bad disk : Not responding", Owner.FOREIGN),
     ],
 )
-def test_a_state_without_a_reason_and_every_fail_belong_to_someone_else(words: str, reason: str, want: Owner) -> None:
+def test_a_state_without_a_reason_and_every_fail_belong_to_someone_else(
+    words: str, reason: str, want: Owner
+) -> None:
     assert owner_of(Node("n0", states=frozenset(words.split()), reason=reason)) is want
 
 
@@ -73,10 +75,14 @@ def test_a_record_belongs_to_the_pod_whose_uid_is_in_its_extra() -> None:
 def test_a_node_that_is_drained_for_its_pods_end_is_departing(reason: str) -> None:
     assert is_departing(node("IDLE", "DRAIN", reason=reason))
     assert not is_departing(node("IDLE", reason=reason)), "the node is not drained"
-    assert not is_departing(node("IDLE", "DRAIN", "UNDRAIN", reason=reason)), "the drain is being lifted"
+    assert not is_departing(node("IDLE", "DRAIN", "UNDRAIN", reason=reason)), (
+        "the drain is being lifted"
+    )
 
 
-@pytest.mark.parametrize("reason", ["admin: bad memory", "slurm-operator: scale-in", "slurm-node: health: GPU 0"])
+@pytest.mark.parametrize(
+    "reason", ["admin: bad memory", "slurm-operator: scale-in", "slurm-node: health: GPU 0"]
+)
 def test_a_node_that_is_drained_for_another_reason_is_not_departing(reason: str) -> None:
     assert not is_departing(node("IDLE", "DRAIN", reason=reason))
 
@@ -85,6 +91,9 @@ def test_a_record_is_retained_for_a_foreign_reason_and_for_a_reservation() -> No
     assert why_retained(node(reason="slurm-operator: scale-in")) == ""
     assert "'admin: bad memory'" in why_retained(node(reason="admin: bad memory"))
     assert "maintenance" in why_retained(node(reservation="maintenance"))
+    assert why_retained(node(reservation="SlurmOperatorClosed-n")) == ""
+    both = why_retained(node(reservation="SlurmOperatorClosed-n,maintenance"))
+    assert both == "it is in reservation maintenance"
 
 
 def test_a_record_that_slurmctld_drained_because_slurmd_had_less_is_not_retained() -> None:
@@ -92,7 +101,9 @@ def test_a_record_that_slurmctld_drained_because_slurmd_had_less_is_not_retained
     small = node("IDLE", "DRAIN", "INVALID_REG", reason=low)
     assert why_retained(small) == ""
     assert "maintenance" in why_retained(replace(small, reservation="maintenance"))
-    assert why_retained(replace(small, reason_set_by_user="alice")) != "", "somebody repeated slurmctld's words"
+    assert why_retained(replace(small, reason_set_by_user="alice")) != "", (
+        "another repeated slurmctld's words"
+    )
     assert why_retained(replace(small, states=small.states | {"FAIL"})) != ""
     assert why_retained(node("IDLE", "DRAIN", reason=low)) != ""
 
@@ -104,14 +115,21 @@ def test_a_foreign_state_that_outlives_its_pod_must_be_drained_and_a_reservation
     assert not must_be_drained(node("IDLE", reservation="maintenance"))
 
 
-COMMENT = '{"namespace":"slurm","podName":"slinky-0","node":"kube-1","nodeSetName":"slinky","nodeSetUID":"set"}'
+COMMENT = (
+    '{"namespace":"slurm","podName":"slinky-0","node":"kube-1","nodeSetName":"slinky",'
+    '"nodeSetUID":"set"}'
+)
 """As SchedMD's operator 1.2 writes it."""
 
 
-def test_a_record_names_the_pod_of_its_extra_else_that_of_the_comment_of_schedmds_operator() -> None:
+def test_a_record_names_the_pod_of_its_extra_else_that_of_the_comment_of_schedmds_operator() -> (
+    None
+):
     facts = PodFacts("uid", "other-0", "slurm", "other")
     assert pod_of(Node("n0", comment=COMMENT)) == PodFacts("", "slinky-0", "slurm", "set")
-    assert pod_of(Node("n0", comment=COMMENT, extra='{"rack": "a"}')) == PodFacts("", "slinky-0", "slurm", "set")
+    assert pod_of(Node("n0", comment=COMMENT, extra='{"rack": "a"}')) == PodFacts(
+        "", "slinky-0", "slurm", "set"
+    )
     assert pod_of(Node("n0", comment=COMMENT, extra=encode(facts))) == facts
 
 

@@ -24,7 +24,7 @@ async def test_nothing_is_known_before_the_first_full_list() -> None:
     await scene.poller.poll()
     assert scene.poller.fresh(loop_time())
     assert set(scene.poller.nodes) == {"n0", "n1", "n2"}
-    assert scene.told == [({"n0", "n1", "n2"}, set())]
+    assert scene.received == [({"n0", "n1", "n2"}, set())]
     assert scene.poller.trouble == ""
 
 
@@ -79,12 +79,12 @@ async def test_a_cluster_stays_known_although_its_slurmrestd_cannot_report_chang
             known += scene.poller.known
         assert known == 300
         assert scene.poller.generation == 1
-        seen = [number for changed, _ in scene.told for number in changed]
+        seen = [number for changed, _ in scene.received for number in changed]
         assert seen == ["n1"] * len(seen)
         assert len(seen) >= 149
 
 
-async def test_a_slurmrestd_that_cannot_report_changes_is_asked_for_everything_only_until_nothing_changes() -> None:
+async def test_a_slurmrestd_without_change_reports_is_read_in_full_until_nothing_changes() -> None:
     scene = Scene(full_every=1e9)
     scene.model.release = (25, 11, 7)
     scene.model.job_start(["n1"])
@@ -107,7 +107,9 @@ async def test_a_slurmrestd_that_cannot_report_changes_is_asked_for_everything_o
         assert len(scene.lists()) >= 28
 
 
-async def test_a_slurmrestd_that_can_report_changes_after_an_upgrade_is_asked_for_them_again() -> None:
+async def test_a_slurmrestd_that_can_report_changes_after_an_upgrade_is_asked_for_them_again() -> (
+    None
+):
     scene = Scene(full_every=1e9)
     scene.model.release = (25, 11, 7)
     scene.model.job_start(["n1"])
@@ -127,7 +129,7 @@ async def test_a_slurmrestd_that_can_report_changes_after_an_upgrade_is_asked_fo
         assert None not in scene.lists()
 
 
-async def test_an_unchanged_cluster_with_work_is_asked_once_a_second_for_news_and_every_thirty_for_everything() -> None:
+async def test_an_unchanged_busy_cluster_is_polled_each_second_and_fully_every_30() -> None:
     scene = Scene()
     scene.model.job_start(["n1"])
     async with scene.running():
@@ -157,7 +159,7 @@ async def test_an_idle_cluster_is_asked_less_often_once_nothing_has_stirred_for_
         lambda scene: scene.poller.expect_removal(["n0"]),
         lambda scene: scene.model.job_start(["n0"]),
     ],
-    ids=["somebody wakes it", "a record is about to go", "a job starts"],
+    ids=["a caller wakes it", "a record is about to go", "a job starts"],
 )
 async def test_an_idle_cluster_in_which_something_stirs_is_asked_every_second_again(
     stir: Callable[[Scene], object],
@@ -171,12 +173,12 @@ async def test_an_idle_cluster_in_which_something_stirs_is_asked_every_second_ag
         assert len(scene.lists()) >= 9
 
 
-async def test_a_change_is_told_within_a_second_with_just_its_name() -> None:
+async def test_a_change_is_reported_within_a_second_with_just_its_name() -> None:
     async with Scene().running() as scene:
         await asyncio.sleep(5.3)
         scene.model.job_start("n1")
-        await until(lambda: bool(scene.told), 1.1)
-        assert scene.told == [({"n1"}, set())]
+        await until(lambda: bool(scene.received), 1.1)
+        assert scene.received == [({"n1"}, set())]
         assert "MIXED" in scene.poller.nodes["n1"].states
 
 
@@ -185,31 +187,33 @@ async def test_a_change_within_the_second_of_the_last_answer_is_not_missed() -> 
     await scene.poller.poll()
     scene.model.nodes["n2"].comment = "at once"
     scene.model.job_start("n2")
-    scene.told.clear()
+    scene.received.clear()
     await scene.poller.poll()
-    assert scene.told == [({"n2"}, set())]
+    assert scene.received == [({"n2"}, set())]
 
 
 @pytest.mark.parametrize("partial", [False, True])
-async def test_a_deletion_by_others_is_found_also_when_answers_hold_only_changes(partial: bool) -> None:
+async def test_a_deletion_by_others_is_found_also_when_answers_contain_only_changes(
+    partial: bool,
+) -> None:
     scene = Scene(nodes=8)
     scene.model.partial_answers = partial
     async with scene.running():
         await asyncio.sleep(5)
         scene.model.node_lose("n1")
-        await until(lambda: bool(scene.told), 31)
-        assert scene.told == [(set(), {"n1"})]
+        await until(lambda: bool(scene.received), 31)
+        assert scene.received == [(set(), {"n1"})]
         assert "n1" not in scene.poller.nodes
 
 
-async def test_a_deletion_is_found_within_a_second_when_answers_hold_all_nodes() -> None:
+async def test_a_deletion_is_found_within_a_second_when_answers_contain_all_nodes() -> None:
     async with Scene(nodes=8).running() as scene:
         await asyncio.sleep(5)
         scene.model.node_lose("n1")
-        await until(lambda: bool(scene.told), 1.1)
+        await until(lambda: bool(scene.received), 1.1)
 
 
-async def test_a_server_that_tells_only_of_changes_is_not_asked_for_everything_each_time() -> None:
+async def test_a_server_that_reports_changes_only_is_not_asked_for_everything_each_time() -> None:
     scene = Scene(nodes=20)
     scene.model.partial_answers = True
     async with scene.running():
@@ -257,7 +261,7 @@ async def test_a_single_late_list_does_not_make_the_pause_longer() -> None:
         await until(lambda: len(scene.lists()) > asked, 1.8 + 1.1)
 
 
-async def test_a_poll_that_confirms_with_a_second_list_that_nodes_are_gone_makes_the_pause_no_longer() -> None:
+async def test_a_poll_that_confirms_with_a_second_list_that_nodes_are_gone_adds_no_pause() -> None:
     scene = Scene(nodes=40)
     scene.model.fail(Fault.SLOW, seconds=0.3)
     async with scene.running():
@@ -271,17 +275,17 @@ async def test_a_poll_that_confirms_with_a_second_list_that_nodes_are_gone_makes
     assert len(scene.poller.nodes) <= 40 - 16
 
 
-async def test_a_subscriber_that_has_left_is_told_nothing() -> None:
+async def test_a_subscriber_that_has_left_gets_nothing() -> None:
     scene = Scene()
-    told: list[object] = []
-    leave = scene.poller.subscribe(lambda changed, removed: told.append(changed))
+    received: list[object] = []
+    leave = scene.poller.subscribe(lambda changed, removed: received.append(changed))
     leave()
     await scene.poller.poll()
-    assert told == []
+    assert received == []
 
 
 LOOK_GOOD = (Fault.SLOW, Fault.EMPTY, Fault.PARTIAL, Fault.STALE)
-"""Faults whose answers can't be told from good ones by themselves."""
+"""Faults whose answers can't be distinguished from good ones alone."""
 
 
 @pytest.mark.parametrize("fault", [fault for fault in Fault if fault not in LOOK_GOOD])
@@ -295,7 +299,7 @@ async def test_after_three_faults_nothing_is_known_until_an_answer_comes(fault: 
         scene.model.heal()
         await until(lambda: scene.poller.known, 2 * MAX_PAUSE + 15)
         assert scene.poller.trouble == ""
-        assert all(changed == removed == set() for changed, removed in scene.told)
+        assert all(changed == removed == set() for changed, removed in scene.received)
 
 
 async def test_a_sick_server_is_asked_few_times_a_minute() -> None:
@@ -313,20 +317,20 @@ async def test_nothing_is_known_while_an_answer_stays_out() -> None:
         assert "no recent good answer" in scene.poller.trouble
 
 
-async def test_who_saw_slurm_unknown_by_the_passing_of_time_is_told_that_it_is_known_again() -> None:
+async def test_who_saw_slurm_become_unknown_with_time_is_notified_that_it_is_known_again() -> None:
     scene = Scene()
     await scene.poller.poll()
-    scene.told.clear()
+    scene.received.clear()
     generation = scene.poller.generation
     await asyncio.sleep(STALE_AFTER + 1)
     known = [scene.poller.known]
     await scene.poller.poll()
     known.append(scene.poller.known)
     assert known == [False, True]
-    assert scene.told == [(set(), set())]
+    assert scene.received == [(set(), set())]
     assert scene.poller.generation == generation + 1
     await scene.poller.poll()
-    assert scene.told == [(set(), set())]
+    assert scene.received == [(set(), set())]
 
 
 async def test_one_fault_does_not_make_nodes_unknown() -> None:
@@ -362,7 +366,7 @@ async def test_a_cluster_that_is_suddenly_empty_is_suspect_and_not_gone(nodes: i
         assert len(scene.poller.suspect) == len(scene.poller.nodes) == nodes
         assert "lost its state" in scene.poller.trouble
         await asyncio.sleep(CONFIRM_AFTER - 10)
-        assert all(not removed for _, removed in scene.told)
+        assert all(not removed for _, removed in scene.received)
 
 
 async def test_nodes_that_stay_away_are_gone_after_a_minute() -> None:
@@ -372,7 +376,7 @@ async def test_nodes_that_stay_away_are_gone_after_a_minute() -> None:
         lost_at = loop_time()
         await until(lambda: scene.poller.known, 120)
         assert loop_time() - lost_at >= CONFIRM_AFTER - 1
-        assert scene.told[-1] == (set(), {f"n{number}" for number in range(8)})
+        assert scene.received[-1] == (set(), {f"n{number}" for number in range(8)})
         assert scene.poller.nodes == {}
 
 
@@ -382,21 +386,21 @@ async def test_nodes_that_come_back_were_never_gone() -> None:
         await until(lambda: not scene.poller.known, 35)
         scene.model.heal()
         await until(lambda: scene.poller.known, 35)
-        assert all(not removed for _, removed in scene.told)
+        assert all(not removed for _, removed in scene.received)
         assert len(scene.poller.nodes) == 8
 
 
 async def test_most_nodes_vanishing_at_once_is_suspect_and_half_of_them_is_not() -> None:
     async with Scene(8).running() as scene:
         scene.model.node_lose(*(f"n{number}" for number in range(4)))
-        await until(lambda: bool(scene.told), 31)
-        assert scene.told == [(set(), {"n0", "n1", "n2", "n3"})]
+        await until(lambda: bool(scene.received), 31)
+        assert scene.received == [(set(), {"n0", "n1", "n2", "n3"})]
         scene.model.node_lose("n4", "n5", "n6")
         await until(lambda: not scene.poller.known, 31)
         assert scene.poller.suspect == {"n4", "n5", "n6"}
 
 
-async def test_a_few_that_vanish_while_others_are_suspect_are_told_of() -> None:
+async def test_a_few_that_vanish_while_others_are_suspect_are_reported() -> None:
     async with Scene(20).running() as scene:
         scene.model.node_lose(*(f"n{number}" for number in range(12)))
         await until(lambda: not scene.poller.known, 31)
@@ -410,8 +414,8 @@ async def test_announced_removals_are_no_loss_however_many() -> None:
         names = [f"n{number}" for number in range(8)]
         scene.poller.expect_removal(names)
         scene.model.node_lose(*names)
-        await until(lambda: bool(scene.told), 31)
-        assert scene.told == [(set(), set(names))]
+        await until(lambda: bool(scene.received), 31)
+        assert scene.received == [(set(), set(names))]
         assert scene.poller.known
 
 
@@ -420,7 +424,7 @@ async def test_a_deleted_node_is_gone_at_once_and_confirmed_by_a_full_list() -> 
         await asyncio.sleep(5)
         scene.model.calls.clear()
         await scene.poller.delete("n3")
-        assert scene.told == [(set(), {"n3"})]
+        assert scene.received == [(set(), {"n3"})]
         assert "n3" not in scene.poller.nodes
         await until(lambda: None in scene.lists(), 1.1)
 
@@ -438,7 +442,7 @@ async def test_deleting_a_node_that_is_gone_is_success() -> None:
         await scene.poller.delete("zz")
         scene.model.node_lose("n1")
         await scene.poller.delete("n1")
-        assert scene.told == [(set(), {"n1"})]
+        assert scene.received == [(set(), {"n1"})]
 
 
 async def test_a_busy_node_is_not_deleted() -> None:
@@ -451,7 +455,7 @@ async def test_a_busy_node_is_not_deleted() -> None:
 async def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None:
     scene = Scene(8)
     await scene.poller.poll()
-    scene.told.clear()
+    scene.received.clear()
     scene.model.fail(Fault.SLOW, 1, method="GET", seconds=2)
     scene.model.job_start("n0")
     poll = asyncio.create_task(scene.poller.poll())
@@ -459,7 +463,7 @@ async def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -
     await scene.poller.delete("n3")
     await poll
     assert "n3" not in scene.poller.nodes
-    assert scene.told == [(set(), {"n3"}), ({"n0"}, set())]
+    assert scene.received == [(set(), {"n3"}), ({"n0"}, set())]
 
 
 async def test_a_node_that_registers_again_after_its_deletion_is_new() -> None:
@@ -467,7 +471,7 @@ async def test_a_node_that_registers_again_after_its_deletion_is_new() -> None:
         await scene.poller.delete("n3")
         scene.model.node_register("n3")
         await until(lambda: "n3" in scene.poller.nodes, 1.5)
-        assert ({"n3"}, set()) in scene.told
+        assert ({"n3"}, set()) in scene.received
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -494,10 +498,16 @@ async def test_after_any_script_of_changes_and_faults_the_nodes_are_slurms(seed:
                     scene.model.restart(lost_state=rng.random() < 0.2)
                 case 3:
                     faults = [fault for fault in Fault if fault is not Fault.HANG]
-                    scene.model.fail(rng.choice(faults), rng.randrange(1, 5), seconds=rng.random() * 20)
+                    scene.model.fail(
+                        rng.choice(faults), rng.randrange(1, 5), seconds=rng.random() * 20
+                    )
                 case 4 | 5:
                     with contextlib.suppress(SlurmError):
-                        await (scene.poller.drain([name], "r") if step == 4 else scene.poller.delete(name))
+                        await (
+                            scene.poller.drain([name], "r")
+                            if step == 4
+                            else scene.poller.delete(name)
+                        )
                 case 6 if name in scene.model.nodes:
                     scene.model.job_start(name)
                 case 7 if scene.model.jobs:
@@ -514,7 +524,9 @@ async def test_after_any_script_of_changes_and_faults_the_nodes_are_slurms(seed:
 
 async def test_records_that_were_created_are_known_at_once_with_their_extra() -> None:
     async with Scene(1).running() as scene:
-        await scene.poller.create("State=CLOUD CPUs=2 RealMemory=1000", ["p0", "p1"], '{"podUid":""}')
+        await scene.poller.create(
+            "State=CLOUD CPUs=2 RealMemory=1000", ["p0", "p1"], '{"podUid":""}'
+        )
         found = [scene.poller.nodes[name] for name in ("p0", "p1")]
         assert [(node.cpus, node.extra, "POWERED_DOWN" in node.states) for node in found] == [
             (2, '{"podUid":""}', True)
@@ -523,8 +535,37 @@ async def test_records_that_were_created_are_known_at_once_with_their_extra() ->
             await scene.poller.create("State=CLOUD", ["p0"], "")
 
 
+async def test_records_are_replaced_one_by_one_where_slurm_creates_no_two_at_once() -> None:
+    gpus = "State=CLOUD CPUs=2 RealMemory=1000 Gres=gpu:{0} GresConf=name=gpu,count={0}"
+    async with Scene(1).running() as scene:
+        await scene.poller.create(gpus.format(1), ["p0", "p1"], "first")
+        begun = len(scene.model.calls)
+        scene.model.fail(Fault.SLOW, 3, method="POST", seconds=0.01)
+        await scene.poller.create(gpus.format(2), ["p0", "p1"], "second", replacing=True)
+        sent = [call for call in scene.model.calls[begun:] if call.method != "GET"]
+        assert [f"{call.method} {call.path}" for call in sent] == [
+            *("DELETE node/p0", "POST new/node/", "DELETE node/p1", "POST new/node/"),
+            "POST nodes/",
+        ]
+        found = [scene.poller.nodes[name] for name in ("p0", "p1")]
+        assert [(node.gres, node.extra) for node in found] == [("gpu:2", "second")] * 2
+
+
+async def test_records_that_exist_before_another_was_refused_are_known_with_their_extra() -> None:
+    conf = "State=CLOUD Gres=gpu:1 GresConf=name=gpu,count=1"
+    async with Scene(1).running() as scene:
+        await scene.poller.create(conf, ["p1"], "former")
+        with pytest.raises(SlurmError):
+            await scene.poller.create(conf, ["p0", "p1", "p2"], "new")
+        found = {name: node.extra for name, node in scene.poller.nodes.items() if name != "n0"}
+        assert found == {"p0": "new", "p1": "former"}
+
+
 async def test_a_job_that_has_ended_does_not_stop_the_others_from_starting_now() -> None:
     async with Scene(1).running() as scene:
         job = scene.model.job_submit()
         await scene.poller.start_now([job + 1, job])
-        assert [call.path for call in scene.model.requests("POST", "job/")] == [f"job/{job + 1}", f"job/{job}"]
+        assert [call.path for call in scene.model.requests("POST", "job/")] == [
+            f"job/{job + 1}",
+            f"job/{job}",
+        ]

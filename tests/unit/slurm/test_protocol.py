@@ -1,4 +1,6 @@
-"""Requests as they are sent, and real answers of Slurm 26.05 (`fixtures`) and broken ones as they are decoded."""
+"""Requests as they are sent, and real answers of Slurm 26.05 (`fixtures`) and broken ones as they
+are decoded.
+"""
 
 import contextlib
 import json
@@ -20,7 +22,7 @@ from sidecars.slurm.errors import (
     ServerFault,
     SlurmError,
 )
-from sidecars.slurm.protocol import Request, decode
+from sidecars.slurm.protocol import Request, accounting, decode
 from sidecars.slurm.records import Job, JobRequest, Nodes, Pending, Ping, QueuedJob, Reservation
 from tests.contract import requests
 
@@ -31,9 +33,13 @@ BOTH = pytest.mark.parametrize("version", protocol.VERSIONS)
 
 
 def answer(request: Request[T], fixture: str) -> T:
-    """`request` answered as the recording says."""
+    """`request` answered as in the recording."""
     recording = json.loads((FIXTURES / f"{fixture}.json").read_text())
-    body = recording["text"].encode() if "text" in recording else json.dumps(recording["body"]).encode()
+    body = (
+        recording["text"].encode()
+        if "text" in recording
+        else json.dumps(recording["body"]).encode()
+    )
     return decode(request, recording["status"], body)
 
 
@@ -45,7 +51,9 @@ def refusal(request: Request[T], fixture: str) -> Refused:
 
 def nodes(*fields: dict[str, Any]) -> bytes:
     """A good answer with these nodes."""
-    return json.dumps({"nodes": fields, "last_update": {"set": True, "infinite": False, "number": 7}}).encode()
+    return json.dumps(
+        {"nodes": fields, "last_update": {"set": True, "infinite": False, "number": 7}}
+    ).encode()
 
 
 UPDATE = protocol.update_nodes(["n1"], comment="x")
@@ -69,7 +77,9 @@ def test_a_name_that_would_change_the_path_is_refused(name: str) -> None:
 
 
 def test_a_write_names_its_nodes_as_one_hostlist_and_only_the_fields_given() -> None:
-    request = protocol.update_nodes([f"n{i}" for i in range(3)], state=["DRAIN"], reason="slurm-operator: x")
+    request = protocol.update_nodes(
+        [f"n{i}" for i in range(3)], state=["DRAIN"], reason="slurm-operator: x"
+    )
     assert request.method == "POST"
     assert json.loads(request.content() or b"") == {
         "name": ["n[0-2]"],
@@ -108,14 +118,21 @@ def test_a_list_of_nodes_is_decoded(version: str) -> None:
     node = by_name["n3"]
     assert node.states == {"MIXED", "DYNAMIC_NORM"}
     assert json.loads(node.extra) == {"podUid": "uid-n3", "a": [1, 2]}
-    assert (node.instance_id, node.comment, node.cpus, node.alloc_cpus) == ("inst-n3", "only n3", 2, 1)
+    assert (node.instance_id, node.comment, node.cpus, node.alloc_cpus) == (
+        "inst-n3",
+        "only n3",
+        2,
+        1,
+    )
     assert node.features == node.active_features == ("w",)
     assert node.partitions == ("all",)
     assert node.real_memory == 24105
 
 
 def test_a_node_that_registers_again_after_a_reconfigure_has_no_times_for_a_moment() -> None:
-    before, after = (answer(protocol.get_nodes(), f"{version}-nodes") for version in protocol.VERSIONS)
+    before, after = (
+        answer(protocol.get_nodes(), f"{version}-nodes") for version in protocol.VERSIONS
+    )
     assert before is not None
     assert after is not None
     assert all(node.slurmd_start_time > node.boot_time > 1_700_000_000 for node in before.nodes)
@@ -175,7 +192,10 @@ def test_jobs_are_decoded(version: str) -> None:
 
 @BOTH
 def test_the_queue_has_the_same_jobs_and_what_pending_ones_wait_for(version: str) -> None:
-    jobs, queue = answer(protocol.get_jobs(), f"{version}-jobs"), answer(protocol.get_queue(), f"{version}-jobs")
+    jobs, queue = (
+        answer(protocol.get_jobs(), f"{version}-jobs"),
+        answer(protocol.get_queue(), f"{version}-jobs"),
+    )
     assert jobs is not None
     assert queue is not None
     assert [(job.job_id, job.states, job.nodes) for job in queue.jobs] == [
@@ -190,7 +210,9 @@ def test_the_queue_has_the_same_jobs_and_what_pending_ones_wait_for(version: str
 def decoded(**changes: Any) -> QueuedJob:
     """The recorded pending job with other values of some fields."""
     record = json.loads((FIXTURES / "v0.0.45-job_pending.json").read_text()) | changes
-    found = decode(protocol.get_queue(), 200, json.dumps({"jobs": [record], "last_update": 1}).encode())
+    found = decode(
+        protocol.get_queue(), 200, json.dumps({"jobs": [record], "last_update": 1}).encode()
+    )
     assert found is not None
     return found.jobs[0]
 
@@ -216,7 +238,7 @@ def test_what_a_pending_job_requests_is_decoded() -> None:
         tres_per_node="gres/gpu:h100:2",
         contiguous=True,
         core_spec=2,
-        flags=["EXTERNAL_JOB"],
+        flags=["EXTERNAL_JOB", "PREFER_MINIMUM_NODE_COUNT", "SPREAD_JOB"],
         array_task_string="1-9%4",
         array_max_tasks=number,
         het_job_id=number,
@@ -226,11 +248,21 @@ def test_what_a_pending_job_requests_is_decoded() -> None:
     ).pending
     assert changed is not None
     assert (changed.array_tasks, changed.array_max_running) == ("1-9", 7)
-    assert (changed.het_job_id, changed.het_job_ids, changed.priority, changed.dependency) == (7, "7-8", 7, "after:1")
+    assert (changed.het_job_id, changed.het_job_ids, changed.priority, changed.dependency) == (
+        7,
+        "7-8",
+        7,
+        "after:1",
+    )
     found = changed.request
     assert (found.partitions, found.min_nodes, found.memory_per_cpu) == (("a", "b"), 3, 7)
-    assert (found.tres_per_node, found.contiguous, found.specialized) == ("gres/gpu:h100:2", True, True)
+    assert (found.tres_per_node, found.contiguous, found.specialized) == (
+        "gres/gpu:h100:2",
+        True,
+        True,
+    )
     assert (found.external, found.max_nodes_implied) == (True, False)
+    assert (found.fewest_nodes, found.most_nodes) == (True, True)
 
 
 def test_a_job_that_has_not_changed_is_the_same_object_as_in_the_former_answer() -> None:
@@ -246,7 +278,7 @@ def test_a_job_that_has_not_changed_is_the_same_object_as_in_the_former_answer()
 
 
 @BOTH
-def test_the_queue_says_whether_it_shows_which_jobs_are_exclusive(version: str) -> None:
+def test_the_queue_reports_whether_it_shows_which_jobs_are_exclusive(version: str) -> None:
     queue = answer(protocol.get_queue(), f"{version}-jobs")
     assert queue is not None
     assert queue.exclusive_known == (version == "v0.0.44")
@@ -284,16 +316,19 @@ def test_reservations_partitions_and_counters_are_decoded(version: str) -> None:
     answer(protocol.reconfigure(), f"{version}-reconfigure")
 
 
-def test_the_configuration_tells_when_slurmctld_started() -> None:
+def test_the_configuration_reports_when_slurmctld_started() -> None:
     def start(body: bytes) -> int:
         return protocol.decode(protocol.slurmctld_start(), 200, body)
 
-    assert start(b'{"slurm_conf_meta": {"BOOT_TIME": 1770000000, "LastUpdate": 1770000001}}') == 1_770_000_000
+    assert (
+        start(b'{"slurm_conf_meta": {"BOOT_TIME": 1770000000, "LastUpdate": 1770000001}}')
+        == 1_770_000_000
+    )
     assert start(b'{"slurm_conf_meta": {}, "errors": []}') == 0
     assert start(b'{"errors": []}') == 0
 
 
-def test_the_configuration_tells_what_slurm_allocates() -> None:
+def test_the_configuration_reports_what_slurm_allocates() -> None:
     def words(body: bytes) -> tuple[str, ...]:
         return protocol.decode(protocol.select_type_parameters(), 200, body)
 
@@ -307,14 +342,16 @@ def test_the_configuration_tells_what_slurm_allocates() -> None:
 
 
 @BOTH
-def test_a_ping_tells_who_responds(version: str) -> None:
+def test_a_ping_reports_who_responds(version: str) -> None:
     (ping,) = answer(protocol.ping(), f"{version}-ping")
     assert (ping.hostname, ping.responding, ping.primary) == ("localhost", True, True)
 
 
-def test_a_ping_tells_of_a_dead_slurmctld_and_of_a_bad_token_without_an_error() -> None:
+def test_a_ping_reports_a_dead_slurmctld_and_a_bad_token_without_an_error() -> None:
     (dead,) = answer(protocol.ping(), "v0.0.45-ctld_down_ping")
-    assert dead == Ping("localhost", False, True, "Unable to contact slurm controller (connect failure)")
+    assert dead == Ping(
+        "localhost", False, True, "Unable to contact slurm controller (connect failure)"
+    )
     (refused,) = answer(protocol.ping(), "v0.0.45-bad_token_ping")
     assert refused.status == "Protocol authentication error"
     assert not refused.responding
@@ -346,20 +383,25 @@ def test_what_slurmctld_will_not_do_is_rejected_with_its_number(version: str) ->
 
 
 @BOTH
-@pytest.mark.parametrize("fixture", ["bad_token", "bad_token_update", "bad_token_jobs", "no_right", "no_token"])
+@pytest.mark.parametrize(
+    "fixture", ["bad_token", "bad_token_update", "bad_token_jobs", "no_right", "no_token"]
+)
 def test_a_refused_token_is_an_authentication_error(version: str, fixture: str) -> None:
     assert isinstance(refusal(protocol.get_nodes(), f"{version}-{fixture}"), AuthenticationError)
 
 
 def test_the_number_of_an_authentication_error_counts_whatever_the_status() -> None:
-    body = json.dumps({"errors": [{"error_number": 1007, "error": "Protocol authentication error"}]}).encode()
+    body = json.dumps(
+        {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}]}
+    ).encode()
     for status in (200, 500):
         with pytest.raises(AuthenticationError):
             decode(protocol.get_nodes(), status, body)
 
 
 @pytest.mark.parametrize(
-    "fixture", ["v0.0.45-ctld_down", "v0.0.44-ctld_down", "v0.0.45-ctld_down_update", "unknown_version"]
+    "fixture",
+    ["v0.0.45-ctld_down", "v0.0.44-ctld_down", "v0.0.45-ctld_down_update", "unknown_version"],
 )
 def test_what_is_out_of_order_is_a_server_fault(fixture: str) -> None:
     assert isinstance(refusal(protocol.get_nodes(), fixture), ServerFault)
@@ -369,7 +411,9 @@ def test_what_is_out_of_order_is_a_server_fault(fixture: str) -> None:
 
 
 def test_errors_with_status_200_are_no_answer() -> None:
-    body = json.dumps({"nodes": [], "last_update": 5, "errors": [{"error_number": 1, "error": "Unspecified"}]}).encode()
+    body = json.dumps(
+        {"nodes": [], "last_update": 5, "errors": [{"error_number": 1, "error": "Unspecified"}]}
+    ).encode()
     with pytest.raises(ServerFault, match="Unspecified"):
         decode(protocol.get_nodes(), 200, body)
 
@@ -380,7 +424,9 @@ def test_no_error_at_all_about_a_list_is_a_fault_and_not_an_unknown_node() -> No
         decode(protocol.get_nodes(), 200, body)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff\xfe", b'{"nodes": [', b"[" * 100_000, b"9" * 5000])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"\xff\xfe", b'{"nodes": [', b"[" * 100_000, b"9" * 5000]
+)
 def test_an_answer_that_is_no_json_is_malformed(body: bytes) -> None:
     with pytest.raises(Malformed, match="GET nodes/: body"):
         decode(protocol.get_nodes(), 200, body)
@@ -404,17 +450,22 @@ def test_an_answer_that_is_no_json_is_malformed(body: bytes) -> None:
         (nodes({"name": "a", "cpus": True}), "nodes[0].cpus"),
         (nodes({"name": "a", "cpus": "4"}), "nodes[0].cpus"),
         (nodes({"name": "a", "real_memory": 2**64}), "nodes[0].real_memory"),
-        (nodes({"name": "a", "boot_time": {"set": True, "number": 1.5}}), "nodes[0].boot_time.number"),
+        (
+            nodes({"name": "a", "boot_time": {"set": True, "number": 1.5}}),
+            "nodes[0].boot_time.number",
+        ),
     ],
 )
-def test_a_wrong_type_is_malformed_and_names_the_call_and_the_field(body: bytes, field: str) -> None:
+def test_a_wrong_type_is_malformed_and_names_the_call_and_the_field(
+    body: bytes, field: str
+) -> None:
     with pytest.raises(Malformed) as caught:
         decode(protocol.get_nodes(), 200, body)
     assert caught.value.source == "GET nodes/"
     assert caught.value.field == field
 
 
-def test_an_answer_for_one_node_must_hold_one_node() -> None:
+def test_an_answer_for_one_node_must_contain_one_node() -> None:
     with pytest.raises(Malformed, match="contains 2"):
         decode(protocol.get_node("a"), 200, nodes({"name": "a"}, {"name": "b"}))
 
@@ -447,23 +498,31 @@ def test_numbers_may_be_plain_unset_or_infinite() -> None:
 
 
 def test_unknown_fields_and_state_words_are_taken() -> None:
-    found = decode(protocol.get_nodes(), 200, nodes({"name": "a", "state": ["IDLE", "NEW_WORD"], "new": {}}))
+    found = decode(
+        protocol.get_nodes(), 200, nodes({"name": "a", "state": ["IDLE", "NEW_WORD"], "new": {}})
+    )
     assert found is not None
     assert found.nodes[0].states == {"IDLE", "NEW_WORD"}
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 ENVELOPE = st.fixed_dictionaries(
     {},
     optional={
         "nodes": JSON
-        | st.lists(st.dictionaries(st.sampled_from(["name", "state", "cpus", "boot_time"]), JSON), max_size=3),
+        | st.lists(
+            st.dictionaries(st.sampled_from(["name", "state", "cpus", "boot_time"]), JSON),
+            max_size=3,
+        ),
         "jobs": JSON,
-        "errors": JSON | st.lists(st.dictionaries(st.sampled_from(["error_number", "error"]), JSON), max_size=2),
+        "errors": JSON
+        | st.lists(st.dictionaries(st.sampled_from(["error_number", "error"]), JSON), max_size=2),
         "last_update": JSON,
     },
 )
@@ -471,7 +530,12 @@ ENVELOPE = st.fixed_dictionaries(
 
 @given(ENVELOPE | JSON, st.sampled_from([200, 304, 401, 422, 500]))
 def test_any_json_is_an_answer_or_a_slurm_error(body: Any, status: int) -> None:
-    requests: list[Request[Any]] = [protocol.get_nodes(1), protocol.get_jobs(), protocol.get_node("a"), UPDATE]
+    requests: list[Request[Any]] = [
+        protocol.get_nodes(1),
+        protocol.get_jobs(),
+        protocol.get_node("a"),
+        UPDATE,
+    ]
     for request in requests:
         with contextlib.suppress(SlurmError):
             decode(request, status, json.dumps(body).encode())
@@ -481,7 +545,11 @@ def test_any_json_is_an_answer_or_a_slurm_error(body: Any, status: int) -> None:
     "body",
     [
         json.dumps(
-            {"errors": [{"error": "\x1b[2J" + "e" * 10_000_000, "description": "a\nlevel=ERROR forged"}]}
+            {
+                "errors": [
+                    {"error": "\x1b[2J" + "e" * 10_000_000, "description": "a\nlevel=ERROR forged"}
+                ]
+            }
         ).encode(),
         b"\x1b]0;title\x07" * 1000,
         json.dumps({"nodes": "\n" * 10_000}).encode(),
@@ -493,3 +561,16 @@ def test_an_error_quotes_a_server_bounded_and_on_one_line(body: bytes) -> None:
             decode(protocol.get_nodes(), status, body)
         assert str(caught.value).isprintable()
         assert len(str(caught.value)) <= 500
+
+
+@pytest.mark.parametrize("lacking", range(3))
+def test_an_association_is_deleted_only_if_it_is_named_whole(lacking: int) -> None:
+    names = ["physics", "lab", "ada"]
+    assert accounting.delete_association(*names).query == (
+        ("account", "physics"),
+        ("cluster", "lab"),
+        ("user", "ada"),
+    )
+    names[lacking] = ""
+    with pytest.raises(ValueError, match="account, cluster and user"):
+        accounting.delete_association(*names)

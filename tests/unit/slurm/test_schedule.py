@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from sidecars.slurm.schedule import BREAKER_FAULTS, CALM_FACTOR, HURRY_FOR, MAX_PAUSE, STALE_AFTER, PollSchedule
+from sidecars.slurm.schedule import (
+    BREAKER_FAULTS,
+    CALM_FACTOR,
+    HURRY_FOR,
+    MAX_PAUSE,
+    STALE_AFTER,
+    PollSchedule,
+)
 
 
 def schedule(interval: float = 1.0) -> PollSchedule:
@@ -28,7 +35,9 @@ def test_each_fault_doubles_the_pause_up_to_the_longest() -> None:
         it.failed("no answer")
         pauses.append(it.pause(0, calm=False))
     wanted = [1, 2, 4, 8, MAX_PAUSE, MAX_PAUSE]
-    assert all(0.8 * want <= pause <= 1.2 * want for want, pause in zip(wanted, pauses, strict=True))
+    assert all(
+        0.8 * want <= pause <= 1.2 * want for want, pause in zip(wanted, pauses, strict=True)
+    )
 
 
 def test_the_circuit_breaker_opens_after_faults_in_a_row_and_a_good_answer_closes_it() -> None:

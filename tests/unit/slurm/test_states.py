@@ -38,7 +38,7 @@ def test_the_table_of_busy_drain_drained_and_draining(
     assert states.is_draining(node) is draining
 
 
-def test_the_base_state_is_told_from_the_flags() -> None:
+def test_the_base_state_differs_from_the_flags() -> None:
     assert states.base_state({"MIXED", "DRAIN", "DYNAMIC_NORM"}) == "MIXED"
     assert states.base_state({"DRAIN"}) is None
 
@@ -67,7 +67,9 @@ def test_down_and_error_are_down() -> None:
         ("IDLE POWERED_DOWN", True, True, False),
     ],
 )
-def test_the_table_of_power_saving(words: str, powered_down: bool, vacant: bool, kept: bool) -> None:
+def test_the_table_of_power_saving(
+    words: str, powered_down: bool, vacant: bool, kept: bool
+) -> None:
     node = frozenset(words.split())
     assert states.is_powered_down(node) is powered_down
     assert states.is_vacant(node) is vacant
@@ -81,7 +83,13 @@ def test_a_node_that_is_idle_and_up_is_unused(more: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["", "MIXED", "DOWN", "IDLE MIXED", *(f"IDLE {it}" for it in ("COMPLETING", "PLANNED", "RESERVED", "POWER_DOWN"))],
+    [
+        "",
+        "MIXED",
+        "DOWN",
+        "IDLE MIXED",
+        *(f"IDLE {it}" for it in ("COMPLETING", "PLANNED", "RESERVED", "POWER_DOWN")),
+    ],
 )
 def test_a_node_with_work_or_a_plan_is_not_unused(words: str) -> None:
     assert not states.is_unused(frozenset(words.split()))

@@ -1,4 +1,6 @@
-"""The answer with all jobs, read in pieces: the same as when it is decoded as a whole, in little memory."""
+"""The answer with all jobs, read in pieces: the same as when it is decoded as a whole, in little
+memory.
+"""
 
 import json
 import tracemalloc
@@ -18,13 +20,23 @@ from sidecars.slurm.streaming import JobsReader
 FIXTURES = Path(__file__).parent / "fixtures"
 REQUEST = protocol.get_jobs()
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(['},{"account":', "}, {", '"', "\\", "ü"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["account", "x"]), inner, max_size=2),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(['},{"account":', "}, {", '"', "\\", "ü"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["account", "x"]), inner, max_size=2)
+    ),
     max_leaves=6,
 )
 JOB = st.fixed_dictionaries(
     {"account": JSON, "job_id": st.integers(0, 9)},
-    optional={"job_state": st.lists(st.sampled_from(["RUNNING", "PENDING"])), "cpus": JSON, "name": JSON},
+    optional={
+        "job_state": st.lists(st.sampled_from(["RUNNING", "PENDING"])),
+        "cpus": JSON,
+        "name": JSON,
+    },
 )
 ANSWER = st.fixed_dictionaries(
     {"jobs": st.lists(JOB, max_size=4) | st.lists(JOB | JSON, max_size=4) | JSON},
@@ -62,7 +74,9 @@ def whole(text: bytes) -> object:
 @pytest.mark.parametrize("version", protocol.VERSIONS)
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("size", [1, 7, 1000, 10**6])
-def test_a_recorded_answer_is_the_same_in_pieces_of_any_size(version: str, indent: int | None, size: int) -> None:
+def test_a_recorded_answer_is_the_same_in_pieces_of_any_size(
+    version: str, indent: int | None, size: int
+) -> None:
     body = json.loads((FIXTURES / f"{version}-jobs.json").read_text())["body"]
     text = json.dumps(body, indent=indent).encode()
     found = read(in_chunks(text, size))
@@ -72,8 +86,19 @@ def test_a_recorded_answer_is_the_same_in_pieces_of_any_size(version: str, inden
 
 
 @given(ANSWER, st.sampled_from([None, 1]), st.integers(1, 60))
-@example({"jobs": [{"account": '},{"account":', "job_id": 1}, {"account": [{"account": 1}, {"account": 2}]}]}, None, 9)
-def test_any_answer_in_pieces_is_what_it_is_as_a_whole(answer: Any, indent: int | None, size: int) -> None:
+@example(
+    {
+        "jobs": [
+            {"account": '},{"account":', "job_id": 1},
+            {"account": [{"account": 1}, {"account": 2}]},
+        ]
+    },
+    None,
+    9,
+)
+def test_any_answer_in_pieces_is_what_it_is_as_a_whole(
+    answer: Any, indent: int | None, size: int
+) -> None:
     text = json.dumps(answer, indent=indent, separators=(",", ":")).encode()
     assert outcome(in_chunks(text, size)) == whole(text)
 
@@ -112,13 +137,17 @@ def test_a_broken_answer_names_the_call_and_the_field(text: bytes, field: str) -
 @pytest.mark.parametrize("size", [1, 7, 10**6])
 def test_a_name_that_is_not_utf_8_hides_no_job(size: int) -> None:
     """Any user may give a job such a name."""
-    text = json.dumps({"jobs": [{"job_id": number, "name": "Pr?fung"} for number in range(1, 4)]}).encode()
+    text = json.dumps(
+        {"jobs": [{"job_id": number, "name": "Pr?fung"} for number in range(1, 4)]}
+    ).encode()
     found = read(in_chunks(text.replace(b"?", b"\xfc"), size))
     assert found is not None
-    assert [(job.job_id, job.name) for job in found.jobs] == [(number, "Pr\ufffdfung") for number in range(1, 4)]
+    assert [(job.job_id, job.name) for job in found.jobs] == [
+        (number, "Pr\ufffdfung") for number in range(1, 4)
+    ]
 
 
-def test_many_jobs_are_never_held_as_json() -> None:
+def test_many_jobs_are_never_kept_as_json() -> None:
     jobs, comment = 2_000, "x" * 5_000
 
     def answer() -> Iterator[bytes]:
@@ -142,7 +171,10 @@ def test_many_jobs_are_never_held_as_json() -> None:
 
 def test_what_looks_like_a_boundary_everywhere_takes_no_time() -> None:
     nested = ",".join('{"account":1}' for _ in range(20_000))
-    text = f'{{"jobs":[{{"account":[{nested}],"job_id":1}},{{"account":2,"job_id":2}}],"last_update":7}}'.encode()
+    text = (
+        f'{{"jobs":[{{"account":[{nested}],"job_id":1}},{{"account":2,"job_id":2}}],'
+        f'"last_update":7}}'
+    ).encode()
     found = read(in_chunks(text, 4096))
     assert found is not None
     assert [job.job_id for job in found.jobs] == [1, 2]

@@ -16,7 +16,10 @@ NOW = 1_800_000_000.7
 
 def claims(token: str, key: bytes = KEY) -> dict[str, object]:
     decoded: dict[str, object] = jwt.decode(
-        token, key, algorithms=["HS256"], options={"verify_exp": False, "verify_nbf": False, "verify_iat": False}
+        token,
+        key,
+        algorithms=["HS256"],
+        options={"verify_exp": False, "verify_nbf": False, "verify_iat": False},
     )
     return decoded
 
@@ -44,14 +47,19 @@ def test_each_token_has_an_id_of_its_own() -> None:
     assert claims(sign(KEY, "slurm", 9, NOW))["jti"] != claims(sign(KEY, "slurm", 9, NOW))["jti"]
 
 
-@pytest.mark.parametrize(("key", "user", "lifetime"), [(b"", "slurm", 1), (KEY, "", 1), (KEY, "slurm", 0)])
-def test_a_token_that_slurm_would_refuse_is_not_signed(key: bytes, user: str, lifetime: int) -> None:
+@pytest.mark.parametrize(
+    ("key", "user", "lifetime"), [(b"", "slurm", 1), (KEY, "", 1), (KEY, "slurm", 0)]
+)
+def test_a_token_that_slurm_would_refuse_is_not_signed(
+    key: bytes, user: str, lifetime: int
+) -> None:
     with pytest.raises(ValueError, match=r"key is empty|user name|at least 1 s"):
         sign(key, user, lifetime, NOW)
 
 
 @pytest.mark.parametrize(
-    "user", ["@slurm-operator", "ann@example.org", "ann\n", "a b", "-ann", ".", "a/b", "änn", "a\0", "*"]
+    "user",
+    ["@slurm-operator", "ann@example.org", "ann\n", "a b", "-ann", ".", "a/b", "änn", "a\0", "*"],
 )
 def test_no_token_is_signed_for_a_name_that_is_not_a_users(user: str) -> None:
     with pytest.raises(ValueError, match="user name"):
@@ -71,7 +79,12 @@ class KeyAndClock:
         self.now = NOW
 
     def source(self, seed: int = 1) -> TokenSource:
-        return TokenSource(lambda: self.key, clock=lambda: self.now, lifetime_seconds=1000, rng=random.Random(seed))  # noqa: S311 - a test
+        return TokenSource(
+            lambda: self.key,
+            clock=lambda: self.now,
+            lifetime_seconds=1000,
+            rng=random.Random(seed),  # noqa: S311 - a test
+        )
 
 
 def test_a_token_is_kept_until_it_is_renewed_well_before_it_expires() -> None:
@@ -131,14 +144,16 @@ def test_neither_key_nor_token_shows_in_a_repr() -> None:
     assert token not in repr(source)
 
 
-def test_what_a_token_says_can_be_read_whoever_signed_it() -> None:
+def test_what_a_token_contains_can_be_read_whoever_signed_it() -> None:
     assert tokens.claims(sign(KEY, "root", 60, NOW)) == tokens.Claims(
         "root", 1_800_000_000, 1_800_000_060, "slurm-operator"
     )
 
 
-@pytest.mark.parametrize("text", ["", "a", "a.b", "a.b.c", "a.bnVsbA.c", "a.W10.c", "a.eyJzdW4iOiJ4In0.c", "ä.ö.ü"])
-def test_what_is_no_token_says_nothing(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "a", "a.b", "a.b.c", "a.bnVsbA.c", "a.W10.c", "a.eyJzdW4iOiJ4In0.c", "ä.ö.ü"]
+)
+def test_what_is_no_token_reports_nothing(text: str) -> None:
     assert tokens.claims(text) is None
     assert not tokens.signed_by(text, KEY)
 

@@ -16,7 +16,9 @@ REQUEST = protocol.get_job_usage()
 
 
 def answer(*jobs: dict[str, Any]) -> bytes:
-    return json.dumps({"jobs": jobs, "last_update": {"set": True, "infinite": False, "number": 7}}).encode()
+    return json.dumps(
+        {"jobs": jobs, "last_update": {"set": True, "infinite": False, "number": 7}}
+    ).encode()
 
 
 def decoded(*jobs: dict[str, Any]) -> tuple[JobUsage, ...]:
@@ -49,7 +51,15 @@ def test_a_user_without_a_name_has_the_number() -> None:
 
 @pytest.mark.parametrize(
     ("indexes", "tasks"),
-    [("", 1), ("5", 1), ("0-9", 10), ("1-10000%50", 10_000), ("0-99:2,200", 51), ("1,3,5,...", 3), ("9-1", 1)],
+    [
+        ("", 1),
+        ("5", 1),
+        ("0-9", 10),
+        ("1-10000%50", 10_000),
+        ("0-99:2,200", 51),
+        ("1,3,5,...", 3),
+        ("9-1", 1),
+    ],
 )
 def test_the_tasks_of_an_array_are_counted(indexes: str, tasks: int) -> None:
     assert decoded({"job_id": 1, "array_task_string": indexes})[0].tasks == tasks
@@ -57,14 +67,22 @@ def test_the_tasks_of_an_array_are_counted(indexes: str, tasks: int) -> None:
 
 @pytest.mark.parametrize(
     ("tres", "mebibytes"),
-    [("cpu=2,mem=24105M,node=1", 24105), ("mem=1.5G", 1536), ("cpu=1", 0), ("mem=2T,node=1", 2 * 2**20), ("mem=x", 0)],
+    [
+        ("cpu=2,mem=24105M,node=1", 24105),
+        ("mem=1.5G", 1536),
+        ("cpu=1", 0),
+        ("mem=2T,node=1", 2 * 2**20),
+        ("mem=x", 0),
+    ],
 )
 def test_allocated_memory_is_read_in_slurms_units(tres: str, mebibytes: int) -> None:
     assert decoded({"job_id": 1, "tres_alloc_str": tres})[0].memory == mebibytes
 
 
 def test_jobs_read_as_they_arrive_are_the_same_as_read_as_a_whole() -> None:
-    jobs = [{"account": "a", "job_id": n, "gres_detail": [f"gpu:{n}"], "cpus": n} for n in range(1, 30)]
+    jobs = [
+        {"account": "a", "job_id": n, "gres_detail": [f"gpu:{n}"], "cpus": n} for n in range(1, 30)
+    ]
     text = answer(*jobs)
     reader = JobsReader(REQUEST.all_jobs) if REQUEST.all_jobs is not None else JobsReader()
     for start in range(0, len(text), 17):
@@ -88,4 +106,9 @@ def test_a_load_that_slurmd_has_not_reported_is_unknown() -> None:
     found = protocol.decode(protocol.get_node_usage(), 200, body)
     assert found is not None
     (usage,) = found.nodes
-    assert (usage.load, usage.free_memory, usage.effective_cpus, usage.effective_memory) == (None, None, 4, 90)
+    assert (usage.load, usage.free_memory, usage.effective_cpus, usage.effective_memory) == (
+        None,
+        None,
+        4,
+        90,
+    )

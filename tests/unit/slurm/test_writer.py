@@ -18,10 +18,21 @@ pytestmark = pytest.mark.looptime
 
 async def test_writes_made_together_with_one_reason_are_one_request() -> None:
     async with Scene(500).running() as scene:
-        await asyncio.gather(*(scene.poller.drain([f"n{number}"], "slurm-operator: scale-in") for number in range(500)))
+        await asyncio.gather(
+            *(
+                scene.poller.drain([f"n{number}"], "slurm-operator: scale-in")
+                for number in range(500)
+            )
+        )
         (call,) = scene.model.requests("POST")
-        assert call.body == {"name": ["n[0-499]"], "state": ["DRAIN"], "reason": "slurm-operator: scale-in"}
-        await until(lambda: all("DRAIN" in node.states for node in scene.poller.nodes.values()), 1.5)
+        assert call.body == {
+            "name": ["n[0-499]"],
+            "state": ["DRAIN"],
+            "reason": "slurm-operator: scale-in",
+        }
+        await until(
+            lambda: all("DRAIN" in node.states for node in scene.poller.nodes.values()), 1.5
+        )
 
 
 async def test_writes_of_one_node_arrive_in_the_order_of_the_calls() -> None:
@@ -46,19 +57,30 @@ async def test_what_somebody_else_drains_while_a_write_waits_is_left_as_it_is() 
     own = frozenset({Owner.OPERATOR})
     async with Scene(4).running() as scene:
         await scene.poller.drain(["n0", "n1"], "slurm-operator: scale-in")
-        # What comes later in the order of the calls is held up by what comes first.
+        # What comes later in the order of the calls is delayed by what comes first.
         scene.model.fail(Fault.SLOW, method="POST", times=1, seconds=1.0)
-        first = asyncio.create_task(scene.poller.drain(["n0", "n2", "n3"], "slurm-operator: update", owners=own))
+        first = asyncio.create_task(
+            scene.poller.drain(["n0", "n2", "n3"], "slurm-operator: update", owners=own)
+        )
         await until(lambda: len(scene.model.requests("POST")) > 1)
         later = [
             asyncio.create_task(scene.poller.undrain(["n0", "n1"], owners=own)),
-            asyncio.create_task(scene.poller.drain(["n2", "n3"], "slurm-operator: scale-in", owners=own)),
-            asyncio.create_task(scene.poller.down(["n2", "n3"], "slurm-operator: gone", owners=own)),
+            asyncio.create_task(
+                scene.poller.drain(["n2", "n3"], "slurm-operator: scale-in", owners=own)
+            ),
+            asyncio.create_task(
+                scene.poller.down(["n2", "n3"], "slurm-operator: gone", owners=own)
+            ),
         ]
-        await scene.carrier.call(protocol.update_nodes(["n1", "n2"], state=("DRAIN",), reason="bad disk"))
+        await scene.carrier.call(
+            protocol.update_nodes(["n1", "n2"], state=("DRAIN",), reason="bad disk")
+        )
         await until(lambda: scene.poller.nodes["n2"].reason == "bad disk")
         await asyncio.gather(first, *later)
-        now = {name: ("DRAIN" in it.flags, it.base, it.reason) for name, it in scene.model.nodes.items()}
+        now = {
+            name: ("DRAIN" in it.flags, it.base, it.reason)
+            for name, it in scene.model.nodes.items()
+        }
         assert now == {
             "n0": (False, "IDLE", ""),
             "n1": (True, "IDLE", "bad disk"),
@@ -70,10 +92,12 @@ async def test_what_somebody_else_drains_while_a_write_waits_is_left_as_it_is() 
         assert (marked.base, marked.reason) == ("DOWN", "bad disk")
 
 
-async def test_a_reason_of_slurmctld_or_of_an_administrator_is_not_overwritten_whatever_the_state() -> None:
+async def test_a_reason_of_slurmctld_or_an_administrator_is_overwritten_in_no_state() -> None:
     async with Scene(5).running() as scene:
         call = scene.carrier.call
-        await call(protocol.update_nodes(["n0"], state=("DRAIN",), reason="slurm-node: slurmd has stopped"))
+        await call(
+            protocol.update_nodes(["n0"], state=("DRAIN",), reason="slurm-node: slurmd has stopped")
+        )
         await call(protocol.update_nodes(["n1"], state=("DRAIN",), reason="Not responding"))
         await call(protocol.update_nodes(["n2"], state=("DRAIN",), reason="bad disk"))
         await call(protocol.update_nodes(["n3"], state=("DOWN",), reason="bad disk"))
@@ -90,7 +114,9 @@ async def test_a_reason_of_slurmctld_or_of_an_administrator_is_not_overwritten_w
             "n4": ("IDLE", "watch this node"),
         }
         await until(lambda: scene.poller.nodes["n0"].reason == "slurm-operator: gone")
-        await scene.poller.drain(everything, "slurm-operator: scale-in", owners=frozenset({Owner.OPERATOR}))
+        await scene.poller.drain(
+            everything, "slurm-operator: scale-in", owners=frozenset({Owner.OPERATOR})
+        )
         assert {name: it.reason for name, it in scene.model.nodes.items()} == {
             "n0": "slurm-operator: scale-in",
             "n1": "Not responding",
@@ -131,7 +157,9 @@ async def test_a_spoiled_name_fails_alone_and_only_for_its_caller() -> None:
 async def test_a_fault_fails_the_write_for_each_caller_and_is_not_tried_again() -> None:
     async with Scene().running() as scene:
         scene.model.fail(Fault.SERVER_ERROR, method="POST")
-        calls = [asyncio.create_task(scene.poller.drain([f"n{number}"], "r")) for number in range(3)]
+        calls = [
+            asyncio.create_task(scene.poller.drain([f"n{number}"], "r")) for number in range(3)
+        ]
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, SlurmError) for result in results)
         assert len(scene.model.requests("POST")) == 1
@@ -164,7 +192,7 @@ async def test_writing_to_no_nodes_does_nothing() -> None:
     assert scene.model.calls == []
 
 
-async def test_each_write_does_what_it_says() -> None:
+async def test_each_write_does_what_its_name_states() -> None:
     scene = Scene(1)
     poller, node = scene.poller, scene.model.nodes["n0"]
 
@@ -181,7 +209,7 @@ async def test_each_write_does_what_it_says() -> None:
     assert (node.features, node.active_features, node.topology) == (["f", "g"], ["f"], "default:s1")
 
 
-async def test_closing_tells_those_whose_write_was_not_sent() -> None:
+async def test_closing_notifies_those_whose_write_was_not_sent() -> None:
     scene = Scene()
     write = asyncio.create_task(scene.poller.drain(["n0"], "r"))
     await asyncio.sleep(0)

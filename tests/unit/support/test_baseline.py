@@ -16,7 +16,13 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 def item(kind: str, name: str, namespace: str = "slurm", **parts: Any) -> dict[str, Any]:
-    return {"kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": {}, "status": READY, **parts}
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {},
+        "status": READY,
+        **parts,
+    }
 
 
 def new() -> dict[str, Any]:
@@ -26,7 +32,10 @@ def new() -> dict[str, Any]:
         "nodes": [item("Node", "one", spec={"podCIDR": "10.0.0.0/24"})],
         "namespaces": [item("Namespace", name) for name in ("slurm", "slinky")],
         "deployment": item(
-            "Deployment", "slurm-operator", spec={"replicas": 1}, status={"replicas": 1, "readyReplicas": 1}
+            "Deployment",
+            "slurm-operator",
+            spec={"replicas": 1},
+            status={"replicas": 1, "readyReplicas": 1},
         ),
         "pods": [item("Pod", "operator-a")],
         "leases": [item("Lease", "slurm-operator", spec={"holderIdentity": "operator-a_1"})],
@@ -82,7 +91,9 @@ def test_a_cluster_that_is_as_it_was_stays() -> None:
     fake, base = cluster()
     # The same, as the API server may also write it.
     fake.state["slurm"][1]["spec"] = {"replicas": 2, "slurmd": {}}
-    fake.state["namespaces"].append(item("Namespace", "going", metadata={"name": "going", "deletionTimestamp": "now"}))
+    fake.state["namespaces"].append(
+        item("Namespace", "going", metadata={"name": "going", "deletionTimestamp": "now"})
+    )
     fake.state["slurm"].append(item("Token", "api", "going"))
     assert base.restore(1) == ""
     assert fake.commands == []
@@ -97,7 +108,9 @@ def marked(state: dict[str, Any]) -> None:
 
 
 def unready(state: dict[str, Any]) -> None:
-    state["slurm"][0]["status"] = {"conditions": [{"type": "Ready", "status": "False", "message": "it starts"}]}
+    state["slurm"][0]["status"] = {
+        "conditions": [{"type": "Ready", "status": "False", "message": "it starts"}]
+    }
 
 
 def another(state: dict[str, Any]) -> None:
@@ -174,6 +187,9 @@ def test_what_a_file_leaves_on_kubernetes_is_removed() -> None:
     cordoned(fake.state)
     foreign(fake.state)
     base.restore(0.01)
-    assert 'patch node one --type=merge -p {"spec": {"unschedulable": null, "taints": null}}' in fake.commands
+    assert (
+        'patch node one --type=merge -p {"spec": {"unschedulable": null, "taints": null}}'
+        in fake.commands
+    )
     assert "delete namespace mine --wait=false" in fake.commands
     assert "-n slinky scale deployment slurm-operator --replicas=1" in fake.commands

@@ -18,5 +18,7 @@ def test_each_line_with_a_text_has_its_time() -> None:
 
 
 def test_a_text_that_was_never_logged_is_named_with_the_log() -> None:
-    with pytest.raises(CommandError, match=r"^no line with 'starts' in:\n.* runs configuration a\n"):
+    with pytest.raises(
+        CommandError, match=r"^no line with 'starts' in:\n.* runs configuration a\n"
+    ):
         times(LINES, "starts")

@@ -24,5 +24,8 @@ def test_a_wait_that_is_over_names_what_it_was_for_and_the_last_answer() -> None
 
 
 def test_a_wait_for_a_promise_is_no_longer_than_the_promise_and_names_it() -> None:
-    with pytest.raises(AssertionError, match=r"^waited 0 s for it, which is promised within that time; last: False$"):
+    with pytest.raises(
+        AssertionError,
+        match=r"^waited 0 s for it, which is promised within that time; last: False$",
+    ):
         until("it", lambda: False, promise=0.01)

@@ -4,7 +4,11 @@ from tests.support.owners import Claim, Component, leaked, overbooked, rivals
 
 
 def test_amounts_are_added_up_for_each_node() -> None:
-    claims = [Claim("a", "n1", {"cpus": 2}), Claim("b", "n1", {"cpus": 2}), Claim("c", "n2", {"cpus": 5})]
+    claims = [
+        Claim("a", "n1", {"cpus": 2}),
+        Claim("b", "n1", {"cpus": 2}),
+        Claim("c", "n2", {"cpus": 5}),
+    ]
     assert overbooked({"n1": {"cpus": 4}}, claims) == []
     assert overbooked({"n1": {"cpus": 3}}, claims) == ["n1: 4 of 3 cpus are in use by a, b"]
 

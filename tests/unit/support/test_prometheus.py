@@ -21,7 +21,11 @@ MONITOR = {
 
 def service(name: str, app: str, **ports: int) -> dict[str, object]:
     return {
-        "metadata": {"name": name, "namespace": "slurm", "labels": {"app.kubernetes.io/name": app, "more": "labels"}},
+        "metadata": {
+            "name": name,
+            "namespace": "slurm",
+            "labels": {"app.kubernetes.io/name": app, "more": "labels"},
+        },
         "spec": {"ports": [{"name": port, "port": number} for port, number in ports.items()]},
     }
 
@@ -30,7 +34,11 @@ def test_the_port_of_the_services_with_its_labels_is_scraped_and_relabelled() ->
     exporter = service("exporter", "slurm-exporter", metrics=8080, health=8081)
     [config] = scrape_configs(MONITOR, [exporter, service("restapi", "slurmrestd", metrics=6820)])
     assert config["job_name"] == "serviceMonitor/slurm/slurm-exporter/0"
-    assert (config["metrics_path"], config["scheme"], config["honor_labels"]) == ("/metrics", "http", True)
+    assert (config["metrics_path"], config["scheme"], config["honor_labels"]) == (
+        "/metrics",
+        "http",
+        True,
+    )
     labels = {"namespace": "slurm", "service": "exporter"}
     target = "exporter.slurm.svc.cluster.local:8080"
     assert config["static_configs"] == [{"targets": [target], "labels": labels}]

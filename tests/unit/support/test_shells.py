@@ -21,7 +21,9 @@ def shells() -> Iterator[Shells]:
 
 
 def test_a_command_answers_with_its_status_its_output_and_its_errors(shells: Shells) -> None:
-    assert shells.run(["sh", "-c", "printf 'a\nb'; printf c >&2; exit 3"], 20) == Done(3, "a\nb", "c")
+    assert shells.run(["sh", "-c", "printf 'a\nb'; printf c >&2; exit 3"], 20) == Done(
+        3, "a\nb", "c"
+    )
     assert shells.run(["printf", "%s", "$HOME 'x' \"y\" ;"], 20) == Done(0, "$HOME 'x' \"y\" ;", "")
     assert shells.run(["cat"], 20) == Done(0, "", "")
     assert shells.run(["/no/such/program"], 20).status == 127
@@ -77,7 +79,9 @@ def test_a_command_whose_shell_ends_under_it_is_not_repeated_and_the_next_one_ha
     assert shells.run(["echo", "well"], 20) == Done(0, "well\n", "")
 
 
-def test_a_command_runs_once_although_the_shell_that_was_kept_has_ended(shells: Shells, tmp_path: Path) -> None:
+def test_a_command_runs_once_although_the_shell_that_was_kept_has_ended(
+    shells: Shells, tmp_path: Path
+) -> None:
     pid = int(shells.run(["sh", "-c", "echo $PPID"], 20).output)
     assert not shells.gone
     os.kill(pid, signal.SIGKILL)
@@ -86,7 +90,9 @@ def test_a_command_runs_once_although_the_shell_that_was_kept_has_ended(shells: 
     assert (tmp_path / "runs").read_text() == "once\n"
 
 
-def test_what_a_command_leaves_running_prints_into_no_other_commands_output(shells: Shells, tmp_path: Path) -> None:
+def test_what_a_command_leaves_running_prints_into_no_other_commands_output(
+    shells: Shells, tmp_path: Path
+) -> None:
     released, printed = tmp_path / "released", tmp_path / "printed"
     late = 'until [ -e "$0" ]; do sleep 0.05; done; echo late; touch "$1"'
     shells.run(["sh", "-c", f"({late}) &", str(released), str(printed)], 20)

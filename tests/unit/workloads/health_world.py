@@ -1,4 +1,6 @@
-"""A worker's container for the health scripts: stubs of scontrol, nvidia-smi and dmesg, first in PATH."""
+"""A worker's container for the health scripts: stubs of scontrol, nvidia-smi and dmesg, first in
+PATH.
+"""
 
 import os
 import shlex
@@ -12,7 +14,8 @@ from tests.support import builders
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/gpu/nvidia-smi"
 
-# A Slurm with one node whose state and reason are the files beside it; update does what slurmctld does.
+# A Slurm with one node whose state and reason are the files beside it; update does what slurmctld
+# does.
 _SCONTROL = """#!/bin/sh
 cd SLURM || exit 1
 echo "$*" >> calls
@@ -47,7 +50,7 @@ class Ran:
 
 
 class Worker:
-    """A worker's container, its Slurm, and the ConfigMap of the NodeSet that `spec` makes."""
+    """A worker's container, its Slurm, and the ConfigMap of the NodeSet that `spec` creates."""
 
     def __init__(self, folder: Path, **spec: Any) -> None:
         self._folder = folder
@@ -76,16 +79,17 @@ class Worker:
 
     def answer(self, name: str, text: str, status: int = 0) -> None:
         """A program of this name that prints a text."""
-        said = self._folder / f"{name}.said"
-        said.write_text(text)
-        self.stub(name, f"#!/bin/sh\ncat {shlex.quote(str(said))}\nexit {status}\n")
+        message = self._folder / f"{name}.output"
+        message.write_text(text)
+        self.stub(name, f"#!/bin/sh\ncat {shlex.quote(str(message))}\nexit {status}\n")
 
     def smi(self, fixture: str, *rows: str) -> None:
         """nvidia-smi that lists a fixture, and has these rows for queries."""
         listing = FIXTURES / f"{fixture}.txt"
         self.stub(
             "nvidia-smi",
-            f"#!/bin/sh\ncase $1 in -L) cat {listing} ;; *) printf '%s\\n' {shlex.join(rows)} ;; esac\n",
+            f"#!/bin/sh\ncase $1 in -L) cat {listing} ;; *) printf '%s\\n' {shlex.join(rows)} ;; "
+            "esac\n",
         )
 
     def node(self, state: str, reason: str = "") -> None:
@@ -118,7 +122,14 @@ class Worker:
             "SLURM_HEALTH_STATE": str(self._folder / "state"),
             "SLURM_NODE_DIR": str(self.pod),
         }
-        done = subprocess.run(command, env=known | environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            command,
+            env=known | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert done.stderr == ""
         return Ran(done.returncode, done.stdout, self.calls()[before:])
 
@@ -137,6 +148,11 @@ class Worker:
             "SLURM_HEALTH_STATE": str(self._folder / "state"),
         }
         done = subprocess.run(
-            ["sh", "-c", script], env=known | environment, capture_output=True, text=True, timeout=60, check=False
+            ["sh", "-c", script],
+            env=known | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
         )
         return done.returncode, done.stdout.partition("\n")[0]

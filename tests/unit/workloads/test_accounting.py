@@ -23,7 +23,9 @@ SECRETS = render.Secrets(password=b"s3cret", slurm_key=b"key")
 
 def objects(secrets: render.Secrets = SECRETS, **spec: Any) -> list[Manifest]:
     """What is rendered."""
-    return render.objects(builders.accounting(**{"storageConfig": STORAGE, **spec}), builders.facts(), secrets)
+    return render.objects(
+        builders.accounting(**{"storageConfig": STORAGE, **spec}), builders.facts(), secrets
+    )
 
 
 def config(password: bytes = b"s3cret", **spec: Any) -> str:
@@ -40,24 +42,31 @@ def test_there_is_a_secret_a_service_and_a_stateful_set_of_one_name() -> None:
     ]
     assert rendered[1]["spec"]["ports"][0]["port"] == 6819
     spec = rendered[2]["spec"]
-    assert (spec["replicas"], spec["podManagementPolicy"], spec["serviceName"]) == (1, "Parallel", "slurm-accounting")
+    assert (spec["replicas"], spec["podManagementPolicy"], spec["serviceName"]) == (
+        1,
+        "Parallel",
+        "slurm-accounting",
+    )
     assert {item["metadata"]["ownerReferences"][0]["kind"] for item in rendered} == {"Accounting"}
     assert base64.b64decode(rendered[0]["data"]["slurmdbd.conf"]).decode() == config()
 
 
-def test_slurmdbd_conf_says_where_the_database_is() -> None:
+def test_slurmdbd_conf_names_the_database() -> None:
     assert config() == (
         "#\n### GENERAL ###\nDbdHost=slurm-accounting-0\nDbdPort=6819\nSlurmUser=slurm\n"
         "#\n### PLUGINS & PARAMETERS ###\nAuthType=auth/slurm\nAuthAltTypes=auth/jwt\n"
         "AuthAltParameters=jwt_key=/etc/slurm/jwt.key\nAuthInfo=use_client_ids\n"
-        "#\n### STORAGE ###\nStorageType=accounting_storage/mysql\nStorageHost=mariadb\nStoragePort=3306\n"
+        "#\n### STORAGE "
+        "###\nStorageType=accounting_storage/mysql\nStorageHost=mariadb\nStoragePort=3306\n"
         "StorageUser=slurm\nStorageLoc=slurm_acct_db\nStoragePass=s3cret\n"
         "#\n### LOGGING ###\nLogFile=/dev/null\n"
     )
 
 
 def test_the_users_lines_come_last_and_lists_are_united() -> None:
-    found = config(extraConf="DebugLevel=verbose\nAuthInfo=ttl=10\n", jwksKeyRef={"name": "k", "key": "j"})
+    found = config(
+        extraConf="DebugLevel=verbose\nAuthInfo=ttl=10\n", jwksKeyRef={"name": "k", "key": "j"}
+    )
     assert "AuthAltParameters=jwt_key=/etc/slurm/jwt.key,jwks=/etc/slurm/jwks.json\n" in found
     assert found.endswith(
         "#\n### EXTRA CONFIG ###\nDebugLevel=verbose\nAuthInfo=ttl=10\n"
@@ -65,7 +74,17 @@ def test_the_users_lines_come_last_and_lists_are_united() -> None:
     )
 
 
-@pytest.mark.parametrize("password", ["plain", "with space", "back\\slash", "it's", "#hash", "a=b,c", "ünïcode"])
+def test_slurmdbd_uses_ipv6_where_pods_do() -> None:
+    accounting = builders.accounting(storageConfig=STORAGE)
+    [secret, *_] = render.objects(accounting, builders.with_ipv6(), SECRETS)
+    conf_text = base64.b64decode(secret["data"]["slurmdbd.conf"]).decode()
+    assert "CommunicationParameters=EnableIPv6\n" in conf_text
+    assert "CommunicationParameters" not in config()
+
+
+@pytest.mark.parametrize(
+    "password", ["plain", "with space", "back\\slash", "it's", "#hash", "a=b,c", "ünïcode"]
+)
 def test_slurm_reads_back_the_password(password: str) -> None:
     assert conf.parse(config(password.encode())).get("StoragePass") == password
 
@@ -74,8 +93,10 @@ def test_a_line_break_at_the_end_of_the_password_is_the_editors() -> None:
     assert config(b"s3cret\n") == config()
 
 
-@pytest.mark.parametrize("password", [b"", b"hid den\nStoragePass=x", b"hid\x00den", b"\xff\xfe", b'hid "den'])
-def test_a_password_that_no_line_can_hold_is_refused_and_not_shown(password: bytes) -> None:
+@pytest.mark.parametrize(
+    "password", [b"", b"hid den\nStoragePass=x", b"hid\x00den", b"\xff\xfe", b'hid "den']
+)
+def test_a_password_that_no_line_can_contain_is_refused_and_not_shown(password: bytes) -> None:
     with pytest.raises(ResourceError, match=r"'mariadb-password'.*choose another") as caught:
         config(password)
     assert "hid" not in str(caught.value)
@@ -109,14 +130,19 @@ def test_secrets_show_in_no_repr() -> None:
 
 def annotations(secrets: render.Secrets = SECRETS, **spec: Any) -> dict[str, str]:
     """Of the pods."""
-    found: dict[str, str] = find(objects(secrets, **spec), "StatefulSet")["spec"]["template"]["metadata"]["annotations"]
+    found: dict[str, str] = find(objects(secrets, **spec), "StatefulSet")["spec"]["template"][
+        "metadata"
+    ]["annotations"]
     return found
 
 
 def test_another_password_or_setting_restarts_slurmdbd() -> None:
     name = "slinky.slurm.net/slurmdbd-conf-hash"
     other = render.Secrets(password=b"other", slurm_key=b"key")
-    assert len({annotations()[name], annotations(other)[name], annotations(extraConf="A=b")[name]}) == 3
+    assert (
+        len({annotations()[name], annotations(other)[name], annotations(extraConf="A=b")[name]})
+        == 3
+    )
 
 
 def test_the_hash_of_the_configuration_helps_nobody_to_try_out_passwords() -> None:
@@ -143,14 +169,21 @@ def test_pods_take_labels_image_and_fields_of_the_resource() -> None:
         "StatefulSet",
     )
     assert workload["spec"]["template"]["metadata"]["labels"]["a"] == "b"
-    assert (part(workload, "slurmdbd")["image"], pod_spec(workload)["nodeSelector"]) == ("mine", {"x": "y"})
+    assert (part(workload, "slurmdbd")["image"], pod_spec(workload)["nodeSelector"]) == (
+        "mine",
+        {"x": "y"},
+    )
 
 
 def test_public_keys_of_others_are_mounted() -> None:
     facts = builders.facts(config_maps={"keys": {"jwks": "{}"}})
     of = builders.accounting(storageConfig=STORAGE, jwksKeyRef={"name": "keys", "key": "jwks"})
-    sources = volume(find(render.objects(of, facts, SECRETS), "StatefulSet"), "slurm-etc")["projected"]["sources"]
-    assert sources[-1] == {"configMap": {"name": "keys", "items": [{"key": "jwks", "path": "jwks.json"}]}}
+    sources = volume(find(render.objects(of, facts, SECRETS), "StatefulSet"), "slurm-etc")[
+        "projected"
+    ]["sources"]
+    assert sources[-1] == {
+        "configMap": {"name": "keys", "items": [{"key": "jwks", "path": "jwks.json"}]}
+    }
 
 
 def test_what_is_missing_is_named() -> None:
@@ -158,7 +191,11 @@ def test_what_is_missing_is_named() -> None:
         objects(jwksKeyRef={"name": "keys", "key": "jwks"})
     for field in ("slurmKeyRef", "jwtKeyRef", "storageConfig"):
         with pytest.raises(ResourceError, match=rf"^spec\.{field}: must"):
-            render.objects(builders.accounting(**{"storageConfig": STORAGE, field: None}), builders.facts(), SECRETS)
+            render.objects(
+                builders.accounting(**{"storageConfig": STORAGE, field: None}),
+                builders.facts(),
+                SECRETS,
+            )
 
 
 def test_an_external_slurmdbd_needs_no_objects() -> None:

@@ -50,14 +50,22 @@ MEGABYTE = 1024 * 1024
 
 def test_what_has_no_room_in_one_config_map_goes_into_the_next() -> None:
     contents: dict[str, dict[str, str | bytes]] = {
-        f"m{index}": {f"f{index}": ("ä" if index % 2 else "x") * (300_000 + index)} for index in range(5)
+        f"m{index}": {f"f{index}": ("ä" if index % 2 else "x") * (300_000 + index)}
+        for index in range(5)
     }
     contents["full"] = {"full": b"\xff" * MEGABYTE}
     found = files_of(contents)
     carriers = config_maps(controller(), found)
-    assert [item["metadata"]["name"] for item in carriers] == [f"slurm-config{end}" for end in ("", "-1", "-2", "-3")]
+    assert [item["metadata"]["name"] for item in carriers] == [
+        f"slurm-config{end}" for end in ("", "-1", "-2", "-3")
+    ]
     assert all(size(item) <= MEGABYTE for item in carriers)
-    carried = [name for item in carriers for field in ("data", "binaryData") for name in item.get(field, ())]
+    carried = [
+        name
+        for item in carriers
+        for field in ("data", "binaryData")
+        for name in item.get(field, ())
+    ]
     assert sorted(carried) == sorted([*found.files, *found.binary_files, "manifest.json"])
     assert "slurm.conf" in carriers[0]["data"]
 
@@ -73,7 +81,9 @@ def test_the_accepted_configuration_is_a_copy_whose_leftovers_are_emptied() -> N
     found = files_of({"own": {"blob": b"\xff" * MEGABYTE}})
     published = {item["metadata"]["name"]: item for item in config_maps(controller(), found)}
     copies = accepted(controller(), published, {"slurm-config-accepted-5"})
-    assert [item["metadata"]["name"] for item in copies] == [f"slurm-config-accepted{end}" for end in ("", "-1", "-5")]
+    assert [item["metadata"]["name"] for item in copies] == [
+        f"slurm-config-accepted{end}" for end in ("", "-1", "-5")
+    ]
     assert files(copies) == files(published.values()) == {**found.files, **found.binary_files}
     assert copies[-1]["data"] == {}
 
@@ -87,7 +97,10 @@ def test_a_part_of_a_configuration_carries_no_files() -> None:
 
 def test_files_that_do_not_fit_are_refused_with_their_sizes() -> None:
     found = files_of({f"m{index}": {f"f{index}": "x" * MEGABYTE} for index in range(8)})
-    with pytest.raises(ResourceError, match=r"f7 \(1048576 bytes, ConfigMap m7 key f7\) has no room in 8 ConfigMaps"):
+    with pytest.raises(
+        ResourceError,
+        match=r"f7 \(1048576 bytes, ConfigMap m7 key f7\) has no room in 8 ConfigMaps",
+    ):
         config_maps(controller(), found)
     long = compose(controller(extraConf="#" * MEGABYTE), (), builders.facts())
     with pytest.raises(ResourceError, match=r"^spec\.extraConf: slurm\.conf is \d+ bytes long"):

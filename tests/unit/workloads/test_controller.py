@@ -26,7 +26,9 @@ def stateful_set(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: An
     return find(objects(of, nodesets, **facts), "StatefulSet")
 
 
-def template_metadata(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> dict[str, Any]:
+def template_metadata(
+    of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any
+) -> dict[str, Any]:
     """Labels and annotations of its pods."""
     found: dict[str, Any] = stateful_set(of, nodesets, **facts)["spec"]["template"]["metadata"]
     return found
@@ -38,8 +40,12 @@ def recreated(**spec: Any) -> Controller:
 
 
 def config_hash(of: Controller, nodesets: tuple[NodeSet, ...] = (), **facts: Any) -> str:
-    """The annotation that tells which configuration the pods read."""
-    return str(template_metadata(of, nodesets, **facts)["annotations"]["slinky.slurm.net/slurm-config-hash"])
+    """The annotation that names which configuration the pods read."""
+    return str(
+        template_metadata(of, nodesets, **facts)["annotations"][
+            "slinky.slurm.net/slurm-config-hash"
+        ]
+    )
 
 
 def test_configuration_comes_before_what_reads_it() -> None:
@@ -64,13 +70,18 @@ def test_everything_belongs_to_the_controller() -> None:
                 "blockOwnerDeletion": True,
             }
         ]
-        assert item["metadata"]["labels"].items() >= (SELECTOR | {"app.kubernetes.io/component": "controller"}).items()
+        assert (
+            item["metadata"]["labels"].items()
+            >= (SELECTOR | {"app.kubernetes.io/component": "controller"}).items()
+        )
 
 
-def test_the_config_map_holds_slurm_conf_and_cgroup_conf() -> None:
+def test_the_config_map_contains_slurm_conf_and_cgroup_conf() -> None:
     data = find(objects(controller()), "ConfigMap")["data"]
     assert "\n### GENERAL ###\nClusterName=slurm_slurm\n" in data["slurm.conf"]
-    assert data["cgroup.conf"].startswith("CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n")
+    assert data["cgroup.conf"].startswith(
+        "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainCores=yes\n"
+    )
 
 
 def test_a_cgroup_conf_of_the_user_takes_the_place_of_ours() -> None:
@@ -84,7 +95,9 @@ def test_the_services_are_the_clients_and_the_pods() -> None:
     client = find(rendered, "Service", "slurm-controller")["spec"]
     internal = find(rendered, "Service", "slurm-controller-internal")["spec"]
     assert client["selector"] == SELECTOR
-    assert client["ports"] == [{"name": "slurmctld", "port": 6817, "protocol": "TCP", "targetPort": "slurmctld"}]
+    assert client["ports"] == [
+        {"name": "slurmctld", "port": 6817, "protocol": "TCP", "targetPort": "slurmctld"}
+    ]
     assert internal["selector"] == SELECTOR
     assert (internal["clusterIP"], internal["publishNotReadyAddresses"]) == ("None", True)
 
@@ -96,7 +109,10 @@ def test_the_stateful_set_runs_one_slurmctld() -> None:
     assert spec["serviceName"] == "slurm-controller-internal"
     assert spec["selector"] == {"matchLabels": SELECTOR}
     assert spec["template"]["metadata"]["labels"].items() >= (SELECTOR | ACTIVE).items()
-    assert spec["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"] == "slurmctld"
+    assert (
+        spec["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"]
+        == "slurmctld"
+    )
 
 
 def test_the_pod_has_the_least_it_needs() -> None:
@@ -147,32 +163,55 @@ def test_only_reconfigure_sees_the_candidate_and_fills_what_slurmctld_reads() ->
     }
     assert volume(workload, "candidate")["projected"]["sources"] == [
         {"configMap": {"name": "slurm-config", "optional": True}},
-        *({"configMap": {"name": f"slurm-config-{index}", "optional": True}} for index in range(1, 8)),
+        *(
+            {"configMap": {"name": f"slurm-config-{index}", "optional": True}}
+            for index in range(1, 8)
+        ),
     ]
     assert volume(workload, "slurm-keys")["projected"]["sources"] == [
-        {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+        {
+            "secret": {
+                "name": "slurm-auth-slurm",
+                "items": [{"key": "slurm.key", "path": "slurm.key"}],
+            }
+        },
         builders.SLURM_JWKS_SOURCE,
         {"secret": {"name": "slurm-auth-jwt", "items": [{"key": "jwt.key", "path": "jwt.key"}]}},
     ]
 
 
 def test_the_dry_run_has_slurmctlds_image_and_a_run_folder_of_its_own() -> None:
-    workload = stateful_set(controller(slurmctld={"image": "slurmctld:1", "imagePullPolicy": "Always"}))
+    workload = stateful_set(
+        controller(slurmctld={"image": "slurmctld:1", "imagePullPolicy": "Always"})
+    )
     check = part(workload, "check")
-    assert (check["image"], check["imagePullPolicy"], check["restartPolicy"]) == ("slurmctld:1", "Always", "Always")
-    assert mounts(workload, "check") == {"/etc/slurm": "check", "/run": "check-run", "/run/slurm": "slurm-authsocket"}
+    assert (check["image"], check["imagePullPolicy"], check["restartPolicy"]) == (
+        "slurmctld:1",
+        "Always",
+        "Always",
+    )
+    assert mounts(workload, "check") == {
+        "/etc/slurm": "check",
+        "/run": "check-run",
+        "/run/slurm": "slurm-authsocket",
+    }
 
 
 def test_slurmctld_starts_once_reconfigure_has_filled_its_folder() -> None:
     containers = [item["name"] for item in pod_spec(stateful_set(controller()))["initContainers"]]
     assert containers == ["check", "reconfigure", "logfile"]
-    assert part(stateful_set(controller()), "reconfigure")["startupProbe"]["httpGet"]["path"] == "/started"
+    assert (
+        part(stateful_set(controller()), "reconfigure")["startupProbe"]["httpGet"]["path"]
+        == "/started"
+    )
 
 
 def test_an_image_for_reconfigure_from_slinkys_values_is_left_out() -> None:
-    of = controller(reconfigure={"image": "slinky/slurmctld", "resources": {"limits": {"cpu": "1"}}})
+    of = controller(
+        reconfigure={"image": "slinky/slurmctld", "resources": {"limits": {"cpu": "1"}}}
+    )
     reconfigure = part(stateful_set(of), "reconfigure")
-    assert reconfigure["image"] == "ghcr.io/slurm-charts/sidecars:0.1.0"
+    assert reconfigure["image"] == "registry.invalid/slurm-charts/sidecars:0.1.0"
     assert reconfigure["resources"] == {"limits": {"cpu": "1"}, "requests": {"memory": "64Mi"}}
 
 
@@ -189,8 +228,12 @@ def test_a_changed_configuration_or_key_changes_no_pod_template() -> None:
 
 def test_jwks_come_with_the_keys() -> None:
     of = controller(jwksKeyRef={"name": "jwks", "key": "k"})
-    sources = volume(stateful_set(of, config_maps={"jwks": {"k": "{}"}}), "slurm-keys")["projected"]["sources"]
-    assert sources[3:] == [{"configMap": {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]}}]
+    sources = volume(stateful_set(of, config_maps={"jwks": {"k": "{}"}}), "slurm-keys")[
+        "projected"
+    ]["sources"]
+    assert sources[3:] == [
+        {"configMap": {"name": "jwks", "items": [{"key": "k", "path": "jwks.json"}]}}
+    ]
 
 
 def test_the_probes_ask_slurmctld_itself() -> None:
@@ -226,18 +269,26 @@ def test_a_service_monitor_selects_one_service() -> None:
         return absent and selector["matchLabels"].items() <= labels.items()
 
     services = [it for it in objects(controller()) if it["kind"] == "Service"]
-    assert [it["metadata"]["name"] for it in services if selected(it["metadata"]["labels"])] == ["slurm-controller"]
+    assert [it["metadata"]["name"] for it in services if selected(it["metadata"]["labels"])] == [
+        "slurm-controller"
+    ]
 
 
 def test_the_log_goes_through_a_sidecar() -> None:
     workload = stateful_set(controller())
     assert part(workload, "logfile")["restartPolicy"] == "Always"
     assert env(workload, "logfile") == {"SOCKET": "/var/log/slurm/slurmctld.log"}
-    assert part(workload, "logfile")["image"] == "ghcr.io/slurm-charts/sidecars:0.1.0"
-    assert part(stateful_set(controller(logfile={"image": "alpine"})), "logfile")["image"] == "alpine"
+    assert part(workload, "logfile")["image"] == "registry.invalid/slurm-charts/sidecars:0.1.0"
+    assert (
+        part(stateful_set(controller(logfile={"image": "alpine"})), "logfile")["image"] == "alpine"
+    )
 
 
-CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}, "storageClassName": ""}
+CLAIM = {
+    "accessModes": ["ReadWriteOnce"],
+    "resources": {"requests": {"storage": "4Gi"}},
+    "storageClassName": "",
+}
 
 
 def test_the_state_is_on_a_claim_of_its_own_by_default() -> None:
@@ -247,13 +298,18 @@ def test_the_state_is_on_a_claim_of_its_own_by_default() -> None:
     assert not [item for item in pod_spec(workload)["volumes"] if item["name"] == "statesave"]
 
 
-def test_a_claim_that_says_no_size_has_the_charts() -> None:
+def test_a_claim_that_sets_no_size_has_the_charts() -> None:
     [claim] = stateful_set(controller())["spec"]["volumeClaimTemplates"]
-    assert claim["spec"] == {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "4Gi"}}}
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "4Gi"}},
+    }
 
 
 def test_the_state_can_be_on_a_claim_that_exists() -> None:
-    workload = stateful_set(controller(persistence={"enabled": True, "existingClaim": "mine", **CLAIM}))
+    workload = stateful_set(
+        controller(persistence={"enabled": True, "existingClaim": "mine", **CLAIM})
+    )
     assert "volumeClaimTemplates" not in workload["spec"]
     assert volume(workload, "statesave")["persistentVolumeClaim"] == {"claimName": "mine"}
 
@@ -275,7 +331,10 @@ def test_standbys_are_ready_without_being_the_primary() -> None:
     assert workload["spec"]["replicas"] == 2
     assert "volumeClaimTemplates" not in workload["spec"]
     assert volume(workload, "statesave")["persistentVolumeClaim"] == {"claimName": "shared"}
-    assert part(workload, "slurmctld")["readinessProbe"]["httpGet"] == {"path": "/livez", "port": "slurmctld"}
+    assert part(workload, "slurmctld")["readinessProbe"]["httpGet"] == {
+        "path": "/livez",
+        "port": "slurmctld",
+    }
     assert ACTIVE.keys().isdisjoint(workload["spec"]["template"]["metadata"]["labels"])
     client = find(objects(controller(**HA)), "Service", "slurm-controller")["spec"]
     assert client["selector"] == SELECTOR | ACTIVE
@@ -289,10 +348,14 @@ def test_standbys_without_a_shared_claim_are_refused() -> None:
 def test_slurmctld_with_standbys_asks_the_start_gate_of_its_pod() -> None:
     workload = stateful_set(controller(**HA))
     assert mounts(workload, "slurmctld")["/run/start-gate"] == "start-gate"
-    assert mounts(workload, "reconfigure")[env(workload, "reconfigure")["START_GATE"]] == "start-gate"
+    assert (
+        mounts(workload, "reconfigure")[env(workload, "reconfigure")["START_GATE"]] == "start-gate"
+    )
     assert volume(workload, "start-gate")["emptyDir"] == {"medium": "Memory"}
-    # The gate has to give up by itself, so that the container's end says why.
-    [seconds] = re.findall(r"timeout (\d+) .*/run/start-gate/ask", part(workload, "slurmctld")["command"][2])
+    # The gate has to give up alone, so that the container's end shows why.
+    [seconds] = re.findall(
+        r"timeout (\d+) .*/run/start-gate/ask", part(workload, "slurmctld")["command"][2]
+    )
     probe = part(workload, "slurmctld")["startupProbe"]
     assert int(seconds) < probe["periodSeconds"] * probe["failureThreshold"]
 
@@ -357,7 +420,12 @@ def test_a_chart_upgrade_or_an_apply_does_not_change_the_pods() -> None:
 
 
 def test_labels_of_the_template_reach_the_pods_but_never_replace_ours() -> None:
-    user = {"metadata": {"labels": {"team": "a", "app.kubernetes.io/name": "mine"}, "annotations": {"note": "b"}}}
+    user = {
+        "metadata": {
+            "labels": {"team": "a", "app.kubernetes.io/name": "mine"},
+            "annotations": {"note": "b"},
+        }
+    }
     metadata = template_metadata(controller(template=user))
     assert (metadata["labels"]["team"], metadata["annotations"]["note"]) == ("a", "b")
     assert metadata["labels"]["app.kubernetes.io/name"] == "slurmctld"
@@ -367,7 +435,9 @@ def test_overrides_are_laid_on() -> None:
     workload = stateful_set(
         controller(
             slurmctld={"image": "mine", "args": ["-v"], "resources": {"limits": {"cpu": "1"}}},
-            template={"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}, "priorityClassName": "high"}},
+            template={
+                "spec": {"nodeSelector": {"kubernetes.io/os": "linux"}, "priorityClassName": "high"}
+            },
         )
     )
     slurmctld = part(workload, "slurmctld")
@@ -398,7 +468,13 @@ def test_the_client_service_can_be_changed() -> None:
     assert service["spec"]["selector"] == SELECTOR | {"extra": "x"}
     assert service["spec"]["ports"] == [
         {"name": "more", "port": 1},
-        {"name": "slurmctld", "port": 7000, "protocol": "TCP", "targetPort": "slurmctld", "nodePort": 30000},
+        {
+            "name": "slurmctld",
+            "port": 7000,
+            "protocol": "TCP",
+            "targetPort": "slurmctld",
+            "nodePort": 30000,
+        },
     ]
 
 
@@ -411,14 +487,20 @@ def test_a_service_port_that_is_there_already_is_refused(port: dict[str, Any]) -
 def test_an_external_controller_is_its_configuration_alone() -> None:
     external = controller(external=True, externalConfig={"host": "ctl.example.com", "port": 7000})
     [config_map] = objects(external)
-    assert (config_map["metadata"]["name"], set(config_map["data"])) == ("slurm-config", {"slurm.conf"})
+    assert (config_map["metadata"]["name"], set(config_map["data"])) == (
+        "slurm-config",
+        {"slurm.conf"},
+    )
     assert render.conf_server(external) == "ctl.example.com:7000"
     assert render.conf_server(controller()) == "slurm-controller.slurm:6817"
 
 
 @pytest.mark.parametrize("name", ["slurm.conf", "slurmdbd.conf"])
 def test_files_that_we_compose_are_not_taken_from_the_user(name: str) -> None:
-    with pytest.raises(ResourceError, match=rf"^ConfigMap own key {name}: spec\.configFileRefs may not bring {name}, "):
+    with pytest.raises(
+        ResourceError,
+        match=rf"^ConfigMap own key {name}: spec\.configFileRefs may not bring {name}, ",
+    ):
         objects(controller(configFileRefs=[{"name": "own"}]), config_maps={"own": {name: ""}})
 
 
@@ -426,19 +508,31 @@ def test_files_that_we_compose_are_not_taken_from_the_user(name: str) -> None:
     ("of", "facts", "kind", "name", "key"),
     [
         (controller(), {"secrets": {}}, "Secret", "slurm-auth-slurm", None),
-        (controller(), {"secrets": {"slurm-auth-slurm": {}}}, "Secret", "slurm-auth-slurm", "slurm.key"),
+        (
+            controller(),
+            {"secrets": {"slurm-auth-slurm": {}}},
+            "Secret",
+            "slurm-auth-slurm",
+            "slurm.key",
+        ),
         (controller(configFileRefs=[{"name": "own"}]), {}, "ConfigMap", "own", None),
         (controller(jwksKeyRef={"name": "jwks", "key": "k"}), {}, "ConfigMap", "jwks", None),
     ],
 )
-def test_what_is_missing_is_named(of: Controller, facts: dict[str, Any], kind: str, name: str, key: str | None) -> None:
+def test_what_is_missing_is_named(
+    of: Controller, facts: dict[str, Any], kind: str, name: str, key: str | None
+) -> None:
     with pytest.raises(MissingReferenceError) as caught:
         objects(of, **facts)
     assert (caught.value.kind, caught.value.name, caught.value.key) == (kind, name, key)
 
 
 def test_the_older_field_of_the_jwt_key_is_as_good() -> None:
-    spec = {"slurmKeyRef": builders.SLURM_KEY, "jwtHs256KeyRef": builders.JWT_KEY, "jwtKeyRef": None}
+    spec = {
+        "slurmKeyRef": builders.SLURM_KEY,
+        "jwtHs256KeyRef": builders.JWT_KEY,
+        "jwtKeyRef": None,
+    }
     assert objects(controller(**spec)) == objects(controller())
 
 
@@ -450,7 +544,9 @@ def test_a_controller_without_keys_is_refused() -> None:
 
 
 def test_how_long_keys_settle_is_for_the_operator_and_changes_no_pod() -> None:
-    annotated = controller({"annotations": {"slinky.slurm.net/keys-settle-seconds": "5", "example.com/a": "b"}})
+    annotated = controller(
+        {"annotations": {"slinky.slurm.net/keys-settle-seconds": "5", "example.com/a": "b"}}
+    )
     annotations = template_metadata(annotated)["annotations"]
     assert annotations["example.com/a"] == "b"
     assert "slinky.slurm.net/keys-settle-seconds" not in annotations
@@ -458,5 +554,7 @@ def test_how_long_keys_settle_is_for_the_operator_and_changes_no_pod() -> None:
 
 def test_a_service_that_leads_to_another_host_is_refused() -> None:
     of = controller(service={"spec": {"type": "ExternalName", "externalName": "evil.example.org"}})
-    with pytest.raises(ResourceError, match=r"spec\.service\.spec\.type: ExternalName is refused: use ClusterIP"):
+    with pytest.raises(
+        ResourceError, match=r"spec\.service\.spec\.type: ExternalName is refused: use ClusterIP"
+    ):
         objects(of)

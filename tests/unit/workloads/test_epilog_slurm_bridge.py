@@ -39,7 +39,9 @@ while test "$(wc -l <"$0.calls")" -ge "$(cat "$0.allowed")"; do /bin/sleep 0.005
 
 @dataclass
 class Epilog:
-    """The script with its file of annotations in a folder, where scontrol, squeue and sleep are doubles."""
+    """The script with its file of annotations in a folder, where scontrol, squeue and sleep are
+    doubles.
+    """
 
     folder: Path
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -81,8 +83,14 @@ class Epilog:
     def show(self, **ids: str) -> None:
         """As the kubelet writes the annotations of the pod."""
         draft = self.folder / "draft"
-        values = {"a": 'with "quotes"', bridge.GUARD: "1", **({bridge.GONE: ids["gone"]} if ids else {})}
-        draft.write_text("\n".join(f"{key}={json.dumps(value)}" for key, value in values.items()) + "\n")
+        values = {
+            "a": 'with "quotes"',
+            bridge.GUARD: "1",
+            **({bridge.GONE: ids["gone"]} if ids else {}),
+        }
+        draft.write_text(
+            "\n".join(f"{key}={json.dumps(value)}" for key, value in values.items()) + "\n"
+        )
         assert annotations.read(draft.read_text(), bridge.GUARD) == "1"
         draft.rename(self.file)
 
@@ -97,13 +105,16 @@ class Epilog:
             **({"SLURM_JOB_SLUID": run} if run else {}),
             **({"SLURM_JOB_RESTART_COUNT": restarts} if restarts is not None else {}),
         }
-        found = subprocess.Popen(["sh", str(self.folder / "epilog")], env=environment, start_new_session=True)
+        found = subprocess.Popen(
+            ["sh", str(self.folder / "epilog")], env=environment, start_new_session=True
+        )
         self.running.append(found)
         return found
 
     def waits(self, epilog: subprocess.Popen[bytes], looks: int = 20) -> None:
         """It has looked exactly so many times more, and still runs."""
-        # Those that are allowed, and not those that have been: the script may have looked before it may look again.
+        # Those that are allowed, and not those that have been: the script may have looked before it
+        # may look again.
         self.allowed += looks
         deadline = time.monotonic() + DEADLINE
         self.allow(self.allowed)
@@ -174,12 +185,18 @@ def test_slurm_is_asked_about_this_run_of_the_job_alone(epilog: Epilog) -> None:
     epilog.answer("(null)")
     assert epilog.ends(epilog.start()) == 0
     assert epilog.ends(epilog.start(run="")) == 0
-    assert epilog.asked() == [f"--jobs={job} --Format=admin_comment:{len(MARK)}" for job in ("sABC", "7")]
+    assert epilog.asked() == [
+        f"--jobs={job} --Format=admin_comment:{len(MARK)}" for job in ("sABC", "7")
+    ]
 
 
 @pytest.mark.parametrize("restarts", ["1", None])
-def test_a_job_that_was_queued_again_may_be_a_guard_whatever_its_output(epilog: Epilog, restarts: str | None) -> None:
-    """Its user can have changed the output meanwhile. Slurm may start the Epilog again, with that."""
+def test_a_job_that_was_queued_again_may_be_a_guard_whatever_its_output(
+    epilog: Epilog, restarts: str | None
+) -> None:
+    """Its user can have changed the output meanwhile. Slurm may start the Epilog again, with
+    that.
+    """
     waiting = epilog.start(output="/home/ada/x", restarts=restarts)
     epilog.waits(waiting)
     epilog.show(gone="7")
@@ -187,9 +204,15 @@ def test_a_job_that_was_queued_again_may_be_a_guard_whatever_its_output(epilog: 
 
 
 UNKNOWN = {
-    "slurmctld is away": ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1),
+    "slurmctld is away": (
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        1,
+    ),
     "no job is shown": ("", 0),
-    "the field has another name": ("squeue: error: Invalid job format specification: admin_comment", 0),
+    "the field has another name": (
+        "squeue: error: Invalid job format specification: admin_comment",
+        0,
+    ),
 }
 
 
@@ -234,6 +257,38 @@ def test_without_the_file_the_epilog_waits(epilog: Epilog) -> None:
 def test_an_empty_list_ends_no_epilog(epilog: Epilog) -> None:
     epilog.show(gone="")
     epilog.waits(epilog.start())
+
+
+@pytest.mark.parametrize(
+    "gone", ["17", "7x", "7 8", "-7", "*", "?", "[0-9]", "$SLURM_JOB_ID", "\n7"]
+)
+def test_what_is_not_the_id_of_the_job_ends_no_epilog(epilog: Epilog, gone: str) -> None:
+    epilog.show(gone=gone)
+    waiting = epilog.start()
+    epilog.waits(waiting, 3)
+    epilog.show(gone="7")
+    assert epilog.ends(waiting) == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{bridge.GONE}-x="7"',
+        f'x.{bridge.GONE}="7"',
+        f'a="\\n{bridge.GONE}=\\"7\\""',
+        f'a={bridge.GONE}="7"',
+        f" {bridge.GONE[1:]}=7",
+        "\x00\x1b[2J=",
+    ],
+)
+def test_an_annotation_that_quotes_the_one_of_the_bridge_ends_no_epilog(
+    epilog: Epilog, line: str
+) -> None:
+    epilog.file.write_text(f"{line}\n")
+    waiting = epilog.start()
+    epilog.waits(waiting, 3)
+    epilog.show(gone="7")
+    assert epilog.ends(waiting) == 0
 
 
 def test_after_a_while_the_node_is_drained_and_the_epilog_still_waits(epilog: Epilog) -> None:

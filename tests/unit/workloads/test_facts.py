@@ -23,16 +23,25 @@ from tests.support import builders
 
 def test_the_same_content_has_the_same_digest_wherever_it_is_kept() -> None:
     encoded = base64.b64encode(b"text").decode()
-    assert config_map_digests({"k": "text"}) == config_map_digests(None, {"k": encoded}) == {"k": digest("text")}
+    assert (
+        config_map_digests({"k": "text"})
+        == config_map_digests(None, {"k": encoded})
+        == {"k": digest("text")}
+    )
     assert config_map_digests(None) == {}
     facts = builders.facts(
-        config_maps={"a": config_map_contents({"k": "text"}), "b": config_map_contents(None, {"k": encoded})}
+        config_maps={
+            "a": config_map_contents({"k": "text"}),
+            "b": config_map_contents(None, {"k": encoded}),
+        }
     )
     for name in ("a", "b"):
         assert facts.config_map(KeySelector(name=name, key="k"), "spec.x") == digest("text")
 
 
-maps = st.dictionaries(st.text("ab", max_size=2), st.dictionaries(st.text("ab", max_size=2), st.text("ab", max_size=2)))
+maps = st.dictionaries(
+    st.text("ab", max_size=2), st.dictionaries(st.text("ab", max_size=2), st.text("ab", max_size=2))
+)
 
 
 @given(maps, maps)
@@ -56,7 +65,9 @@ def test_a_missing_object_or_key_is_named_with_the_field_that_asks_for_it() -> N
     assert facts.secret(KeySelector(name="a", key="k"), "spec.x") == "1"
     with pytest.raises(MissingReferenceError, match=r"^spec\.x: Secret 'b' doesn't exist$"):
         facts.secret(KeySelector(name="b", key="k"), "spec.x")
-    with pytest.raises(MissingReferenceError, match=r"^spec\.x: key 'l' in Secret 'a' doesn't exist$"):
+    with pytest.raises(
+        MissingReferenceError, match=r"^spec\.x: key 'l' in Secret 'a' doesn't exist$"
+    ):
         facts.secret(KeySelector(name="a", key="l"), "spec.x")
     with pytest.raises(MissingReferenceError, match=r"^spec\.y: ConfigMap 'm' doesn't exist$"):
         facts.files([LocalObjectReference(name="m")], "spec.y")
@@ -69,4 +80,7 @@ def test_a_secret_with_unknown_contents_has_each_key_with_the_digest_of_nothing(
     assert "any" in UnreadKeys()
     with pytest.raises(MissingReferenceError):
         found.secret(KeySelector(name="other", key="any"), "spec.slurmKeyRef")
-    assert Facts(site=found.site, secrets=UnreadObjects()).secret(selector, "spec.slurmKeyRef") == NOTHING
+    assert (
+        Facts(site=found.site, secrets=UnreadObjects()).secret(selector, "spec.slurmKeyRef")
+        == NOTHING
+    )

@@ -22,11 +22,11 @@ def test_slurmd_and_register_ask_for_the_same_devices() -> None:
     template = pod(gpu={"enabled": True})
     for name in ("register", "slurmd"):
         assert builders.part(template, name)["resources"]["limits"] == {"nvidia.com/gpu": "8"}
-    told = env(builders.part(template, "register"))
-    assert told["REGISTER_GPUS"] == "nvidia"
-    assert told["REGISTER_GPUS_EXPECTED"] == "8"
-    assert told["REGISTER_GPUS_TYPE"] == ""
-    assert told["REGISTER_GPUS_ON_MISMATCH"] == "Drain"
+    received = env(builders.part(template, "register"))
+    assert received["REGISTER_GPUS"] == "nvidia"
+    assert received["REGISTER_GPUS_EXPECTED"] == "8"
+    assert received["REGISTER_GPUS_TYPE"] == ""
+    assert received["REGISTER_GPUS_ON_MISMATCH"] == "Drain"
 
 
 def test_only_containers_with_devices_ask_for_them() -> None:
@@ -40,7 +40,7 @@ def test_only_containers_with_devices_ask_for_them() -> None:
     assert asking == ["register", "slurmd"]
 
 
-def test_a_nodeset_without_gpus_says_nothing_of_them() -> None:
+def test_a_nodeset_without_gpus_reports_nothing_of_them() -> None:
     for template in (pod(), pod(gpu={"enabled": False, "count": 4})):
         assert "REGISTER_GPUS" not in env(builders.part(template, "register"))
         assert "resources" not in builders.part(template, "register")
@@ -49,8 +49,14 @@ def test_a_nodeset_without_gpus_says_nothing_of_them() -> None:
 def test_slurmds_own_limit_is_what_is_asked_for_and_expected() -> None:
     limits = {"nvidia.com/gpu": 4, "cpu": 8}
     template = pod(gpu={"enabled": True}, slurmd={"resources": {"limits": limits}})
-    assert builders.part(template, "register")["resources"]["limits"] == {"nvidia.com/gpu": "4", "cpu": 8}
-    assert builders.part(template, "slurmd")["resources"]["limits"] == {"nvidia.com/gpu": 4, "cpu": 8}
+    assert builders.part(template, "register")["resources"]["limits"] == {
+        "nvidia.com/gpu": "4",
+        "cpu": 8,
+    }
+    assert builders.part(template, "slurmd")["resources"]["limits"] == {
+        "nvidia.com/gpu": 4,
+        "cpu": 8,
+    }
     assert env(builders.part(template, "register"))["REGISTER_GPUS_EXPECTED"] == "4"
 
 
@@ -64,9 +70,15 @@ def test_what_is_expected_may_differ_from_what_is_asked_for() -> None:
         "resourceName": "nvidia.com/mig-1g.5gb",
     }
     template = pod(gpu=gpu)
-    assert builders.part(template, "register")["resources"]["limits"] == {"nvidia.com/mig-1g.5gb": "2"}
-    told = env(builders.part(template, "register"))
-    assert [told[f"REGISTER_GPUS_{key}"] for key in ("EXPECTED", "TYPE", "ON_MISMATCH")] == ["14", "mig", "Refuse"]
+    assert builders.part(template, "register")["resources"]["limits"] == {
+        "nvidia.com/mig-1g.5gb": "2"
+    }
+    received = env(builders.part(template, "register"))
+    assert [received[f"REGISTER_GPUS_{key}"] for key in ("EXPECTED", "TYPE", "ON_MISMATCH")] == [
+        "14",
+        "mig",
+        "Refuse",
+    ]
 
 
 @pytest.mark.parametrize("limit", ["0", "2000", "many"])
@@ -77,14 +89,20 @@ def test_a_limit_that_is_no_number_of_devices_is_refused(limit: str) -> None:
 
 def test_a_change_of_gpus_is_a_new_revision() -> None:
     def revision(**spec: Any) -> str:
-        return nodeset.revision(builders.nodeset(**spec), builders.controller(), builders.facts()).hash
+        return nodeset.revision(
+            builders.nodeset(**spec), builders.controller(), builders.facts()
+        ).hash
 
-    hashes = {revision(), revision(gpu={"enabled": True}), revision(gpu={"enabled": True, "count": 4})}
+    hashes = {
+        revision(),
+        revision(gpu={"enabled": True}),
+        revision(gpu={"enabled": True, "count": 4}),
+    }
     assert len(hashes) == 3
     assert revision(gpu={"enabled": False}) in hashes
 
 
-def test_a_usual_pool_needs_no_line_of_its_own() -> None:
+def test_a_usual_nodeset_needs_no_line_of_its_own() -> None:
     plain = builders.nodeset(gpu={"enabled": True})
     assert gres.detects([builders.nodeset(), plain])
     assert gres.gres_conf(plain) == []
@@ -104,7 +122,7 @@ def test_declared_devices_are_lines_for_the_workers_names() -> None:
     assert not gres.detects([own])
 
 
-def test_mig_pools_are_detected_by_nvml() -> None:
+def test_mig_nodesets_are_detected_by_nvml() -> None:
     own = builders.nodeset(gpu={"enabled": True, "autoDetect": "nvml"})
     assert gres.gres_conf(own) == ["NodeName=slurm-worker-slinky-[0-9999] AutoDetect=nvml"]
 
@@ -118,7 +136,9 @@ def test_mig_pools_are_detected_by_nvml() -> None:
 )
 def test_workers_named_as_their_kubernetes_nodes_can_have_no_lines(spec: dict[str, Any]) -> None:
     gpu = {"enabled": True, "type": "h100", "devices": ["/dev/nvidia0"]}
-    with pytest.raises(ResourceError, match=r"spec\.gpu\.devices: needs workers in mode StatefulSet"):
+    with pytest.raises(
+        ResourceError, match=r"spec\.gpu\.devices: needs workers in mode StatefulSet"
+    ):
         gres.gres_conf(builders.nodeset(gpu=gpu, **spec))
 
 
@@ -158,13 +178,18 @@ def test_one_gres_conf_serves_all_nodesets() -> None:
 
 
 def test_other_resources_of_the_users_stay_beside_gpus() -> None:
-    found = composed(builders.nodeset(gpu={"enabled": True}), extra_conf="GresTypes=gpu,Craynetwork")
+    found = composed(
+        builders.nodeset(gpu={"enabled": True}), extra_conf="GresTypes=gpu,Craynetwork"
+    )
     assert conf.parse(found.files["slurm.conf"]).get("GresTypes") == "Craynetwork,gpu"
 
 
 def test_a_gres_conf_of_the_users_own_takes_the_place_of_ours() -> None:
     maps = {"mine": {"gres.conf": "AutoDetect=off\n"}}
-    assert composed(builders.nodeset(gpu={"enabled": True}), config_maps=maps).files["gres.conf"] == "AutoDetect=off\n"
+    assert (
+        composed(builders.nodeset(gpu={"enabled": True}), config_maps=maps).files["gres.conf"]
+        == "AutoDetect=off\n"
+    )
 
 
 def test_lines_that_cannot_be_are_a_problem_of_gres_conf() -> None:

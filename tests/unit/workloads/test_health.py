@@ -34,15 +34,25 @@ def settings(**spec: Any) -> dict[str, str]:
 
 def slurm_conf(extra: str = "", *specs: dict[str, Any]) -> str:
     nodesets = [builders.nodeset(f"n{index}", **spec) for index, spec in enumerate(specs)]
-    return compose(builders.controller(extraConf=extra), nodesets, builders.facts()).files["slurm.conf"]
+    return compose(builders.controller(extraConf=extra), nodesets, builders.facts()).files[
+        "slurm.conf"
+    ]
 
 
 def test_every_worker_has_the_program_for_slurm_runs_it_on_all() -> None:
     template = nodeset.pod_template(builders.nodeset(), builders.controller(), builders.facts())
-    [mount] = [it for it in builders.part(template, "slurmd")["volumeMounts"] if it["name"] == "slurm-health"]
+    [mount] = [
+        it
+        for it in builders.part(template, "slurmd")["volumeMounts"]
+        if it["name"] == "slurm-health"
+    ]
     [volume] = [it for it in template["spec"]["volumes"] if it["name"] == "slurm-health"]
     assert mount["mountPath"] == paths.HEALTH
-    assert volume["configMap"] == {"name": "slurm-worker-slinky-health", "defaultMode": 0o555, "optional": True}
+    assert volume["configMap"] == {
+        "name": "slurm-worker-slinky-health",
+        "defaultMode": 0o555,
+        "optional": True,
+    }
     assert health.PROGRAM.startswith(f"{paths.HEALTH}/")
     assert config_map()["metadata"]["name"] == "slurm-worker-slinky-health"
 
@@ -57,7 +67,9 @@ def test_every_worker_has_the_program_for_slurm_runs_it_on_all() -> None:
         ({"health": {"diskFreePercent": 5}}, False),
     ],
 )
-def test_workers_are_checked_where_they_have_gpus_or_as_the_nodeset_says(spec: dict[str, Any], on: bool) -> None:
+def test_workers_are_checked_where_they_have_gpus_or_as_the_nodeset_sets(
+    spec: dict[str, Any], on: bool
+) -> None:
     assert bool(settings(**spec)["CHECKS"]) == on
     assert ("HealthCheckProgram" in slurm_conf("", {}, spec)) == on
     assert "run" in config_map(**spec)["data"]
@@ -90,13 +102,13 @@ def test_an_interval_of_the_users_own_wins() -> None:
     assert found.get("HealthCheckProgram") == health.PROGRAM
 
 
-def test_a_pool_without_gpus_runs_no_checks_of_gpus() -> None:
+def test_a_nodeset_without_gpus_runs_no_checks_of_gpus() -> None:
     found = settings(health={"enabled": True})
     assert found["CHECKS"] == "disk memory mounts"
     assert "GPUS" not in found
 
 
-def test_a_gpu_pool_runs_all_checks_with_the_number_it_expects() -> None:
+def test_a_gpu_nodeset_runs_all_checks_with_the_number_it_expects() -> None:
     found = settings(gpu={"enabled": True})
     assert found["CHECKS"].split() == OURS
     assert (found["GPUS"], found["MIG"]) == ("8", "0")
@@ -114,12 +126,17 @@ def test_checks_can_be_left_out_and_added() -> None:
 
 
 def test_a_check_to_skip_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ResourceError, match=r"spec\.health\.skip: 'gpu-ec' is none of the checks: disk, gpu-answers, "):
+    with pytest.raises(
+        ResourceError,
+        match=r"spec\.health\.skip: 'gpu-ec' is none of the checks: disk, gpu-answers, ",
+    ):
         config_map(health={"enabled": True, "skip": ["gpu-ec"]})
 
 
 def test_a_check_of_the_operators_name_is_refused() -> None:
-    with pytest.raises(ResourceError, match=r"spec\.health\.checks: disk is a check of the operator's"):
+    with pytest.raises(
+        ResourceError, match=r"spec\.health\.checks: disk is a check of the operator's"
+    ):
         config_map(health={"enabled": True, "checks": {"disk": "#!/bin/sh\n"}})
 
 
@@ -129,7 +146,13 @@ def test_a_quote_that_would_end_a_setting_is_refused() -> None:
 
 
 def test_limits_are_the_programs_settings() -> None:
-    spec = {"checkSeconds": 5, "disks": ["/a", "/b"], "diskFreePercent": 10, "memoryFreePercent": 2, "paths": ["/home"]}
+    spec = {
+        "checkSeconds": 5,
+        "disks": ["/a", "/b"],
+        "diskFreePercent": 10,
+        "memoryFreePercent": 2,
+        "paths": ["/home"],
+    }
     found = settings(health={"enabled": True, "xids": [79, 48]} | spec)
     assert found == {
         "CHECKS": "disk memory mounts",
@@ -145,7 +168,11 @@ def test_limits_are_the_programs_settings() -> None:
 def test_no_change_of_health_is_a_new_revision() -> None:
     hashes = {
         nodeset.revision(builders.nodeset(**spec), builders.controller(), builders.facts()).hash
-        for spec in ({}, {"health": {"enabled": True, "diskFreePercent": 9}}, {"health": {"enabled": False}})
+        for spec in (
+            {},
+            {"health": {"enabled": True, "diskFreePercent": 9}},
+            {"health": {"enabled": False}},
+        )
     }
     assert len(hashes) == 1
 
@@ -155,13 +182,15 @@ def scripts() -> list[Path]:
 
 
 @pytest.mark.parametrize("script", scripts(), ids=lambda script: script.stem)
-def test_every_script_is_plain_sh_and_says_what_it_is_for(script: Path) -> None:
+def test_every_script_is_plain_sh_and_states_what_it_is_for(script: Path) -> None:
     text = script.read_text()
     first, second = text.splitlines()[:2]
     assert first == "#!/bin/sh"
     assert second.startswith("# ")
     for shell in ("dash", "bash"):
-        done = subprocess.run([shell, "-n", script], capture_output=True, text=True, check=False, env=dict(os.environ))
+        done = subprocess.run(
+            [shell, "-n", script], capture_output=True, text=True, check=False, env=dict(os.environ)
+        )
         assert (done.returncode, done.stderr) == (0, "")
     for bashism in ("[[ ", "function ", "local ", "<<<", "$'", "&>", "source "):
         assert bashism not in text

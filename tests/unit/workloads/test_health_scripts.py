@@ -1,4 +1,6 @@
-"""Slurm's HealthCheckProgram and its checks, run by this machine's own shells, with stubs for what they ask."""
+"""Slurm's HealthCheckProgram and its checks, run by this machine's own shells, with stubs for what
+they ask.
+"""
 
 import os
 import signal
@@ -8,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.workloads.health_world import Worker
+from tests.unit.workloads.health_world import FIXTURES, Worker
 
-ONE_FILE = {"broken": '#!/bin/sh\ntest ! -e "$SLURM_HEALTH_STATE/broken" || { echo "it\'s \\"broken\\""; exit 3; }\n'}
+ONE_FILE = {
+    "broken": '#!/bin/sh\ntest ! -e "$SLURM_HEALTH_STATE/broken" || { echo "it\'s \\"broken\\""; '
+    "exit 3; }\n"
+}
 NOTHING_ELSE = ["disk", "memory", "mounts"]
 OWN = "slurm-node: health: "
 
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Worker:
-    """A worker with one check of its own, which fails while the file `broken` is there."""
+    """A worker with one check of its own, which fails while the file `broken` exists."""
     return Worker(tmp_path, health={"enabled": True, "skip": NOTHING_ELSE, "checks": ONE_FILE})
 
 
@@ -46,7 +51,8 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-# ---- the program -----------------------------------------------------------------------------------------------------
+# ---- the program
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shell", ["", "dash", "bash"])
@@ -56,7 +62,7 @@ def test_a_healthy_node_asks_slurm_nothing(worker: Worker, shell: str) -> None:
     assert (ran.status, ran.output, ran.calls) == (0, "", ())
 
 
-def test_slurmd_is_not_held_up_by_slurm_when_it_starts(worker: Worker) -> None:
+def test_slurmd_is_not_delayed_by_slurm_when_it_starts(worker: Worker) -> None:
     (worker.slurm / "down").touch()
     ran = worker.run()
     assert (ran.status, ran.calls) == (0, ())
@@ -68,7 +74,10 @@ def test_what_fails_drains_the_node_and_what_recovers_undrains_it(worker: Worker
     ran = worker.run()
     assert ran.status == 1
     assert ran.output == f"{OWN}broken: its broken\ndrained w-0\n"
-    assert ran.calls == ("show node w-0", f"update NodeName=w-0 State=DRAIN Reason={OWN}broken: its broken")
+    assert ran.calls == (
+        "show node w-0",
+        f"update NodeName=w-0 State=DRAIN Reason={OWN}broken: its broken",
+    )
     assert (worker.state, worker.reason) == ("IDLE+DRAIN+DYNAMIC_NORM", f"{OWN}broken: its broken")
     broken(worker, False)
     ran = worker.run()
@@ -103,7 +112,9 @@ def test_an_ill_node_that_somebody_resumes_is_drained_again(worker: Worker) -> N
         ("DOWN+DYNAMIC_NORM", "maintenance"),
     ],
 )
-def test_another_reason_is_neither_replaced_nor_lifted(worker: Worker, state: str, reason: str) -> None:
+def test_another_reason_is_neither_replaced_nor_lifted(
+    worker: Worker, state: str, reason: str
+) -> None:
     worker.registered()
     broken(worker)
     worker.node(state, reason)
@@ -142,12 +153,15 @@ def test_nothing_is_changed_once_the_pod_is_leaving(worker: Worker) -> None:
     assert worker.state == "IDLE+DRAIN+DYNAMIC_NORM"
 
 
-def test_what_slurm_could_not_be_told_is_told_later(worker: Worker) -> None:
+def test_what_slurm_did_not_get_is_sent_later(worker: Worker) -> None:
     worker.registered()
     broken(worker)
     (worker.slurm / "down").touch()
     ran = worker.run()
-    assert (ran.status, ran.output.splitlines()[-1]) == (1, "Slurm doesn't answer: the next run repeats the request")
+    assert (ran.status, ran.output.splitlines()[-1]) == (
+        1,
+        "Slurm doesn't answer: the next run repeats the request",
+    )
     (worker.slurm / "down").unlink()
     worker.run()
     assert worker.state == "IDLE+DRAIN+DYNAMIC_NORM"
@@ -159,7 +173,9 @@ def test_what_slurm_could_not_be_told_is_told_later(worker: Worker) -> None:
     assert worker.state == "IDLE+DYNAMIC_NORM"
 
 
-def test_a_node_that_is_ill_from_its_start_is_drained_as_soon_as_it_has_registered(worker: Worker) -> None:
+def test_a_node_that_is_ill_from_its_start_is_drained_as_soon_as_it_has_registered(
+    worker: Worker,
+) -> None:
     (worker.program.parent / "state").mkdir()
     broken(worker)
     (worker.slurm / "state").unlink()
@@ -171,18 +187,29 @@ def test_a_node_that_is_ill_from_its_start_is_drained_as_soon_as_it_has_register
 
 @pytest.fixture
 def hung(tmp_path: Path) -> Iterator[Worker]:
-    """A worker whose check never ends, whatever it is told."""
-    check = '#!/bin/sh\necho looking at /home >&2\necho $$ > "$SLURM_HEALTH_STATE/mine"\nwhile :; do sleep 60; done\n'
+    """A worker whose check never ends, whatever it gets."""
+    check = (
+        '#!/bin/sh\necho looking at /home >&2\necho $$ > "$SLURM_HEALTH_STATE/mine"\nwhile '
+        ":; do sleep 60; done\n"
+    )
     made = Worker(
-        tmp_path, health={"enabled": True, "skip": NOTHING_ELSE, "checkSeconds": 3, "checks": {"stuck": check}}
+        tmp_path,
+        health={
+            "enabled": True,
+            "skip": NOTHING_ELSE,
+            "checkSeconds": 3,
+            "checks": {"stuck": check},
+        },
     )
     yield made
-    # A first run leaves a process that soon runs the program, and with it the check, once more.
+    # A first run starts a process that soon runs the program, and with it the check, again.
     until(lambda: not ended(tmp_path), "all that the program has started to end")
 
 
 def ended(folder: Path) -> bool:
-    """End the session of each process whose command line names the folder; whether there was one."""
+    """End the session of each process whose command line names the folder; whether it found
+    one.
+    """
     found = False
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -196,23 +223,33 @@ def ended(folder: Path) -> bool:
     return found
 
 
-def test_a_check_that_does_not_end_in_time_fails_and_says_where(hung: Worker, tmp_path: Path) -> None:
+def test_a_check_that_does_not_end_in_time_fails_and_reports_where(
+    hung: Worker, tmp_path: Path
+) -> None:
     start = time.monotonic()
     ran = hung.run()
     assert time.monotonic() - start < 30
     assert (ran.status, ran.output) == (1, f"{OWN}stuck: no answer within 3 s, looking at /home\n")
     pid = int((tmp_path / "state/mine").read_text())
-    until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "its end")
+    until(
+        lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(),
+        "its end",
+    )
 
 
-def test_a_check_that_the_kernel_holds_is_not_started_a_second_time(hung: Worker, tmp_path: Path) -> None:
+def test_a_check_that_the_kernel_blocks_is_not_started_a_second_time(
+    hung: Worker, tmp_path: Path
+) -> None:
     # The kernel lets it live: what is sent to it is lost.
     script = hung.program / "run"
     hung.put(script, script.read_text().replace("kill -9", ": kill -9"))
     hung.run()
     first = (tmp_path / "state/mine").read_text()
     ran = hung.run()
-    assert ran.output.splitlines()[0] == f"{OWN}stuck: hasn't ended since it was started, looking at /home"
+    assert (
+        ran.output.splitlines()[0]
+        == f"{OWN}stuck: hasn't ended since it was started, looking at /home"
+    )
     assert (tmp_path / "state/mine").read_text() == first
 
 
@@ -226,7 +263,9 @@ def test_all_that_fails_is_in_one_line_of_plain_characters(tmp_path: Path) -> No
     }
     made = Worker(tmp_path, health={"enabled": True, "skip": NOTHING_ELSE, "checks": checks})
     made.registered()
-    assert made.reason.startswith(f"{OWN}a: tab here; b: exit status 4; c: only on the other output; d: sh: ")
+    assert made.reason.startswith(
+        f"{OWN}a: tab here; b: exit status 4; c: only on the other output; d: sh: "
+    )
     assert len(made.reason) <= 250
     assert made.reason.isascii()
     assert made.reason.isprintable()
@@ -244,7 +283,8 @@ def test_only_one_runs_at_a_time(worker: Worker) -> None:
     assert not lock.exists()
 
 
-# ---- the checks ------------------------------------------------------------------------------------------------------
+# ---- the checks
+# --------------------------------------------------------------------------------------------------
 
 
 def test_eight_healthy_gpus_pass_all_checks(gpus: Worker) -> None:
@@ -272,7 +312,7 @@ def test_more_gpus_than_the_pods_are_no_fault(tmp_path: Path) -> None:
     assert made.run().status == 0
 
 
-def test_mig_devices_are_counted_where_the_pool_has_those(tmp_path: Path) -> None:
+def test_mig_devices_are_counted_where_the_nodeset_has_those(tmp_path: Path) -> None:
     gpu = {"enabled": True, "count": 3, "resourceName": "nvidia.com/mig-1g.5gb"}
     made = Worker(tmp_path, gpu=gpu)
     made.smi("a100-mig")
@@ -281,9 +321,13 @@ def test_mig_devices_are_counted_where_the_pool_has_those(tmp_path: Path) -> Non
     assert made.run().output.splitlines()[0] == f"{OWN}gpu-count: 0 of 3 MIG devices"
 
 
-def test_a_driver_that_is_gone_is_told_in_its_own_words(gpus: Worker) -> None:
+def test_a_driver_that_is_gone_is_reported_in_its_own_words(gpus: Worker) -> None:
     gpus.registered()
-    gpus.answer("nvidia-smi", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", 9)
+    gpus.answer(
+        "nvidia-smi",
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+        9,
+    )
     gpus.run()
     assert gpus.reason == (
         f"{OWN}gpu-answers: nvidia-smi -L: exit status 9: "
@@ -301,7 +345,9 @@ def test_an_nvidia_smi_that_hangs_costs_one_check_and_no_more(tmp_path: Path) ->
     assert made.reason == f"{OWN}gpu-answers: no answer within 3 s"
 
 
-@pytest.mark.parametrize("garbage", ["", "\x00\x01GPU ?\n", "No devices were found\n", "GPU 0: (UUID: GPU-\n"])
+@pytest.mark.parametrize(
+    "garbage", ["", "\x00\x01GPU ?\n", "No devices were found\n", "GPU 0: (UUID: GPU-\n"]
+)
 def test_an_nvidia_smi_that_prints_garbage_has_shown_no_gpu(gpus: Worker, garbage: str) -> None:
     gpus.registered()
     gpus.answer("nvidia-smi", garbage)
@@ -310,9 +356,18 @@ def test_an_nvidia_smi_that_prints_garbage_has_shown_no_gpu(gpus: Worker, garbag
     assert gpus.reason.endswith("of 8 GPUs")
 
 
+def test_the_libraries_of_a_driver_of_gke_are_found(gpus: Worker) -> None:
+    smi = (
+        f"case $LD_LIBRARY_PATH in *:/usr/local/nvidia/lib64) cat {FIXTURES / 'h100.txt'} ;; *) "
+        "exit 12 ;; esac"
+    )
+    gpus.stub("nvidia-smi", f"#!/bin/sh\n{smi}\n")
+    assert gpus.run(LD_LIBRARY_PATH="/opt/lib").output == ""
+
+
 def test_no_nvidia_smi_at_all_is_a_reason(gpus: Worker) -> None:
     (gpus.program.parent / "bin/nvidia-smi").unlink()
-    assert gpus.check("gpu-answers") == (1, "there is no nvidia-smi in slurmd's container")
+    assert gpus.check("gpu-answers") == (1, "slurmd's container has no nvidia-smi")
 
 
 @pytest.mark.parametrize("bad", ["3, 1", "3, Yes", "3, 12345"])
@@ -322,13 +377,16 @@ def test_memory_errors_that_do_not_heal_drain_the_node(gpus: Worker, bad: str) -
     assert gpus.check("gpu-ecc") == (1, "uncorrected memory errors on GPU 3")
 
 
-def test_a_driver_without_such_counters_says_nothing_of_memory(gpus: Worker) -> None:
+def test_a_driver_without_such_counters_reports_nothing_of_memory(gpus: Worker) -> None:
     gpus.smi("l4", 'Field "remapped_rows.failure" is not a valid field to query.')
     gpus.check("gpu-answers")
     assert gpus.check("gpu-ecc") == (0, "")
 
 
-XID = "[ 5000.123456] NVRM: Xid (PCI:0000:2a:00): {}, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+XID = (
+    "[ 5000.123456] NVRM: Xid (PCI:0000:2a:00): {}, pid='<unknown>', name=<unknown>, GPU has "
+    "fallen off the bus.\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +402,10 @@ XID = "[ 5000.123456] NVRM: Xid (PCI:0000:2a:00): {}, pid='<unknown>', name=<unk
 def test_an_xid_that_needs_a_repair_counts_from_the_pods_start(
     gpus: Worker, number: int, since: str, found: tuple[int, str]
 ) -> None:
-    gpus.answer("dmesg", "[    0.000000] Linux version\n" + XID.format(number) + "[ 5001.000000] usb 1-1: new\n")
+    gpus.answer(
+        "dmesg",
+        "[    0.000000] Linux version\n" + XID.format(number) + "[ 5001.000000] usb 1-1: new\n",
+    )
     state = gpus.program.parent / "state"
     state.mkdir()
     if since:
@@ -352,21 +413,26 @@ def test_an_xid_that_needs_a_repair_counts_from_the_pods_start(
     assert gpus.check("gpu-xid") == found
 
 
-def test_which_xids_count_can_be_said(tmp_path: Path) -> None:
+def test_which_xids_count_can_be_set(tmp_path: Path) -> None:
     made = Worker(tmp_path, gpu={"enabled": True}, health={"xids": [31]})
     made.answer("dmesg", XID.format(31) + XID.format(79))
     assert made.check("gpu-xid") == (1, "Xid 31 on GPU 0000:2a:00")
 
 
-def test_a_kernel_log_that_may_not_be_read_says_nothing(gpus: Worker) -> None:
-    gpus.stub("dmesg", "#!/bin/sh\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1\n")
+def test_a_kernel_log_that_may_not_be_read_reports_nothing(gpus: Worker) -> None:
+    gpus.stub(
+        "dmesg",
+        "#!/bin/sh\necho 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1\n",
+    )
     assert gpus.check("gpu-xid") == (0, "")
 
 
 DF = "Filesystem 1024-blocks Used Available Capacity Mounted on\noverlay 100 {0} 1 {1} /tmp\n"
 
 
-@pytest.mark.parametrize(("used", "passes"), [("97%", True), ("98%", False), ("100%", False), ("-", True)])
+@pytest.mark.parametrize(
+    ("used", "passes"), [("97%", True), ("98%", False), ("100%", False), ("-", True)]
+)
 def test_a_full_disk_drains_the_node(tmp_path: Path, used: str, passes: bool) -> None:
     made = Worker(tmp_path, health={"enabled": True, "disks": [str(tmp_path), "/no/such/folder"]})
     made.answer("df", DF.format(99, used))
@@ -375,13 +441,21 @@ def test_a_full_disk_drains_the_node(tmp_path: Path, used: str, passes: bool) ->
 
 
 def test_a_disk_without_inodes_drains_the_node(tmp_path: Path) -> None:
-    made = Worker(tmp_path, health={"enabled": True, "disks": [str(tmp_path)], "diskFreePercent": 1})
-    made.stub("df", f"#!/bin/sh\ncase $2 in -i) u=100% ;; *) u=5% ;; esac\necho x; echo a 1 2 3 $u {tmp_path}\n")
+    made = Worker(
+        tmp_path, health={"enabled": True, "disks": [str(tmp_path)], "diskFreePercent": 1}
+    )
+    made.stub(
+        "df",
+        "#!/bin/sh\ncase $2 in -i) u=100% ;; *) u=5% ;; esac\necho x; echo a 1 2 3 $u "
+        f"{tmp_path}\n",
+    )
     assert made.check("disk") == (1, f"{tmp_path} has less than 1 % of its inodes left")
 
 
 @pytest.mark.parametrize(("available", "passes"), [(1000, False), (1300, True)])
-def test_memory_that_is_used_up_drains_the_node(tmp_path: Path, available: int, passes: bool) -> None:
+def test_memory_that_is_used_up_drains_the_node(
+    tmp_path: Path, available: int, passes: bool
+) -> None:
     made = Worker(tmp_path, health={"enabled": True})
     memory = tmp_path / "meminfo"
     memory.write_text(f"MemTotal: 128000 kB\nMemFree: 1 kB\nMemAvailable: {available} kB\n")
@@ -399,13 +473,15 @@ def mounts(tmp_path: Path, *lines: str) -> str:
 
 def test_a_mount_whose_server_lost_it_drains_the_node(tmp_path: Path) -> None:
     made = Worker(tmp_path, health={"enabled": True})
-    made.stub("stat", "#!/bin/sh\necho \"stat: cannot statx '$1': Stale file handle\" >&2; exit 1\n")
+    made.stub(
+        "stat", "#!/bin/sh\necho \"stat: cannot statx '$1': Stale file handle\" >&2; exit 1\n"
+    )
     listed = mounts(tmp_path, "proc /proc proc rw 0 0", "nas:/a /data/a\\040b nfs4 rw,vers=4.2 0 0")
     assert made.check("mounts", MOUNTS=listed) == (1, "/data/a b: Stale file handle")
     assert made.check("mounts", MOUNTS=mounts(tmp_path, "/dev/sda1 / ext4 rw 0 0")) == (0, "")
 
 
-def test_a_mount_that_holds_whoever_asks_is_named(tmp_path: Path) -> None:
+def test_a_mount_that_blocks_its_readers_is_named(tmp_path: Path) -> None:
     made = Worker(tmp_path, health={"enabled": True, "checkSeconds": 3, "skip": ["disk", "memory"]})
     made.registered()
     made.stub("stat", "#!/bin/sh\nexec sleep 60\n")
@@ -419,7 +495,9 @@ def test_folders_that_must_be_there_are_asked_for(tmp_path: Path) -> None:
     assert made.check("mounts", MOUNTS=none) == (1, "/no/such/folder: No such file or directory")
 
 
-def test_on_workers_with_job_logs_the_container_gets_each_line_too(worker: Worker, tmp_path: Path) -> None:
+def test_on_workers_with_job_logs_the_container_gets_each_line_too(
+    worker: Worker, tmp_path: Path
+) -> None:
     folder = tmp_path / "job-logs"
     folder.mkdir()
     worker.run(SLURM_LOGS_DIR=str(folder))

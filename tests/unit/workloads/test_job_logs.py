@@ -60,14 +60,25 @@ def test_private_files_need_the_right_to_become_their_users_and_no_other() -> No
 
 def test_jobs_cannot_enter_the_folder_that_announces_jobs() -> None:
     found = spec(**ON)
-    [mount] = [it for it in assembly.container(found, "slurmd")["volumeMounts"] if it["name"] == "slurm-logs"]
+    [mount] = [
+        it
+        for it in assembly.container(found, "slurmd")["volumeMounts"]
+        if it["name"] == "slurm-logs"
+    ]
     assert mount == {"name": "slurm-logs", "mountPath": "/run/slurm-logs", "subPath": "slurmd"}
     register = assembly.container(found, "register")["volumeMounts"]
     assert {"name": "slurm-logs", "mountPath": "/run/slurm-node/logs"} in register
 
 
 def test_volumes_of_slurmd_are_shared_read_only() -> None:
-    found = mounted({"name": "home", "mountPath": "/home", "subPath": "site", "mountPropagation": "Bidirectional"})
+    found = mounted(
+        {
+            "name": "home",
+            "mountPath": "/home",
+            "subPath": "site",
+            "mountPropagation": "Bidirectional",
+        }
+    )
     assert found["volumeMounts"][1:] == [
         {
             "name": "home",
@@ -82,7 +93,9 @@ def test_volumes_of_slurmd_are_shared_read_only() -> None:
 
 def test_volumes_from_claim_templates_are_shared_too() -> None:
     claim = {"metadata": {"name": "scratch"}, "spec": {}}
-    found = mounted({"name": "scratch", "mountPath": "/scratch"}, volumes=[], volumeClaimTemplates=[claim])
+    found = mounted(
+        {"name": "scratch", "mountPath": "/scratch"}, volumes=[], volumeClaimTemplates=[claim]
+    )
     assert variables(found)["LOGS_FOLDERS"] == "/scratch"
 
 
@@ -96,6 +109,10 @@ def test_volumes_from_claim_templates_are_shared_too() -> None:
         ({"mountPath": "/home", "subPathExpr": "$(POD)"}, {"emptyDir": {}}),
         ({"mountPath": "/dev/hugepages"}, {"emptyDir": {"medium": "Memory"}}),
         ({"mountPath": "/usr"}, {"hostPath": {"path": "/usr"}}),
+        (
+            {"mountPath": "/var/cache/slurm-containers"},
+            {"persistentVolumeClaim": {"claimName": "images"}},
+        ),
         ({"mountPath": "/opt/apps"}, {"hostPath": {"path": "/opt/apps"}}),
     ],
 )
@@ -117,7 +134,9 @@ def test_with_host_network_the_node_has_the_hosts_name() -> None:
 
 
 def test_the_limits_reach_the_container() -> None:
-    found = variables(logs(jobLogs={"enabled": True, "bytesPerSecond": 70000, "backlogBytes": 2000000}))
+    found = variables(
+        logs(jobLogs={"enabled": True, "bytesPerSecond": 70000, "backlogBytes": 2000000})
+    )
     assert found["LOGS_BYTES_PER_SECOND"] == "70000"
     assert found["LOGS_BACKLOG_BYTES"] == "2000000"
     assert found["LOGS_PRIVATE_FILES"] == "false"

@@ -62,7 +62,9 @@ class Node:
         program.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which(name)} "$@"\n')
         program.chmod(0o755)
 
-    def run(self, context: str, text: str | None = None, **changes: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, context: str, text: str | None = None, **changes: str
+    ) -> subprocess.CompletedProcess[str]:
         """The script as slurmd runs it, or another one with this text."""
         script = self.script if text is None else self.programs / "site.sh"
         if text is not None:
@@ -103,7 +105,9 @@ class Node:
         return found.jobs
 
     def printed(self) -> list[dict[str, Any]]:
-        """The lines that the container prints for what is in its folder. At the pod's end it empties the folder."""
+        """The lines that the container prints for what is in its folder. At the pod's end it
+        empties the folder.
+        """
         settings = Settings("w-0", bytes_per_second=1 << 20, backlog_bytes=1 << 20)
         files = RealFiles(self.logs, [], writer=os.getuid())
         shipper, found = Shipper(settings, files), Shelf(files, "w-0").scan()
@@ -118,7 +122,9 @@ class Node:
             if shipper.is_done:
                 break
         assert list(self.logs.iterdir()) == []
-        return [it for it in map(json.loads, out.splitlines()) if it["stream"] in ("prolog", "epilog")]
+        return [
+            it for it in map(json.loads, out.splitlines()) if it["stream"] in ("prolog", "epilog")
+        ]
 
     def job_with_output(self) -> Job:
         """The job, when its output is known."""
@@ -146,11 +152,15 @@ def test_a_batch_job_on_one_node_is_announced_at_once_and_without_a_request(node
     assert node.asked == []
 
 
-def test_a_request_outlives_the_end_of_the_script_with_which_slurmd_ends_its_processes(node: Node) -> None:
+def test_a_request_outlives_the_end_of_the_script_with_which_slurmd_ends_its_processes(
+    node: Node,
+) -> None:
     node.slow("setsid")
     node.answer("echo '7 5 3 a job'")
     node.prolog(SLURM_JOB_STDOUT="%x-%A_%a.out")
-    assert [output.path for output in node.job_with_output().outputs] == [b"/home/ada/a job-5_3.out"]
+    assert [output.path for output in node.job_with_output().outputs] == [
+        b"/home/ada/a job-5_3.out"
+    ]
 
 
 def test_what_the_container_reads_is_readable_for_it(node: Node) -> None:
@@ -169,7 +179,9 @@ def test_the_epilog_of_a_job_that_was_not_announced_leaves_nothing(node: Node) -
     assert names(node.logs) == set()
 
 
-def test_what_the_prolog_and_the_epilog_of_the_documentation_print_becomes_lines_of_the_job(node: Node) -> None:
+def test_what_the_prolog_and_the_epilog_of_the_documentation_print_becomes_lines_of_the_job(
+    node: Node,
+) -> None:
     values = next(
         values
         for example in examples.examples("job-logs.md", PAGE.read_text(encoding="utf-8"))

@@ -1,4 +1,6 @@
-"""The recommended labels of Kubernetes on the objects that the operator creates, and what they never change."""
+"""The recommended labels of Kubernetes on the objects that the operator creates, and what they
+never change.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +23,11 @@ def of_controller(meta: Meta) -> list[Manifest]:
     owner = builders.controller(meta, metrics=monitored)
     monitor = controller.service_monitor(owner)
     assert monitor is not None
-    return [*controller.objects(owner, (), builders.facts()), monitor, controller.key_secret(owner, "a", "b")]
+    return [
+        *controller.objects(owner, (), builders.facts()),
+        monitor,
+        controller.key_secret(owner, "a", "b"),
+    ]
 
 
 def of_nodeset(meta: Meta) -> list[Manifest]:
@@ -43,18 +49,27 @@ def of_loginset(meta: Meta) -> list[Manifest]:
 
 
 def of_restapi(meta: Meta) -> list[Manifest]:
-    return restapi.objects(builders.restapi(meta), builders.controller(), builders.facts(), {"slurm.conf": ""})
+    return restapi.objects(
+        builders.restapi(meta), builders.controller(), builders.facts(), {"slurm.conf": ""}
+    )
 
 
 def of_accounting(meta: Meta) -> list[Manifest]:
     spec = builders.KEYS | {"storageConfig": STORAGE}
     owner = read(Accounting, {"metadata": builders.metadata("slurm") | meta, "spec": spec})
-    return accounting.objects(owner, builders.facts(), accounting.Secrets(password=b"p", slurm_key=b"k"))
+    return accounting.objects(
+        owner, builders.facts(), accounting.Secrets(password=b"p", slurm_key=b"k")
+    )
 
 
 def of_token(meta: Meta) -> list[Manifest]:
     spec = {"jwtKeyRef": builders.JWT_KEY, "username": "a"}
-    return [token.secret(read(Token, {"metadata": builders.metadata("slurm-token-a") | meta, "spec": spec}), "text")]
+    return [
+        token.secret(
+            read(Token, {"metadata": builders.metadata("slurm-token-a") | meta, "spec": spec}),
+            "text",
+        )
+    ]
 
 
 KINDS: Mapping[str, tuple[Callable[[Meta], list[Manifest]], dict[str, str]]] = {
@@ -65,7 +80,9 @@ KINDS: Mapping[str, tuple[Callable[[Meta], list[Manifest]], dict[str, str]]] = {
     "Accounting": (of_accounting, {NAME: "slurmdbd", INSTANCE: "slurm", COMPONENT: "accounting"}),
     "Token": (of_token, {NAME: "token", INSTANCE: "slurm-token-a", COMPONENT: "token"}),
 }
-"""What the operator creates for a custom resource, and the labels with which the chart slurm names its program."""
+"""What the operator creates for a custom resource, and the labels with which the chart slurm names
+its program.
+"""
 
 
 def named(manifest: Manifest) -> str:
@@ -75,7 +92,9 @@ def named(manifest: Manifest) -> str:
 
 def without_own_labels(manifest: Manifest) -> Manifest:
     """An object without the labels of its metadata; those of its pods stay."""
-    return manifest | {"metadata": {key: item for key, item in manifest["metadata"].items() if key != "labels"}}
+    return manifest | {
+        "metadata": {key: item for key, item in manifest["metadata"].items() if key != "labels"}
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -93,15 +112,24 @@ def test_every_object_names_its_program_instance_and_component(kind: str) -> Non
 def test_every_object_of_a_cluster_of_the_chart_is_part_of_slurm(kind: str) -> None:
     create, identity = KINDS[kind]
     objects = create({"labels": identity | {PART_OF: "slurm"}})
-    assert [named(manifest) for manifest in objects if manifest["metadata"]["labels"].get(PART_OF) != "slurm"] == []
+    assert [
+        named(manifest)
+        for manifest in objects
+        if manifest["metadata"]["labels"].get(PART_OF) != "slurm"
+    ] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_labels_with_which_the_chart_names_a_program_change_no_pod_and_no_spec(kind: str) -> None:
+def test_the_labels_with_which_the_chart_names_a_program_change_no_pod_and_no_spec(
+    kind: str,
+) -> None:
     create, identity = KINDS[kind]
     plain, labelled = create({}), create({"labels": identity})
     assert list(map(without_own_labels, labelled)) == list(map(without_own_labels, plain))
-    pods = [[manifest for manifest in objects if manifest["kind"] == "Pod"] for objects in (plain, labelled)]
+    pods = [
+        [manifest for manifest in objects if manifest["kind"] == "Pod"]
+        for objects in (plain, labelled)
+    ]
     assert pods[0] == pods[1]
 
 

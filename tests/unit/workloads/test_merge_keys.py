@@ -1,4 +1,6 @@
-"""The table of merge keys: how it is made from an OpenAPI document, and what is in the one that ships."""
+"""The table of merge keys: how it is built from an OpenAPI document, and what is in the one that
+ships.
+"""
 
 import json
 from pathlib import Path
@@ -9,7 +11,9 @@ import pytest
 from schemas import merge_keys
 from sidecars.workloads import merge
 
-SHIPPED: dict[str, Any] = json.loads((Path(merge.__file__).parent / "merge_keys.json").read_text(encoding="utf-8"))
+SHIPPED: dict[str, Any] = json.loads(
+    (Path(merge.__file__).parent / "merge_keys.json").read_text(encoding="utf-8")
+)
 
 
 def swagger(**properties: Any) -> dict[str, Any]:
@@ -44,8 +48,25 @@ def test_rules_and_the_ways_to_them_are_kept() -> None:
         )
     )
     assert table == {
-        "Pod": {"items": {"key": "name", "strategy": "merge,retainKeys"}, "ruled": {"type": "Ruled"}},
+        "Pod": {
+            "items": {"key": "name", "strategy": "merge,retainKeys"},
+            "ruled": {"type": "Ruled"},
+        },
         "Ruled": {"items": {"key": "name", "strategy": "merge"}},
+    }
+
+
+def test_keys_of_server_side_apply_are_kept_where_they_are_others() -> None:
+    apply = "x-kubernetes-list-map-keys"
+    table = merge_keys.merge_table(
+        swagger(
+            same=strategy("merge", "name", **{apply: ["name"]}),
+            more=strategy("merge", "port", **{apply: ["port", "protocol"]}),
+        )
+    )
+    assert table["Pod"] == {
+        "same": {"key": "name", "strategy": "merge"},
+        "more": {"key": "port", "keys": ["port", "protocol"], "strategy": "merge"},
     }
 
 
@@ -74,12 +95,16 @@ def test_the_shipped_table_has_kubernetes_merge_keys(kind: str, field: str, key:
 @pytest.mark.parametrize("kind", ["Pod", "StatefulSet", "Deployment"])
 def test_the_shipped_table_leads_from_every_workload_to_the_containers(kind: str) -> None:
     at = kind
-    for field in ("spec", "containers") if kind == "Pod" else ("spec", "template", "spec", "containers"):
+    for field in (
+        ("spec", "containers") if kind == "Pod" else ("spec", "template", "spec", "containers")
+    ):
         at = SHIPPED[at][field]["type"]
     assert at == "Container"
 
 
-def test_without_its_one_argument_it_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_its_one_argument_it_shows_its_usage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert merge_keys.main([]) == 2
     assert "SWAGGER_JSON" in capsys.readouterr().err
 
@@ -88,4 +113,6 @@ def test_the_table_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     document = tmp_path / "swagger.json"
     document.write_text(json.dumps(swagger(items=strategy("merge", "name"))))
     assert merge_keys.main([str(document)]) == 0
-    assert json.loads(capsys.readouterr().out) == {"Pod": {"items": {"key": "name", "strategy": "merge"}}}
+    assert json.loads(capsys.readouterr().out) == {
+        "Pod": {"items": {"key": "name", "strategy": "merge"}}
+    }

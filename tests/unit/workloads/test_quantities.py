@@ -14,9 +14,22 @@ from sidecars.workloads.resources import ResourceError
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("2", "2"), (2, "2"), ("1500m", "1.5"), ("0.1", "0.1"), ("1e3", "1000"), ("1E3", "1000"), ("2Gi", str(2 << 30)),
-     ("1Ki", "1024"), ("1k", "1000"), ("1M", "1000000"), ("1E", str(10**18)), ("5u", "0.000005"), ("7n", "7e-9")],
-)  # fmt: skip
+    [
+        ("2", "2"),
+        (2, "2"),
+        ("1500m", "1.5"),
+        ("0.1", "0.1"),
+        ("1e3", "1000"),
+        ("1E3", "1000"),
+        ("2Gi", str(2 << 30)),
+        ("1Ki", "1024"),
+        ("1k", "1000"),
+        ("1M", "1000000"),
+        ("1E", str(10**18)),
+        ("5u", "0.000005"),
+        ("7n", "7e-9"),
+    ],
+)
 def test_a_quantity_is_read(text: Any, value: str) -> None:
     assert quantity(text, "x") == Decimal(value)
 
@@ -53,17 +66,23 @@ def test_processors_are_rounded_up(text: str, cpus: int) -> None:
     assert whole(text, "x") == cpus
 
 
-@pytest.mark.parametrize(("text", "mib"), [("2Gi", 2048), ("2G", 1907), ("1048575", 0), (1 << 20, 1)])
+@pytest.mark.parametrize(
+    ("text", "mib"), [("2Gi", 2048), ("2G", 1907), ("1048575", 0), (1 << 20, 1)]
+)
 def test_memory_is_counted_in_whole_mebibytes(text: Any, mib: int) -> None:
     assert mebibytes(text, "x") == mib
 
 
-@given(st.decimals(min_value=0, max_value=10**6, places=3), st.sampled_from(["", "m", "k", "Ki", "Gi"]))
+@given(
+    st.decimals(min_value=0, max_value=10**6, places=3), st.sampled_from(["", "m", "k", "Ki", "Gi"])
+)
 def test_rounding_up_never_makes_less(number: Decimal, suffix: str) -> None:
     assert whole(f"{number:f}{suffix}", "x") >= quantity(f"{number:f}{suffix}", "x")
 
 
-ALMOST = st.from_regex(r"[+-]?[0-9]{0,40}\.?[0-9]{0,40}([eE][+-]?[0-9]{0,4}|[KMGTPE]i|[numkMGTPE])?", fullmatch=True)
+ALMOST = st.from_regex(
+    r"[+-]?[0-9]{0,40}\.?[0-9]{0,40}([eE][+-]?[0-9]{0,4}|[KMGTPE]i|[numkMGTPE])?", fullmatch=True
+)
 
 
 @given(ALMOST | st.text(max_size=20) | st.integers() | st.floats() | st.none() | st.booleans())

@@ -6,7 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.workloads import accounting, config, controller, loginset, nodeset, references, restapi
+from sidecars.workloads import (
+    accounting,
+    config,
+    controller,
+    loginset,
+    nodeset,
+    references,
+    restapi,
+)
 from sidecars.workloads.facts import Facts, digest
 from tests.support import builders
 
@@ -21,7 +29,10 @@ ALL_OF_CONTROLLER: dict[str, Any] = {
     "epilogSlurmctldScriptRefs": [{"name": "epilog-slurmctld"}],
 }
 OF_CONTROLLER = {
-    *(("Secret", name) for name in ("slurm-auth-slurm", "slurm-auth-slurm-jwks", "slurm-auth-jwt", "next")),
+    *(
+        ("Secret", name)
+        for name in ("slurm-auth-slurm", "slurm-auth-slurm-jwks", "slurm-auth-jwt", "next")
+    ),
     *(("ConfigMap", it) for it in ("jwks", "files", "more-files", "prolog", "epilog")),
     *(("ConfigMap", it) for it in ("prolog-slurmctld", "epilog-slurmctld")),
 }
@@ -41,14 +52,33 @@ def found(kind: str, name: str, spec: Any) -> set[tuple[str, str]]:
         (
             "Accounting",
             builders.KEYS
-            | {"jwksKeyRef": {"name": "jwks"}, "storageConfig": {"passwordKeyRef": {"name": "password", "key": "p"}}},
+            | {
+                "jwksKeyRef": {"name": "jwks"},
+                "storageConfig": {"passwordKeyRef": {"name": "password", "key": "p"}},
+            },
             {
-                *(("Secret", it) for it in ("slurm-auth-slurm", "slurm-auth-slurm-jwks", "slurm-auth-jwt", "password")),
+                *(
+                    ("Secret", it)
+                    for it in (
+                        "slurm-auth-slurm",
+                        "slurm-auth-slurm-jwks",
+                        "slurm-auth-jwt",
+                        "password",
+                    )
+                ),
                 ("ConfigMap", "jwks"),
             },
         ),
-        ("LoginSet", {"sssdConfRef": {"name": "sssd"}}, {("Secret", "sssd"), ("Secret", "it-ssh-host-keys")}),
-        ("NodeSet", {"ssh": {"enabled": True, "sssdConfRef": {"name": "sssd"}}}, {("Secret", "sssd")}),
+        (
+            "LoginSet",
+            {"sssdConfRef": {"name": "sssd"}},
+            {("Secret", "sssd"), ("Secret", "it-ssh-host-keys")},
+        ),
+        (
+            "NodeSet",
+            {"ssh": {"enabled": True, "sssdConfRef": {"name": "sssd"}}},
+            {("Secret", "sssd")},
+        ),
         ("NodeSet", {}, set()),
         ("RestApi", {"controllerRef": {"name": "slurm"}}, set()),
         (
@@ -69,13 +99,18 @@ def test_each_field_that_names_a_secret_or_config_map_is_a_reference(
     assert found(kind, "it", spec) == want
 
 
-@pytest.mark.parametrize("spec", [None, {}, {"slurmKeyRef": "text", "configFileRefs": {"name": 7}, "jwtKeyRef": {}}])
+@pytest.mark.parametrize(
+    "spec", [None, {}, {"slurmKeyRef": "text", "configFileRefs": {"name": 7}, "jwtKeyRef": {}}]
+)
 def test_what_cannot_be_read_refers_to_nothing(spec: Any) -> None:
     assert found("Controller", "it", spec) == set()
 
 
 def test_what_has_no_kind_refers_to_nothing() -> None:
-    assert references.of({"metadata": {"namespace": "slurm", "name": "it"}, "spec": builders.KEYS}) == frozenset()
+    assert (
+        references.of({"metadata": {"namespace": "slurm", "name": "it"}, "spec": builders.KEYS})
+        == frozenset()
+    )
 
 
 class Asked(Mapping[str, Any]):
@@ -129,6 +164,8 @@ def test_no_render_asks_for_anything_that_is_not_in_the_index() -> None:
         ("Accounting", "slurm", database),
     ):
         index |= found(kind, name, msgspec.to_builtins(item.spec))
-    assert {("Secret", name) for name in secrets.names} | {("ConfigMap", it) for it in config_maps.names} <= index
+    assert {("Secret", name) for name in secrets.names} | {
+        ("ConfigMap", it) for it in config_maps.names
+    } <= index
     assert {"slurm-auth-slurm", "slurm-auth-jwt", "slurm-sssd-conf"} <= secrets.names
     assert {"jwks", "files", "prolog", "epilog-slurmctld"} <= config_maps.names

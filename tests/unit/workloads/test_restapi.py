@@ -8,14 +8,27 @@ from sidecars.workloads.config_maps import CONFIG_MAPS
 from sidecars.workloads.facts import digest
 from sidecars.workloads.resources import Controller, Manifest, RestApi
 from tests.support import builders
-from tests.support.builders import SLURM_JWKS_SOURCE, controller, env, mounts, part, pod_spec, restapi, volume
+from tests.support.builders import (
+    SLURM_JWKS_SOURCE,
+    controller,
+    env,
+    mounts,
+    part,
+    pod_spec,
+    restapi,
+    volume,
+)
 
 
 def objects(
-    of: RestApi | None = None, cluster: Controller | None = None, files: dict[str, str | bytes] | None = None
+    of: RestApi | None = None,
+    cluster: Controller | None = None,
+    files: dict[str, str | bytes] | None = None,
 ) -> list[Manifest]:
     """What is rendered."""
-    return render.objects(of or restapi(), cluster or controller(), builders.facts(), files or {"slurm.conf": ""})
+    return render.objects(
+        of or restapi(), cluster or controller(), builders.facts(), files or {"slurm.conf": ""}
+    )
 
 
 def deployment(of: RestApi | None = None, cluster: Controller | None = None) -> Manifest:
@@ -55,20 +68,42 @@ def test_slurmrestd_runs_as_nobody_and_without_the_part_for_slurmdbd() -> None:
         "SLURMRESTD_SECURITY": "disable_unshare_files,disable_unshare_sysv",
     }
     context = pod_spec(workload)["securityContext"]
-    assert (context["runAsNonRoot"], context["runAsUser"], context["fsGroup"]) == (True, 65534, 65534)
+    assert (context["runAsNonRoot"], context["runAsUser"], context["fsGroup"]) == (
+        True,
+        65534,
+        65534,
+    )
     assert pod_spec(workload)["automountServiceAccountToken"] is False
 
 
 def test_slurmrestd_offers_the_part_for_slurmdbd_when_slurmctld_has_accepted_accounting() -> None:
     cluster = controller(accountingRef={"name": "slurm"})
-    assert part(deployment(cluster=cluster), "slurmrestd")["args"] == ["-s", "openapi/slurmctld", "0.0.0.0:6820"]
-    workload = find(objects(files={"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"}), "Deployment")
+    assert part(deployment(cluster=cluster), "slurmrestd")["args"] == [
+        "-s",
+        "openapi/slurmctld",
+        "0.0.0.0:6820",
+    ]
+    workload = find(
+        objects(files={"slurm.conf": "AccountingStorageType=accounting_storage/slurmdbd\n"}),
+        "Deployment",
+    )
     assert part(workload, "slurmrestd")["args"] == ["0.0.0.0:6820"]
+
+
+def test_slurmrestd_listens_on_all_addresses_of_the_family_of_the_pods() -> None:
+    rendered = render.objects(restapi(), controller(), builders.with_ipv6(), {})
+    args = part(find(rendered, "Deployment"), "slurmrestd")["args"]
+    assert args[-1] == "[::]:6820"
 
 
 def test_arguments_of_the_user_stand_before_the_address() -> None:
     workload = deployment(restapi(slurmrestd={"args": ["-vv"], "image": "mine"}))
-    assert part(workload, "slurmrestd")["args"] == ["-s", "openapi/slurmctld", "-vv", "0.0.0.0:6820"]
+    assert part(workload, "slurmrestd")["args"] == [
+        "-s",
+        "openapi/slurmctld",
+        "-vv",
+        "0.0.0.0:6820",
+    ]
     assert part(workload, "slurmrestd")["image"] == "mine"
 
 
@@ -83,7 +118,12 @@ def test_slurmrestd_reads_the_accepted_configuration_and_one_key() -> None:
                 {"configMap": {"name": f"slurm-config-accepted-{index}", "optional": True}}
                 for index in range(1, CONFIG_MAPS)
             ),
-            {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+            {
+                "secret": {
+                    "name": "slurm-auth-slurm",
+                    "items": [{"key": "slurm.key", "path": "slurm.key"}],
+                }
+            },
             SLURM_JWKS_SOURCE,
         ],
     }
@@ -91,13 +131,17 @@ def test_slurmrestd_reads_the_accepted_configuration_and_one_key() -> None:
 
 def annotations(lines: str = "", **files: str) -> dict[str, str]:
     """Of the pods, with these lines in the accepted slurm.conf, and other files."""
-    accepted = {"slurm.conf": f"ClusterName=lab\n{lines}\n", **{f"{name}.conf": text for name, text in files.items()}}
+    accepted = {
+        "slurm.conf": f"ClusterName=lab\n{lines}\n",
+        **{f"{name}.conf": text for name, text in files.items()},
+    }
     template = find(objects(files=dict(accepted)), "Deployment")["spec"]["template"]
     return dict(template["metadata"]["annotations"])
 
 
 @pytest.mark.parametrize(
-    "line", ["MessageTimeout=20", "  authinfo = ttl=60", "TLSType=tls/s2n", "SelectType=\\\nselect/linear"]
+    "line",
+    ["MessageTimeout=20", "  authinfo = ttl=60", "TLSType=tls/s2n", "SelectType=\\\nselect/linear"],
 )
 def test_a_setting_of_how_to_reach_slurm_restarts_slurmrestd(line: str) -> None:
     assert annotations()["slinky.slurm.net/slurm-key-hash"] == digest("keys")
@@ -107,9 +151,15 @@ def test_a_setting_of_how_to_reach_slurm_restarts_slurmrestd(line: str) -> None:
 
 @pytest.mark.parametrize(
     "lines",
-    ["SlurmctldTimeout=10", "PartitionName=p Nodes=ALL", "#MessageTimeout=20", "NodeName=n Weight=2", "KillWait=9"],
+    [
+        "SlurmctldTimeout=10",
+        "PartitionName=p Nodes=ALL",
+        "#MessageTimeout=20",
+        "NodeName=n Weight=2",
+        "KillWait=9",
+    ],
 )
-def test_what_slurmctld_tells_slurmrestd_restarts_nothing(lines: str) -> None:
+def test_what_slurmctld_sends_to_slurmrestd_restarts_nothing(lines: str) -> None:
     assert annotations(lines) == annotations()
 
 

@@ -35,7 +35,11 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def shell(script: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """The script in a process group of its own, which ends with the test."""
     process = subprocess.Popen(
-        ["sh", "-c", script], env=os.environ | environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ["sh", "-c", script],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     with process:
         try:
@@ -53,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Proc:
-    """A folder in the place of /proc."""
+    """A folder instead of /proc."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,21 +65,30 @@ class Proc:
         self.uptime(1000)
 
     def uptime(self, seconds: int) -> None:
-        """The machine has been up that long."""
+        """The host has been up that long."""
         draft = self.folder / "draft"
         draft.write_text(f"{seconds}.25 17.00\n")
         draft.replace(self.folder / "uptime")
 
     def process(
-        self, number: int, command: str = "slurmstepd: [1.0]", *, user: int = 0, state: str = "S", parent: int = 1
+        self,
+        number: int,
+        command: str = "slurmstepd: [1.0]",
+        *,
+        user: int = 0,
+        state: str = "S",
+        parent: int = 1,
     ) -> None:
-        """A process that is called slurmstepd. `user` is its real user; its effective user is root."""
+        """A process that is called slurmstepd. `user` is its real user; its effective user is
+        root.
+        """
         process = self.folder / str(number)
         process.mkdir()
         (process / "comm").write_text("slurmstepd\n")
         (process / "cmdline").write_text(command.replace(" infinity", "\0infinity\0"))
         (process / "status").write_text(
-            f"Name:\tslurmstepd\nState:\t{state} (x)\nPid:\t{number}\nPPid:\t{parent}\nUid:\t{user}\t0\t0\t0\n"
+            f"Name:\tslurmstepd\nState:\t{state} "
+            f"(x)\nPid:\t{number}\nPPid:\t{parent}\nUid:\t{user}\t0\t0\t0\n"
         )
 
 
@@ -119,7 +132,9 @@ def test_the_hook_waits_until_it_is_released(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("released", ["", "of an earlier stop\n"])
-def test_the_hook_is_not_ended_by_the_release_of_another(folder: Path, proc: Proc, released: str) -> None:
+def test_the_hook_is_not_ended_by_the_release_of_another(
+    folder: Path, proc: Proc, released: str
+) -> None:
     (folder / "released").write_text(released)
     with shell(pre_stop(folder, 3600, proc)) as hook:
         until(lambda: steps(folder) == 0, "the hook to count steps")
@@ -136,9 +151,13 @@ def test_the_hook_protects_the_jobs_of_a_pod_without_its_folder(tmp_path: Path, 
         until(lambda: hook.poll() is not None, "the hook to reach its bound")
 
 
-def test_a_change_of_the_wall_clock_does_not_end_the_hook(folder: Path, proc: Proc, tmp_path: Path) -> None:
+def test_a_change_of_the_wall_clock_does_not_end_the_hook(
+    folder: Path, proc: Proc, tmp_path: Path
+) -> None:
     date = tmp_path / "date"
-    date.write_text(f"#!/bin/sh\necho x >> {tmp_path}/dates\necho $(wc -l < {tmp_path}/dates)000000\n")
+    date.write_text(
+        f"#!/bin/sh\necho x >> {tmp_path}/dates\necho $(wc -l < {tmp_path}/dates)000000\n"
+    )
     date.chmod(0o755)
     with shell(pre_stop(folder, 3600, proc), PATH=f"{tmp_path}:{os.environ['PATH']}") as hook:
         until(lambda: steps(folder) == 0 or hook.poll() is not None, "the hook to count steps")
@@ -147,7 +166,9 @@ def test_a_change_of_the_wall_clock_does_not_end_the_hook(folder: Path, proc: Pr
         assert hook.poll() is None
 
 
-def test_a_process_of_a_job_is_not_counted_as_a_step_whatever_its_name(folder: Path, proc: Proc) -> None:
+def test_a_process_of_a_job_is_not_counted_as_a_step_whatever_its_name(
+    folder: Path, proc: Proc
+) -> None:
     proc.process(1)
     for number in (20, 21, 22):
         proc.process(number, user=65534)
@@ -159,7 +180,9 @@ def test_a_process_of_a_job_is_not_counted_as_a_step_whatever_its_name(folder: P
         assert steps(folder) == 2, "the step, and the one whose command line could not be read"
 
 
-def test_the_hook_counts_steps_and_not_the_keeper_of_their_scope(folder: Path, tmp_path: Path) -> None:
+def test_the_hook_counts_steps_and_not_the_keeper_of_their_scope(
+    folder: Path, tmp_path: Path
+) -> None:
     program = shutil.copy("/bin/sleep", tmp_path / "slurmstepd")
     with shell(pre_stop(folder, 3600)):
         until(lambda: steps(folder) >= 0, "the hook to count steps")
@@ -187,10 +210,16 @@ def test_initconf_prepares_folders_that_users_of_a_login_node_can_not_write(tmp_
     chown = tmp_path / "bin/chown"
     chown.write_text(f'#!/bin/sh\necho "$1 $2 $(stat -c %a $2)" >>{tmp_path}/owners\n')
     chown.chmod(0o755)
-    with shell(script.replace("/mnt/", f"{tmp_path}/mnt/"), PATH=f"{chown.parent}:{os.environ['PATH']}") as process:
+    with shell(
+        script.replace("/mnt/", f"{tmp_path}/mnt/"), PATH=f"{chown.parent}:{os.environ['PATH']}"
+    ) as process:
         assert process.wait(DEADLINE) == 0
     etc, run = tmp_path / "mnt/etc/slurm", tmp_path / "mnt/run/slurm"
-    assert [stat.S_IMODE(it.stat().st_mode) for it in (etc, run, etc / "slurm.key")] == [0o755, 0o755, 0o600]
+    assert [stat.S_IMODE(it.stat().st_mode) for it in (etc, run, etc / "slurm.key")] == [
+        0o755,
+        0o755,
+        0o600,
+    ]
     # root without CAP_FOWNER changes the mode of what it owns.
     owners = (tmp_path / "owners").read_text().splitlines()
     assert [it for it in owners if "/run/" in it] == [f"0:0 {run} 1777", f"401:401 {run} 755"]
@@ -199,7 +228,9 @@ def test_initconf_prepares_folders_that_users_of_a_login_node_can_not_write(tmp_
 
 
 @pytest.mark.parametrize("present", [False, True])
-def test_the_log_sidecar_copies_what_is_written_to_the_fifo_and_ends_at_term(tmp_path: Path, present: bool) -> None:
+def test_the_log_sidecar_copies_what_is_written_to_the_fifo_and_ends_at_term(
+    tmp_path: Path, present: bool
+) -> None:
     of = nodeset()
     pod = render.pod(of, render.pod_template(of, controller(), builders.facts()), 0, "abc")
     script: str = part(pod, "logfile")["command"][2]
@@ -237,7 +268,10 @@ def first_runs(proc: Proc, sidecar: str = "node") -> str:
 
 
 def test_no_container_of_a_worker_pod_gets_term_without_a_hook_before_it() -> None:
-    hooks = {name: container["lifecycle"]["preStop"]["exec"]["command"] for name, container in staying().items()}
+    hooks = {
+        name: container["lifecycle"]["preStop"]["exec"]["command"]
+        for name, container in staying().items()
+    }
     assert hooks.keys() == {"logs", "logfile", "node", "slurmd"}
     assert hooks["logs"] == hooks["logfile"] == hooks["node"] != hooks["slurmd"]
 
@@ -271,7 +305,9 @@ def test_the_hook_of_a_sidecar_ends_while_its_first_process_waits_for_signals() 
     with subprocess.Popen([sys.executable, "-c", AS_TINI], stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         first.stdout.readline()
-        script = script.replace("/proc/1/", f"/proc/{first.pid}/").replace("PPid: 1'", f"PPid: {first.pid}'")
+        script = script.replace("/proc/1/", f"/proc/{first.pid}/").replace(
+            "PPid: 1'", f"PPid: {first.pid}'"
+        )
         with shell(script.replace("sleep 0.1", "echo look")) as hook:
             assert hook.communicate(timeout=DEADLINE)[0] == ""
             assert hook.returncode == 0

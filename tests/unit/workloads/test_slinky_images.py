@@ -1,6 +1,7 @@
 """The pods fit SchedMD's images, which the chart's values name and the tests can't pull.
 
-What the images do is recorded from their sources: https://github.com/SlinkyProject/containers, Slurm 26.05.
+What the images do is recorded from their sources: https://github.com/SlinkyProject/containers,
+Slurm 26.05.
 """
 
 from dataclasses import dataclass
@@ -36,12 +37,16 @@ class Image:
     port: int
 
     options: str
-    """The variable whose text a shell expands before the container's arguments; "" if tini starts the daemon."""
+    """The variable whose text a shell expands before the container's arguments; "" if tini starts
+    the daemon.
+    """
 
 
 IMAGES = {
     # supervisord writes /tmp/supervisord.pid, the entrypoint creates /run/slurmctld.
-    "slurmctld": Image(frozenset({ROOT, SLURM}), (TMP, "/run", "/run/slurmctld"), 6817, "SLURMCTLD_OPTIONS"),
+    "slurmctld": Image(
+        frozenset({ROOT, SLURM}), (TMP, "/run", "/run/slurmctld"), 6817, "SLURMCTLD_OPTIONS"
+    ),
     # The entrypoint also adds pam_slurm_adopt to /etc/pam.d/sshd and generates sshd's host keys.
     "slurmd": Image(
         frozenset({ROOT}),
@@ -52,7 +57,12 @@ IMAGES = {
     "slurmdbd": Image(frozenset({SLURM}), ("/run",), 6819, ""),
     "slurmrestd": Image(frozenset({NOBODY}), (), 6820, ""),
     # root starts sshd, and sackd as slurm.
-    "login": Image(frozenset({ROOT}), (TMP, "/run/sshd", "/run/dbus", "/run/slurm", "/etc/ssh"), 22, "SACKD_OPTIONS"),
+    "login": Image(
+        frozenset({ROOT}),
+        (TMP, "/run/sshd", "/run/dbus", "/run/slurm", "/etc/ssh"),
+        22,
+        "SACKD_OPTIONS",
+    ),
 }
 
 
@@ -68,16 +78,24 @@ def workload(daemon: str) -> Manifest:
         case "slurmdbd":
             return accounting()
         case "slurmrestd":
-            return find(restapis.objects(restapi(), controller(), facts, {"slurm.conf": ""}), "Deployment")
+            return find(
+                restapis.objects(restapi(), controller(), facts, {"slurm.conf": ""}), "Deployment"
+            )
         case _:
             return find(loginsets.objects(builders.loginset(), controller(), facts), "Deployment")
 
 
 def accounting() -> Manifest:
     """slurmdbd's StatefulSet."""
-    storage = {"host": "db", "username": "slurm", "passwordKeyRef": {"name": "password", "key": "password"}}
+    storage = {
+        "host": "db",
+        "username": "slurm",
+        "passwordKeyRef": {"name": "password", "key": "password"},
+    }
     secrets = accountings.Secrets(password=b"password", slurm_key=b"key")
-    rendered = accountings.objects(builders.accounting(storageConfig=storage), builders.facts(), secrets)
+    rendered = accountings.objects(
+        builders.accounting(storageConfig=storage), builders.facts(), secrets
+    )
     return find(rendered, "StatefulSet")
 
 
@@ -89,7 +107,9 @@ def user(of: Manifest, container: dict[str, Any]) -> int:
 
 
 def is_writable(of: Manifest, name: str, folder: str) -> bool:
-    """Whether a container can create files in a folder: by its nearest mount, or by its root file system."""
+    """Whether a container can create files in a folder: by its nearest mount, or by its root file
+    system.
+    """
     container = part(of, name)
     by_path = {mount["mountPath"]: mount for mount in container.get("volumeMounts", ())}
     for path in (PurePosixPath(folder), *PurePosixPath(folder).parents):
@@ -99,7 +119,9 @@ def is_writable(of: Manifest, name: str, folder: str) -> bool:
 
 
 @pytest.mark.parametrize("daemon", IMAGES)
-def test_the_entrypoint_of_the_image_starts_the_daemon_as_a_user_that_it_expects(daemon: str) -> None:
+def test_the_entrypoint_of_the_image_starts_the_daemon_as_a_user_that_it_expects(
+    daemon: str,
+) -> None:
     of, image = workload(daemon), IMAGES[daemon]
     container = part(of, daemon)
     assert "command" not in container
@@ -115,7 +137,9 @@ def test_the_entrypoint_and_the_daemon_can_write_where_they_do(daemon: str) -> N
 
 @pytest.mark.parametrize("daemon", [name for name, image in IMAGES.items() if not image.options])
 def test_arguments_of_a_daemon_that_tini_starts_need_no_shell(daemon: str) -> None:
-    assert not any(set('$`"\\') & set(argument) for argument in part(workload(daemon), daemon).get("args", ()))
+    assert not any(
+        set('$`"\\') & set(argument) for argument in part(workload(daemon), daemon).get("args", ())
+    )
 
 
 def test_slurmrestd_gets_its_address_because_arguments_replace_those_of_the_image() -> None:
@@ -126,7 +150,10 @@ def test_the_shell_of_slurmds_entrypoint_reads_the_files_of_register_as_one_word
     arguments = part(workload("slurmd"), "slurmd")["args"]
     read = [argument for argument in arguments if "$" in argument]
     assert read
-    assert all(argument.startswith('"$(cat /run/slurm-node/') and argument.endswith(')"') for argument in read)
+    assert all(
+        argument.startswith('"$(cat /run/slurm-node/') and argument.endswith(')"')
+        for argument in read
+    )
 
 
 def test_the_entrypoint_of_slurmd_adds_nothing_to_what_register_wrote() -> None:
@@ -141,14 +168,24 @@ def test_sackd_gets_its_options_from_the_variable_that_the_image_of_login_reads(
 
 
 def test_slurms_own_folders_are_those_of_the_images() -> None:
-    for daemon, folder in (("slurmctld", "/etc/slurm"), ("slurmd", "/etc/slurm"), ("slurmrestd", "/etc/slurm")):
+    for daemon, folder in (
+        ("slurmctld", "/etc/slurm"),
+        ("slurmd", "/etc/slurm"),
+        ("slurmrestd", "/etc/slurm"),
+    ):
         assert folder in mounts(workload(daemon), daemon)
-    assert mounts(workload("slurmctld"), "slurmctld").keys() >= {"/var/log/slurm", "/run", "/run/slurmctld"}
+    assert mounts(workload("slurmctld"), "slurmctld").keys() >= {
+        "/var/log/slurm",
+        "/run",
+        "/run/slurmctld",
+    }
     assert "/run/slurm" in mounts(workload("login"), "login")
 
 
-def test_the_container_check_needs_of_the_image_of_slurmctld_only_what_runs_without_its_entrypoint() -> None:
+def test_the_container_check_needs_only_what_runs_without_the_slurmctld_images_entrypoint() -> None:
     check = part(workload("slurmctld"), "check")
     assert check["command"][:2] == ["sh", "-c"]
     assert user(workload("slurmctld"), check) == SLURM
-    assert all(is_writable(workload("slurmctld"), "check", folder) for folder in ("/etc/slurm", "/run"))
+    assert all(
+        is_writable(workload("slurmctld"), "check", folder) for folder in ("/etc/slurm", "/run")
+    )

@@ -12,9 +12,12 @@ from tests.support.builders import controller, nodeset
 
 
 @pytest.mark.parametrize(
-    ("replicas", "expected"), [((1,), 1024), ((512,), 1024), ((513,), 1026), ((2000, 3000), 10000), ((), 1024)]
+    ("replicas", "expected"),
+    [((1,), 1024), ((512,), 1024), ((513,), 1026), ((2000, 3000), 10000), ((), 1024)],
 )
-def test_slurmctld_has_room_for_twice_the_declared_replicas(replicas: tuple[int, ...], expected: int) -> None:
+def test_slurmctld_has_room_for_twice_the_declared_replicas(
+    replicas: tuple[int, ...], expected: int
+) -> None:
     nodesets = [nodeset(f"n{index}", replicas=count) for index, count in enumerate(replicas)]
     text = compose(controller(), nodesets, builders.facts()).files["slurm.conf"]
     assert f"MaxNodeCount={expected}" in text.splitlines()
@@ -37,19 +40,25 @@ def test_a_daemon_set_counts_with_the_nodes_that_it_last_wanted() -> None:
         NodeSet,
         {
             "metadata": builders.metadata("d"),
-            "spec": {"controllerRef": {"name": "slurm"}, "scalingMode": "DaemonSet", "replicas": 9000},
+            "spec": {
+                "controllerRef": {"name": "slurm"},
+                "scalingMode": "DaemonSet",
+                "replicas": 9000,
+            },
             "status": {"desired": 700},
         },
     )
     assert max_node_count([of]) == 1400
 
 
-@pytest.mark.parametrize(("line", "want"), [("a", False), ("a\\", True), ("a\\\\", False), ("a\\ ", True), ("", False)])
+@pytest.mark.parametrize(
+    ("line", "want"), [("a", False), ("a\\", True), ("a\\\\", False), ("a\\ ", True), ("", False)]
+)
 def test_an_odd_number_of_backslashes_at_its_end_continues_a_line(line: str, want: bool) -> None:
     assert continued(line) is want
 
 
-def test_why_a_value_can_not_end_a_line_is_said() -> None:
+def test_why_a_value_can_not_end_a_line_is_reported() -> None:
     assert unfit("State=UP\tMaxTime=1") is None
     assert "line break" in (unfit("a\nb") or "")
     assert "backslash" in (unfit("a\\") or "")

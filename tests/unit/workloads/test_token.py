@@ -6,14 +6,27 @@ from typing import Any
 import pytest
 
 from sidecars.workloads.resources import ResourceError, Token, read
-from sidecars.workloads.token import LONGEST_SECONDS, SHORTEST_SECONDS, jwt_key, lifetime, secret, username
+from sidecars.workloads.token import (
+    LONGEST_SECONDS,
+    SHORTEST_SECONDS,
+    jwt_key,
+    lifetime,
+    secret,
+    username,
+)
 from tests.support import builders
 
 KEY = {"name": "slurm-auth-jwt", "key": "jwt.key"}
 
 
 def token(**spec: Any) -> Token:
-    return read(Token, {"metadata": builders.metadata("ann"), "spec": {"username": "ann", "jwtKeyRef": KEY} | spec})
+    return read(
+        Token,
+        {
+            "metadata": builders.metadata("ann"),
+            "spec": {"username": "ann", "jwtKeyRef": KEY} | spec,
+        },
+    )
 
 
 def test_the_secret_has_the_token_and_can_be_changed_only_if_the_token_is_renewed() -> None:

@@ -34,7 +34,11 @@ def workloads_of(controller: Controller) -> dict[str, Manifest]:
         for it in rendered
         if it["kind"] in {"StatefulSet", "Deployment"}
     }
-    return found | {"slurmd": {"spec": {"template": nodeset.pod_template(builders.nodeset(), controller, facts)}}}
+    return found | {
+        "slurmd": {
+            "spec": {"template": nodeset.pod_template(builders.nodeset(), controller, facts)}
+        }
+    }
 
 
 def test_every_daemon_mounts_the_folder_of_libnss_extrausers_whole() -> None:
@@ -42,9 +46,16 @@ def test_every_daemon_mounts_the_folder_of_libnss_extrausers_whole() -> None:
     assert set(found) == {"slurmctld", "slurmrestd", "login", "slurmdbd", "slurmd"}
     for container, workload in found.items():
         mounted = mounts(workload, container)[paths.USERS]
-        # A file that is mounted by its own path never changes in a running pod. Without the ConfigMap pods start.
-        assert volume(workload, mounted)["configMap"] == {"name": "slurm-users", "optional": True, "defaultMode": 0o444}
-    assert paths.USERS in mounts(found["slurmctld"], "check"), "a dry run resolves the groups of partitions"
+        # A file that is mounted by its own path never changes in a running pod. Without the
+        # ConfigMap pods start.
+        assert volume(workload, mounted)["configMap"] == {
+            "name": "slurm-users",
+            "optional": True,
+            "defaultMode": 0o444,
+        }
+    assert paths.USERS in mounts(found["slurmctld"], "check"), (
+        "a dry run resolves the groups of partitions"
+    )
 
 
 def test_without_declared_users_no_pod_changes() -> None:
@@ -72,21 +83,31 @@ def test_sshd_asks_for_the_keys_of_each_user_but_root_unless_the_site_has_a_comm
 
 
 def test_workers_with_ssh_ask_for_the_keys_too() -> None:
-    of = builders.nodeset(ssh={"enabled": True, "sssdConfRef": {"name": "slurm-sssd-conf", "key": "sssd.conf"}})
+    of = builders.nodeset(
+        ssh={"enabled": True, "sssdConfRef": {"name": "slurm-sssd-conf", "key": "sssd.conf"}}
+    )
     found = nodeset.objects(of, builders.controller(**DECLARING), builders.facts())
     [text] = [it["data"]["sshd_config"] for it in found if "sshd_config" in it.get("data", {})]
     assert "AuthorizedKeysCommand /usr/bin/cat /var/lib/extrausers/keys-%u" in text.splitlines()
 
 
 def test_declaring_users_is_a_new_revision_and_a_former_one_keeps_its_pods() -> None:
-    without, declaring, facts = builders.controller(), builders.controller(**DECLARING), builders.facts()
+    without, declaring, facts = (
+        builders.controller(),
+        builders.controller(**DECLARING),
+        builders.facts(),
+    )
     of = builders.nodeset()
     before, after = nodeset.revision(of, without, facts), nodeset.revision(of, declaring, facts)
     assert before.hash != after.hash
     # The files of an earlier release have no such overlay.
-    base = {name: file for name, file in before.data["base"]["files"].items() if name != "slurmd-users"}
+    base = {
+        name: file for name, file in before.data["base"]["files"].items() if name != "slurmd-users"
+    }
     former = nodeset.Revision(before.hash, before.data | {"base": {"files": base}})
-    assert nodeset.pod_template(of, declaring, facts, former) == nodeset.pod_template(of, without, facts, before)
+    assert nodeset.pod_template(of, declaring, facts, former) == nodeset.pod_template(
+        of, without, facts, before
+    )
     pod = {"spec": {"template": nodeset.pod_template(of, without, facts, after)}}
     assert paths.USERS in mounts(pod, "slurmd"), "until it is replaced"
 
@@ -115,7 +136,10 @@ def test_slurmdbd_of_several_clusters_has_the_users_of_the_first_that_declares_s
     named = [builders.controller({"name": name}, **DECLARING) for name in ("b", "a")]
     secrets = slurmdbd.Secrets(password=b"p", slurm_key=b"k")
     rendered = slurmdbd.objects(
-        builders.accounting(storageConfig=STORAGE), builders.facts(), secrets, [builders.controller(), *named]
+        builders.accounting(storageConfig=STORAGE),
+        builders.facts(),
+        secrets,
+        [builders.controller(), *named],
     )
     workload = find(rendered, "StatefulSet")
     assert volume(workload, "users")["configMap"]["name"] == "a-users"

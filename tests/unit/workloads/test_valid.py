@@ -1,4 +1,6 @@
-"""Everything that is rendered, with every overlay, against Kubernetes' own schemas: no field that doesn't exist."""
+"""Everything that is rendered, with every overlay, against Kubernetes' own schemas: no field that
+doesn't exist.
+"""
 
 import importlib
 from collections.abc import Iterator
@@ -32,12 +34,21 @@ def of_controllers() -> Iterator[tuple[str, list[Manifest]]]:
         "new claim": {"persistence": {"enabled": True, **CLAIM}, "service": SERVICE},
         "existing claim": {"persistence": {"enabled": True, "existingClaim": "c"}},
         "no claim": {"persistence": {"enabled": False}},
-        "standbys": {"ha": {"enabled": True}, "persistence": {"enabled": True, "existingClaim": "c"}},
-        "files": {"configFileRefs": [{"name": "files"}], "jwksKeyRef": {"name": "jwks", "key": "k"}},
+        "standbys": {
+            "ha": {"enabled": True},
+            "persistence": {"enabled": True, "existingClaim": "c"},
+        },
+        "files": {
+            "configFileRefs": [{"name": "files"}],
+            "jwksKeyRef": {"name": "jwks", "key": "k"},
+        },
         "external": {"external": True, "externalConfig": {"host": "h", "port": 1}},
     }
     for name, spec in shapes.items():
-        yield f"slurmctld, {name}", controllers.objects(controller(**spec), (), builders.facts(config_maps=maps))
+        yield (
+            f"slurmctld, {name}",
+            controllers.objects(controller(**spec), (), builders.facts(config_maps=maps)),
+        )
 
 
 def worker(of: NodeSet) -> list[Manifest]:
@@ -45,8 +56,12 @@ def worker(of: NodeSet) -> list[Manifest]:
     facts = builders.facts()
     revision = nodesets.revision(of, controller(), facts)
     return [
-        nodesets.pod(of, nodesets.pod_template(of, controller(), facts), 0, revision.hash, kube_node="n"),
-        nodesets.daemon_pod(of, nodesets.pod_template(of, controller(), facts), "n.example.com", "n", revision.hash),
+        nodesets.pod(
+            of, nodesets.pod_template(of, controller(), facts), 0, revision.hash, kube_node="n"
+        ),
+        nodesets.daemon_pod(
+            of, nodesets.pod_template(of, controller(), facts), "n.example.com", "n", revision.hash
+        ),
         nodesets.revision_object(of, revision, 1),
         *nodesets.claims(of, 0),
         *nodesets.objects(of, controller(), facts),
@@ -70,7 +85,11 @@ def of_nodesets() -> Iterator[tuple[str, list[Manifest]]]:
 def of_others() -> Iterator[tuple[str, list[Manifest]]]:
     """slurmrestd and login nodes."""
     facts = builders.facts()
-    keys = {f"ssh_host_{kind}_key{end}": "k" for kind in loginsets.HOST_KEY_TYPES for end in ("", ".pub")}
+    keys = {
+        f"ssh_host_{kind}_key{end}": "k"
+        for kind in loginsets.HOST_KEY_TYPES
+        for end in ("", ".pub")
+    }
     plain = loginset(login={"image": "i"}, sssdConfRef=None, service=SERVICE)
     yield "slurmrestd", restapis.objects(restapi(service=SERVICE), controller(), facts, {})
     yield "login", loginsets.objects(plain, controller(), facts)

@@ -29,4 +29,7 @@ Arguments of the operator, as a list. Call it with the root context.
 {{- if .Values.cordonDrainedNodes }}
 - --cordon-drained-nodes
 {{- end }}
+{{- if .Values.labelKubeNodes }}
+- --label-kube-nodes
+{{- end }}
 {{- end }}

@@ -41,7 +41,8 @@ with server-side apply, which is a patch, and needs `create` for new objects.
 - apiGroups: [monitoring.coreos.com]
   resources: [servicemonitors]
   verbs: [get, list, watch, create, update, patch, delete]
+# `list`: what Cluster Autoscaler and Karpenter report about worker pods that wait for a Kubernetes node.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create, list, patch]
 {{- end }}

@@ -19,14 +19,14 @@
 {{- $accounting := .Values.accounting -}}
 {{- $own := regexMatch `(?im)^\s*ArchiveDir\s*=` ($accounting.extraConf | default "") -}}
 {{- range $key, $_ := $accounting.extraConfMap | default dict -}}
-{{- $own = or $own (eq (lower $key) "archivedir") -}}
+  {{- $own = or $own (eq (lower $key) "archivedir") -}}
 {{- end -}}
 {{- if ($accounting.archive | default dict).enabled -}}
-{{- if $accounting.external -}}
-{{- include "slurm.check.line" (list "accounting.archive.enabled" "slurmdbd is external, so this release has nothing to archive" "Set it to false.") -}}
-{{- else if $own -}}
-{{- include "slurm.check.line" (list "accounting.archive.enabled" "ArchiveDir is set in slurmdbd.conf, too" "Remove it from accounting.extraConf or accounting.extraConfMap.") -}}
-{{- end -}}
+  {{- if $accounting.external -}}
+    {{- include "slurm-charts.check.line" (list "accounting.archive.enabled" "slurmdbd is external, so this release has nothing to archive" "Set it to false.") -}}
+  {{- else if $own -}}
+    {{- include "slurm-charts.check.line" (list "accounting.archive.enabled" "ArchiveDir is set in slurmdbd.conf, too" "Remove it from accounting.extraConf or accounting.extraConfMap.") -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 

@@ -31,14 +31,14 @@
 {{- /* A line for each value with which no backup is possible. Call with the root context. */}}
 {{- define "slurm.faults.backup" -}}
 {{- if .Values.backup.enabled -}}
-{{- if not (or (include "slurm.backup.state" .) (include "slurm.backup.database" .)) -}}
-{{- include "slurm.check.line" (list "backup.enabled" "slurmctld and slurmdbd are external, so this release has nothing to save" "Set it to false.") -}}
-{{- else if and (include "slurm.backup.state" .) (not .Values.controller.persistence.enabled) -}}
-{{- include "slurm.check.line" (list "backup.enabled" "slurmctld's state is on no volume" "Set controller.persistence.enabled to true.") -}}
-{{- end -}}
-{{- if and (include "slurm.backup.state" .) (has "ReadWriteOncePod" (.Values.controller.persistence.accessModes | default list)) -}}
-{{- include "slurm.check.line" (list "controller.persistence.accessModes" "only the pod of slurmctld can read a volume with ReadWriteOncePod, and a backup has a pod of its own" "Set [ReadWriteOnce].") -}}
-{{- end -}}
+  {{- if not (or (include "slurm.backup.state" .) (include "slurm.backup.database" .)) -}}
+    {{- include "slurm-charts.check.line" (list "backup.enabled" "slurmctld and slurmdbd are external, so this release has nothing to save" "Set it to false.") -}}
+  {{- else if and (include "slurm.backup.state" .) (not .Values.controller.persistence.enabled) -}}
+    {{- include "slurm-charts.check.line" (list "backup.enabled" "slurmctld's state is on no volume" "Set controller.persistence.enabled to true.") -}}
+  {{- end -}}
+  {{- if and (include "slurm.backup.state" .) (has "ReadWriteOncePod" (.Values.controller.persistence.accessModes | default list)) -}}
+    {{- include "slurm-charts.check.line" (list "controller.persistence.accessModes" "only the pod of slurmctld can read a volume with ReadWriteOncePod, and a backup has a pod of its own" "Set [ReadWriteOnce].") -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -59,7 +59,7 @@ securityContext:
 {{- define "slurm.backup.image" -}}
 {{- $image := .Values.backup.image -}}
 {{- if kindIs "map" $image -}}
-{{- $image = mergeOverwrite (deepCopy $image) (dict "tag" ($image.tag | default .Chart.Version)) -}}
+  {{- $image = mergeOverwrite (deepCopy $image) (dict "tag" ($image.tag | default .Chart.Version)) -}}
 {{- end -}}
 {{- include "slurm.image" (list . $image "backup.image") -}}
 {{- end }}
@@ -95,7 +95,7 @@ template:
     {{- end }}
     automountServiceAccountToken: false
     enableServiceLinks: false
-    {{- with include "slurm.imagePullSecrets" $root }}
+    {{- with include "slurm-charts.imagePullSecrets" $root }}
     imagePullSecrets:
       {{- . | nindent 6 }}
     {{- end }}

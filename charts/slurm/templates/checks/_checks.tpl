@@ -4,9 +4,9 @@
 {{- define "slurm.checks" -}}
 {{- $found := dict -}}
 {{- range $name, $check := .Values.checks.definitions -}}
-{{- if and $check $check.enabled -}}
-{{- $_ := set $found $name (mergeOverwrite (dict "username" $.Values.checks.username) (include "slurm.fields" (list $check) | fromYaml)) -}}
-{{- end -}}
+  {{- if and $check $check.enabled -}}
+    {{- $_ := set $found $name (mergeOverwrite (dict "username" $.Values.checks.username) (include "slurm.fields" (list $check) | fromYaml)) -}}
+  {{- end -}}
 {{- end -}}
 {{- if $found }}{{ toYaml $found }}{{ end -}}
 {{- end }}
@@ -37,7 +37,7 @@
 {{- $keys := list "strategy" "partition" "features" "gpus" "env" "limits" "timeoutSeconds" "windowSeconds" "maxNodes" "maxDrains" "drain" "undrain" "comment" "schedule" "suspend" -}}
 {{- $fields := include "slurm.fields" (concat (list $check) $keys) | fromYaml -}}
 {{- range $key := list "timeoutSeconds" "windowSeconds" "maxNodes" "maxDrains" -}}
-{{- if hasKey $fields $key }}{{ $_ := set $fields $key (int (get $fields $key)) }}{{ end -}}
+  {{- if hasKey $fields $key }}{{ $_ := set $fields $key (int (get $fields $key)) }}{{ end -}}
 {{- end -}}
 {{- mergeOverwrite $fields (dict "name" (index . 1) "script" (include "slurm.checks.script" .)) | toPrettyJson -}}
 {{- end }}
@@ -45,7 +45,7 @@
 {{- define "slurm.checks.image" -}}
 {{- $image := .Values.checks.image -}}
 {{- if kindIs "map" $image -}}
-{{- $image = mergeOverwrite (deepCopy $image) (dict "tag" ($image.tag | default .Chart.Version)) -}}
+  {{- $image = mergeOverwrite (deepCopy $image) (dict "tag" ($image.tag | default .Chart.Version)) -}}
 {{- end -}}
 {{- include "slurm.image" (list . $image "checks.image") -}}
 {{- end }}
@@ -53,29 +53,29 @@
 {{- /* A line for each value with which a check can't run. Call with the root context. */}}
 {{- define "slurm.faults.checks" -}}
 {{- range $name, $check := include "slurm.checks" . | fromYaml -}}
-{{- $place := printf "checks.definitions.%s" $name -}}
-{{- if not (include "slurm.checks.script" (list $ $name $check)) -}}
-{{- include "slurm.check.line" (list (printf "%s.script" $place) "the check has no script, and the chart has none of this name" "Set it.") -}}
-{{- end -}}
-{{- if not $check.schedule -}}
-{{- include "slurm.check.line" (list (printf "%s.schedule" $place) "the check has no schedule" "Set it, for example to `0 3 * * *`.") -}}
-{{- end -}}
-{{- if gt (int ($check.timeoutSeconds | default 60)) (int ($check.windowSeconds | default 600)) -}}
-{{- include "slurm.check.line" (list (printf "%s.windowSeconds" $place) "it is less than timeoutSeconds, so no test could end in time" "Set a greater one.") -}}
-{{- end -}}
-{{- if and (eq ($check.strategy | default "nodes") "pairs") (lt (int ($check.maxNodes | default 4)) 2) -}}
-{{- include "slurm.check.line" (list (printf "%s.maxNodes" $place) "a pair has 2 nodes" "Set 2 or more.") -}}
-{{- end -}}
-{{- /* Kubernetes adds 11 characters for the names of Jobs. */ -}}
-{{- $cronJob := printf "%s-check-%s" (include "slurm.fullname" $) $name -}}
-{{- if gt (len $cronJob) 52 -}}
-{{- include "slurm.check.line" (list $place (printf "the name of its CronJob, `%s`, has %d characters, and may have 52" $cronJob (len $cronJob)) "Set a shorter name, or a shorter fullnameOverride.") -}}
-{{- end -}}
-{{- if hasKey ($check.env | default dict) "PATH" -}}
-{{- include "slurm.check.line" (list (printf "%s.env.PATH" $place) "the jobs of checks have a PATH" "Remove it, and set PATH in the script.") -}}
-{{- end -}}
-{{- if not $.Values.restapi.enabled -}}
-{{- include "slurm.check.line" (list (printf "%s.enabled" $place) "this release has no slurmrestd, through which checks run" "Set restapi.enabled to true.") -}}
-{{- end -}}
+  {{- $place := printf "checks.definitions.%s" $name -}}
+  {{- if not (include "slurm.checks.script" (list $ $name $check)) -}}
+    {{- include "slurm-charts.check.line" (list (printf "%s.script" $place) "the check has no script, and the chart has none of this name" "Set it.") -}}
+  {{- end -}}
+  {{- if not $check.schedule -}}
+    {{- include "slurm-charts.check.line" (list (printf "%s.schedule" $place) "the check has no schedule" "Set it, for example to `0 3 * * *`.") -}}
+  {{- end -}}
+  {{- if gt (int ($check.timeoutSeconds | default 60)) (int ($check.windowSeconds | default 600)) -}}
+    {{- include "slurm-charts.check.line" (list (printf "%s.windowSeconds" $place) "it is less than timeoutSeconds, so no test could end in time" "Set a greater one.") -}}
+  {{- end -}}
+  {{- if and (eq ($check.strategy | default "nodes") "pairs") (lt (int ($check.maxNodes | default 4)) 2) -}}
+    {{- include "slurm-charts.check.line" (list (printf "%s.maxNodes" $place) "a pair has 2 nodes" "Set 2 or more.") -}}
+  {{- end -}}
+  {{- /* Kubernetes adds 11 characters for the names of Jobs. */ -}}
+  {{- $cronJob := printf "%s-check-%s" (include "slurm.fullname" $) $name -}}
+  {{- if gt (len $cronJob) 52 -}}
+    {{- include "slurm-charts.check.line" (list $place (printf "the name of its CronJob, `%s`, has %d characters, and may have 52" $cronJob (len $cronJob)) "Set a shorter name, or a shorter fullnameOverride.") -}}
+  {{- end -}}
+  {{- if hasKey ($check.env | default dict) "PATH" -}}
+    {{- include "slurm-charts.check.line" (list (printf "%s.env.PATH" $place) "the jobs of checks have a PATH" "Remove it, and set PATH in the script.") -}}
+  {{- end -}}
+  {{- if not $.Values.restapi.enabled -}}
+    {{- include "slurm-charts.check.line" (list (printf "%s.enabled" $place) "this release has no slurmrestd, through which checks run" "Set restapi.enabled to true.") -}}
+  {{- end -}}
 {{- end -}}
 {{- end }}

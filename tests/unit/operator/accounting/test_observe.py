@@ -1,5 +1,7 @@
 """What a pass over an Accounting looks at: `sidecars.operator.accounting.observe`."""
 
+from typing import Any
+
 import pytest
 
 from sidecars.contract.manifest import SLURM_JWKS
@@ -12,11 +14,18 @@ from tests.support.builders import KEYS
 from tests.support.operator_parts import NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
-STORAGE = {"host": "mariadb", "database": "d", "username": "u", "passwordKeyRef": {"name": "password", "key": "p"}}
+STORAGE = {
+    "host": "mariadb",
+    "database": "d",
+    "username": "u",
+    "passwordKeyRef": {"name": "password", "key": "p"},
+}
 
 
-def accounting(parts: Parts) -> Accounting:
-    return read(Accounting, parts.custom("Accounting", "slurm", KEYS | {"storageConfig": STORAGE}))
+def accounting(parts: Parts, **spec: Any) -> Accounting:
+    return read(
+        Accounting, parts.custom("Accounting", "slurm", KEYS | {"storageConfig": STORAGE} | spec)
+    )
 
 
 async def secrets(parts: Parts) -> render.Secrets:
@@ -31,14 +40,16 @@ async def test_only_a_controller_of_the_namespace_with_the_same_key_shares_it() 
     parts = Parts()
     mine = accounting(parts)
     assert not observe.shares_its_key(parts.runtime, mine)
-    parts.custom("Controller", "other", KEYS | {"slurmKeyRef": {"name": "another", "key": "slurm.key"}})
+    parts.custom(
+        "Controller", "other", KEYS | {"slurmKeyRef": {"name": "another", "key": "slurm.key"}}
+    )
     parts.custom("Controller", "elsewhere", KEYS, namespace="elsewhere")
     assert not observe.shares_its_key(parts.runtime, mine)
     parts.controller()
     assert observe.shares_its_key(parts.runtime, mine)
 
 
-async def test_slurmdbd_keeps_the_keys_that_a_controller_distributes_whatever_the_secret_was_swapped_for() -> None:
+async def test_slurmdbd_keeps_the_keys_that_a_controller_distributes_in_any_secret() -> None:
     parts = Parts()
     parts.secret("password", {"p": b"secret"})
     parts.secret("slurm-auth-slurm", {"slurm.key": b"swapped"})
@@ -68,7 +79,22 @@ async def test_a_slurmdbd_that_is_not_ready_is_explained_by_its_database() -> No
     assert observe.readiness(parts.runtime, mine).status == "True"
 
 
+async def test_a_slurmdbd_whose_registry_cannot_exist_has_the_remedy() -> None:
+    parts = Parts()
+    mine = accounting(parts, slurmdbd={"image": "registry.invalid/a/slurmdbd:26.05"})
+    parts.workload(
+        STATEFUL_SETS,
+        "slurm-accounting",
+        "slurmdbd",
+        "registry.invalid/a/slurmdbd:26.05",
+        ready=False,
+    )
+    assert "global.imageRepository" in observe.readiness(parts.runtime, mine).message
+
+
 async def test_an_external_slurmdbd_needs_an_address() -> None:
     parts = Parts()
     with pytest.raises(ResourceError, match=r"spec.externalConfig"):
-        observe.readiness(parts.runtime, read(Accounting, parts.custom("Accounting", "slurm", {"external": True})))
+        observe.readiness(
+            parts.runtime, read(Accounting, parts.custom("Accounting", "slurm", {"external": True}))
+        )

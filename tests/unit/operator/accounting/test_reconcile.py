@@ -17,7 +17,9 @@ STORAGE = {
 }
 
 
-async def test_a_missing_password_is_a_wait_that_names_it_and_no_secret_is_written_without() -> None:
+async def test_a_missing_password_is_a_wait_that_names_it_and_no_secret_is_written_without() -> (
+    None
+):
     parts = Parts()
     parts.keys()
     parts.custom("Accounting", "db", KEYS | {"storageConfig": STORAGE})
@@ -40,7 +42,9 @@ async def test_with_its_password_slurmdbd_is_applied() -> None:
 
 async def test_an_external_slurmdbd_is_ready_as_it_is_and_needs_an_address() -> None:
     parts = Parts()
-    parts.custom("Accounting", "db", {"external": True, "externalConfig": {"host": "dbd", "port": 6819}})
+    parts.custom(
+        "Accounting", "db", {"external": True, "externalConfig": {"host": "dbd", "port": 6819}}
+    )
     await reconcile(parts.runtime, KEY)
     assert parts.condition("Accounting")["reason"] == "External"
     parts.custom("Accounting", "db", {"external": True})

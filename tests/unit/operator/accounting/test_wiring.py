@@ -8,13 +8,20 @@ from tests.support.operator_parts import NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
 DB = {(NAMESPACE, "db")}
-STORAGE = {"host": "mariadb", "database": "d", "username": "u", "passwordKeyRef": {"name": "password", "key": "p"}}
+STORAGE = {
+    "host": "mariadb",
+    "database": "d",
+    "username": "u",
+    "passwordKeyRef": {"name": "password", "key": "p"},
+}
 
 
 async def settled() -> Parts:
     parts = Parts()
     parts.custom("Accounting", "db", KEYS | {"storageConfig": STORAGE})
-    parts.custom("Accounting", "other", {"external": True, "externalConfig": {"host": "h", "port": 6819}})
+    parts.custom(
+        "Accounting", "other", {"external": True, "externalConfig": {"host": "h", "port": 6819}}
+    )
     assert (await parts.woken())["accountings"] == DB | {(NAMESPACE, "other")}
     return parts
 
@@ -32,14 +39,24 @@ async def test_its_statefulset_wakes_it_and_that_of_another_kind_does_not() -> N
     parts = await settled()
     for kind, want in (("Accounting", DB), ("Controller", set[tuple[str, str]]())):
         manifest = parts.workload(STATEFUL_SETS, f"of-{kind}", "slurmdbd", "slurmdbd:26.05")
-        owner = {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "name": "db", "controller": True}
-        metadata = manifest["metadata"] | {"ownerReferences": [owner | {"uid": "uid-of-db"}], "resourceVersion": "900"}
+        owner = {
+            "apiVersion": "slinky.slurm.net/v1beta1",
+            "kind": kind,
+            "name": "db",
+            "controller": True,
+        }
+        metadata = manifest["metadata"] | {
+            "ownerReferences": [owner | {"uid": "uid-of-db"}],
+            "resourceVersion": "900",
+        }
         await parts.woken()
         parts.runtime.caches.stateful_sets.store.put({**manifest, "metadata": metadata})
         assert (await parts.woken()).get("accountings", set()) == want
 
 
-async def test_a_controller_that_uses_it_wakes_it_when_it_begins_or_ceases_to_declare_users() -> None:
+async def test_a_controller_that_uses_it_wakes_it_when_it_begins_or_ceases_to_declare_users() -> (
+    None
+):
     parts = await settled()
     users = {"usersRef": {"name": "users", "key": "users.yaml"}}
     parts.controller(accountingRef={"name": "db"})

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from sidecars.operator.accounts.reconcile import EVERY, FIRST_USERS_SECONDS, USERS_SECONDS, Memories, reconcile
+from sidecars.operator.accounts.reconcile import (
+    EVERY,
+    FIRST_USERS_SECONDS,
+    USERS_SECONDS,
+    Memories,
+    reconcile,
+)
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.records import SimAssociation
@@ -14,7 +20,7 @@ from sidecars.slurm.protocol import Request
 from sidecars.workloads.facts import digest
 from tests.support.operator_parts import CONTROLLER, Parts, SlurmConnection
 from tests.support.slurmdbd import by_hand, live
-from tests.unit.policy.accounts.test_plan import declared as plain
+from tests.unit.operator.accounts.core.test_plan import declared as plain
 
 pytestmark = pytest.mark.looptime
 NAME = "slurm-declared-accounts"
@@ -50,7 +56,9 @@ class Setting:
 
     def declare(self, text: str | None = None, **declared: Any) -> None:
         """Put the ConfigMap there."""
-        self.parts.config_map(NAME, {"declared.json": json.dumps(declared) if text is None else text})
+        self.parts.config_map(
+            NAME, {"declared.json": json.dumps(declared) if text is None else text}
+        )
 
     async def run(self) -> float | None:
         """One pass, and what it wrote reaches the caches."""
@@ -79,7 +87,10 @@ class Setting:
         return [body["reason"] for body in self.parts.requests.of("create", "Event")]
 
 
-WANTED: dict[str, Any] = {"accounts": {"physics": {"fairshare": 3}}, "users": {"alice": {"accounts": ["physics"]}}}
+WANTED: dict[str, Any] = {
+    "accounts": {"physics": {"fairshare": 3}},
+    "users": {"alice": {"accounts": ["physics"]}},
+}
 
 
 async def test_a_declaration_is_applied_and_a_settled_one_writes_nothing() -> None:
@@ -87,17 +98,25 @@ async def test_a_declaration_is_applied_and_a_settled_one_writes_nothing() -> No
     assert await setting.run() == EVERY
     assert setting.condition == ("True", "Applied", "1 accounts, 1 users, 0 QOS")
     found = live(setting.slurmdbd)
-    assert (found.here["physics", ""].shares, found.here["physics", "alice"].is_default) == (3, True)
+    assert (found.here["physics", ""].shares, found.here["physics", "alice"].is_default) == (
+        3,
+        True,
+    )
     writes, applied = setting.writes(), len(setting.parts.requests.of("apply", "ConfigMap"))
     assert await setting.run() == EVERY
-    assert (setting.writes(), len(setting.parts.requests.of("apply", "ConfigMap"))) == (writes, applied)
+    assert (setting.writes(), len(setting.parts.requests.of("apply", "ConfigMap"))) == (
+        writes,
+        applied,
+    )
 
 
 async def test_the_controllers_pass_writes_the_condition() -> None:
     setting = await Setting().connected(**WANTED)
     await setting.run()
     assert (await setting.parts.woken())["controllers"] == {CONTROLLER}
-    await reconcile_controller(setting.parts.runtime, setting.parts.operator.controllers, CONTROLLER)
+    await reconcile_controller(
+        setting.parts.runtime, setting.parts.operator.controllers, CONTROLLER
+    )
     assert setting.parts.condition("Controller", "AccountsApplied")["reason"] == "Applied"
 
 
@@ -116,17 +135,25 @@ async def test_drift_of_a_declared_field_is_set_back_and_reported_and_nothing_el
     await setting.run()
     by_hand(
         setting.slurmdbd,
-        plain(accounts={"physics": {"fairshare": 9, "limits": {"MaxJobs": 2}}, "theirs": {"fairshare": 7}}),
+        plain(
+            accounts={
+                "physics": {"fairshare": 9, "limits": {"MaxJobs": 2}},
+                "theirs": {"fairshare": 7},
+            }
+        ),
     )
     await setting.run()
     found = live(setting.slurmdbd)
-    assert (found.here["physics", ""].shares, found.here["physics", ""].limits) == (3, {"MaxJobs": 2})
+    assert (found.here["physics", ""].shares, found.here["physics", ""].limits) == (
+        3,
+        {"MaxJobs": 2},
+    )
     assert found.here["theirs", ""].shares == 7
     await setting.parts.woken()
     assert setting.events() == ["AccountsChanged", "AccountsDrift"]
 
 
-async def test_what_other_clusters_of_the_slurmdbd_and_partitions_have_is_neither_taken_for_ours_nor_changed() -> None:
+async def test_accounts_of_other_clusters_and_of_partitions_are_neither_ours_nor_changed() -> None:
     setting = await Setting().connected(accounts={"physics": {}})
     await setting.run()
     slurmdbd = setting.slurmdbd
@@ -134,8 +161,12 @@ async def test_what_other_clusters_of_the_slurmdbd_and_partitions_have_is_neithe
     slurmdbd.users["alice"] = "None"
     slurmdbd.associations += [
         SimAssociation("physics", "other", parent="root", shares=40, limits={"GrpJobs": 4}),
-        SimAssociation("physics", "other", "alice", is_default=True, shares=50, limits={"MaxJobs": 5}),
-        SimAssociation("physics", "slurm", "alice", shares=60, limits={"MaxJobs": 6}, partition="gpu"),
+        SimAssociation(
+            "physics", "other", "alice", is_default=True, shares=50, limits={"MaxJobs": 5}
+        ),
+        SimAssociation(
+            "physics", "slurm", "alice", shares=60, limits={"MaxJobs": 6}, partition="gpu"
+        ),
     ]
     theirs = [it for it in slurmdbd.associations if it.cluster == "other" or it.partition]
     before = repr(theirs)
@@ -160,7 +191,10 @@ async def test_a_dry_run_lists_the_changes_and_sends_none() -> None:
     assert setting.condition == (
         "False",
         "Planned",
-        "create account physics below root; account physics: fairshare=3; add user alice to account physics",
+        (
+            "create account physics below root; account physics: fairshare=3; add user alice to "
+            "account physics"
+        ),
     )
 
 
@@ -173,7 +207,9 @@ async def test_a_dry_run_lists_the_changes_and_sends_none() -> None:
         ("accounts:", "declared.json"),
     ],
 )
-async def test_with_a_fault_nothing_is_applied_and_the_message_names_the_place(text: str, message: str) -> None:
+async def test_with_a_fault_nothing_is_applied_and_the_message_names_the_place(
+    text: str, message: str
+) -> None:
     setting = await Setting().connected()
     setting.declare(text)
     await setting.run()
@@ -194,7 +230,7 @@ async def test_a_missing_config_map_is_named() -> None:
     assert NAME in message
 
 
-async def test_without_a_rest_api_the_condition_says_so() -> None:
+async def test_without_a_rest_api_the_condition_reports_it() -> None:
     setting = Setting()
     setting.declare(**WANTED)
     setting.controller()
@@ -214,7 +250,9 @@ async def test_while_slurmdbd_is_down_nothing_changes_and_the_queue_tries_again(
 
 
 @pytest.mark.parametrize("after", range(1, 5))
-async def test_an_operator_that_ends_between_two_changes_still_knows_what_it_created(after: int) -> None:
+async def test_an_operator_that_ends_between_two_changes_still_knows_what_it_created(
+    after: int,
+) -> None:
     setting = await Setting().connected(**WANTED)
     carry, left = setting.connection.call, after
 
@@ -287,7 +325,11 @@ async def test_accounts_wait_for_the_first_users_of_a_secret_but_not_for_ever() 
 
 async def test_accounts_follow_the_first_users_as_soon_as_pods_have_them() -> None:
     setting = await Setting().connected(**WANTED)
-    parts, users, text = setting.parts, {"name": "site-users", "key": "users.yaml"}, b"users: {alice: {uid: 10001}}"
+    parts, users, text = (
+        setting.parts,
+        {"name": "site-users", "key": "users.yaml"},
+        b"users: {alice: {uid: 10001}}",
+    )
     parts.controller(clusterName="slurm", declaredAccountsRef={"name": NAME}, usersRef=users)
     parts.secret("site-users", {})
     assert await setting.run() == USERS_SECONDS
@@ -382,12 +424,19 @@ async def test_a_controller_that_begins_or_ceases_to_declare_something_is_woken(
     parts = Parts()
     spec = {"slurmctld": {}, "declaredAccountsRef": {"name": NAME}}
     for generation, declares in enumerate([False, True, False, False]):
-        parts.custom("Controller", "slurm", spec if declares else {"slurmctld": {}}, generation=generation)
+        parts.custom(
+            "Controller", "slurm", spec if declares else {"slurmctld": {}}, generation=generation
+        )
         assert ("declared_accounts" in await parts.woken()) == (generation in {1, 2})
 
 
-async def test_a_declared_reservation_is_created_and_deleted_after_it_is_removed_and_prune_is_set() -> None:
-    course = {"startTime": "2100-01-01T00:00:00Z", "minutes": 60, "nodes": ["slinky-0"], "users": ["slurm"]}
+async def test_a_declared_reservation_is_created_and_deleted_once_removed_with_prune_set() -> None:
+    course = {
+        "startTime": "2100-01-01T00:00:00Z",
+        "minutes": 60,
+        "nodes": ["slinky-0"],
+        "users": ["slurm"],
+    }
     setting = Setting()
     setting.connection.model.node_register("slinky-0")
     await setting.connected(reservations={"course": course})
@@ -396,7 +445,10 @@ async def test_a_declared_reservation_is_created_and_deleted_after_it_is_removed
     assert "1 reservations" in setting.parts.runtime.accounts[CONTROLLER].message
     setting.declare()
     await setting.run()
-    assert "reservation course stays: set prune to delete it" in setting.parts.runtime.accounts[CONTROLLER].message
+    assert (
+        "reservation course stays: set prune to delete it"
+        in setting.parts.runtime.accounts[CONTROLLER].message
+    )
     setting.declare(prune=True)
     await setting.run()
     assert list(setting.connection.model.reservations) == []

@@ -13,6 +13,8 @@ SPEC = {
 }
 
 
-def nodeset(parts: Parts, name: str = "slinky", meta: dict[str, Any] | None = None, **spec: Any) -> Manifest:
+def nodeset(
+    parts: Parts, name: str = "slinky", meta: dict[str, Any] | None = None, **spec: Any
+) -> Manifest:
     """Put it into the caches."""
     return parts.custom("NodeSet", name, SPEC | spec, **(meta or {}))

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
+from sidecars.contract.autoscaling import Applied, decode
 from sidecars.operator.autoscaling import effects, observe
 from sidecars.operator.autoscaling.memory import Memory
 from sidecars.operator.autoscaling.observe import Seen
-from sidecars.policy.autoscaling import applied
-from sidecars.policy.autoscaling.applied import Applied
-from sidecars.workloads import names
 from sidecars.workloads.resources import NodeSet, read
 from tests.support.operator_parts import Parts
 from tests.unit.operator.autoscaling.builders import nodeset
@@ -29,8 +27,12 @@ async def test_one_request_writes_the_number_with_the_record_and_tests_what_it_r
     assert {"op": "test", "path": "/metadata/uid", "value": "uid-of-slinky"} in operations
     assert {"op": "test", "path": "/spec/replicas", "value": 1} in operations
     assert {"op": "replace", "path": "/spec/replicas", "value": 3} in operations
-    (written,) = [it for it in operations if it["path"] == "/metadata/annotations/slinky.slurm.net~1autoscaling"]
-    assert applied.read({names.AUTOSCALING: written["value"]}) == record
+    (written,) = [
+        it
+        for it in operations
+        if it["path"] == "/metadata/annotations/slinky.slurm.net~1autoscaling"
+    ]
+    assert decode(written["value"]) == record
     assert not [it for it in operations if it["path"] == "/metadata/annotations"]
 
 

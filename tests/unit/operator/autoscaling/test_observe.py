@@ -1,20 +1,22 @@
 """What a pass looks at: `sidecars.operator.autoscaling.observe`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
+from sidecars.contract import autoscaling
+from sidecars.contract.autoscaling import Applied
 from sidecars.contract.extra import PodFacts, encode
 from sidecars.operator.autoscaling import observe
 from sidecars.operator.autoscaling.memory import Memory
 from sidecars.operator.autoscaling.observe import Seen
 from sidecars.operator.runtime.clusters import Cluster
-from sidecars.policy.autoscaling import applied
-from sidecars.policy.autoscaling.applied import Applied
 from sidecars.policy.autoscaling.records import Nodes, Settings
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
+from sidecars.simulate.records import SimLicense
 from sidecars.workloads import names
 from sidecars.workloads.resources import NodeSet, read
 from tests.support.builders import controller
@@ -47,10 +49,14 @@ class Scene:
         manifest = nodeset(self.parts, meta=meta, **spec)
         cluster = self.parts.runtime.clusters.get(CONTROLLER)
         nodes = cluster.poller.nodes if cluster is not None else {}
-        return observe.seen(self.parts.runtime, self.memory, manifest, read(NodeSet, manifest), nodes)
+        return observe.seen(
+            self.parts.runtime, self.memory, manifest, read(NodeSet, manifest), nodes
+        )
 
     def nodes(self, cluster: Cluster, *seen: Seen) -> Nodes | None:
-        return observe.nodes(self.parts.runtime, CONTROLLER, cluster, self.memory, *observe.by_node(seen))
+        return observe.nodes(
+            self.parts.runtime, CONTROLLER, cluster, self.memory, *observe.by_node(seen)
+        )
 
 
 def test_what_slurm_allocates_is_read_from_the_configuration() -> None:
@@ -84,25 +90,53 @@ async def test_the_queue_is_unknown_when_it_cannot_be_read_and_old_while_it_is_b
     assert not scene.memory.changed
 
 
-async def test_a_started_pod_whose_node_is_in_slurm_is_registered_and_shows_what_nodes_offer() -> None:
+async def test_licenses_are_read_while_a_pending_job_requests_one() -> None:
+    scene = Scene()
+    cluster = await scene.connect()
+    scene.model.licenses = [SimLicense("matlab", 5, used=2)]
+
+    async def free() -> Mapping[str, int]:
+        scene.pass_time(5)
+        found = await observe.jobs(scene.parts.runtime, cluster, scene.memory, Settings())
+        assert found is not None
+        return found.licenses
+
+    assert await free() == {}
+    scene.model.jobs[scene.model.job_submit()].licenses = "matlab:1"
+    scene.memory.changed = False
+    assert await free() == {"matlab": 3}
+    assert scene.memory.changed
+    scene.memory.changed = False
+    scene.model.fail(Fault.NO_SLURMCTLD, path="licenses")
+    assert await free() == {"matlab": 3}
+    assert not scene.memory.changed
+
+
+async def test_a_started_pod_whose_node_is_in_slurm_is_registered_and_shows_what_nodes_offer() -> (
+    None
+):
     scene = Scene()
     scene.model.node_register("slinky-0", cpus=8)
     scene.model.node_register("slinky-1")
     await scene.connect()
     scene.parts.pod("slinky-0", containerStatuses=RUNS, phase="Running")
-    scene.parts.pod("slinky-1", phase="Pending", containerStatuses=[{"name": "slurmd", "state": {"waiting": {}}}])
+    scene.parts.pod(
+        "slinky-1",
+        phase="Pending",
+        containerStatuses=[{"name": "slurmd", "state": {"waiting": {}}}],
+    )
     found = scene.seen(autoscaling={"max": 5})
     assert found.registered == {"slinky-0"}
     assert found.scaled.shape is not None
     assert found.scaled.shape.all_cores == 8
     assert found.node.startswith("Sockets=1 CoresPerSocket=8")
-    record = {"annotations": {names.AUTOSCALING: applied.text(Applied(1, node="CPUs=6"))}}
+    record = {"annotations": {names.AUTOSCALING: autoscaling.encode(Applied(1, node="CPUs=6"))}}
     remembered = Scene().seen(record, autoscaling={"max": 5})
     assert remembered.scaled.shape is not None
     assert remembered.scaled.shape.all_cores == 6
 
 
-async def test_a_node_of_a_pod_that_the_kubelet_has_not_reported_is_registered_and_a_former_pods_is_not() -> None:
+async def test_a_pods_node_is_registered_without_a_kubelets_report_and_a_former_pods_not() -> None:
     scene = Scene()
     for number, uid in enumerate(("slinky-0", "of-the-former-pod")):
         scene.model.node_register(f"slinky-{number}", extra=encode(PodFacts(uid)))
@@ -130,7 +164,33 @@ async def test_a_node_that_cannot_be_read_is_a_problem_and_what_is_registered_co
     assert found.scaled.shape is not None
 
 
-async def test_a_node_that_leaves_takes_no_job_and_a_reserved_one_or_one_that_was_just_resumed_stays() -> None:
+async def test_what_a_worker_has_registered_counts_more_than_what_is_declared() -> None:
+    scene = Scene()
+    scene.model.node_register("slinky-0", cpus=8)
+    await scene.connect()
+    scene.parts.pod("slinky-0", containerStatuses=RUNS, phase="Running")
+
+    def cores(declared: str, node: str = "", of: str = "") -> int:
+        record = {
+            "annotations": {
+                names.AUTOSCALING: autoscaling.encode(Applied(0, node=node, declared=of))
+            }
+        }
+        shape = Scene().seen(record, autoscaling={"max": 5, "node": declared}).scaled.shape
+        return shape.all_cores if shape is not None else 0
+
+    found = scene.seen(autoscaling={"max": 5, "node": "CPUs=16"})
+    assert found.scaled.shape is not None
+    assert found.scaled.shape.all_cores == 8
+    assert "cores 8 instead of 16" in found.differs
+    # It is remembered as long as the same is declared.
+    assert cores("CPUs=16", found.node, found.declared) == 8
+    assert cores("CPUs=32", found.node, found.declared) == 32
+    assert cores("CPUs=x", found.node, found.declared) == 8
+    assert cores("CPUs=16") == 16
+
+
+async def test_a_terminating_node_takes_no_job_and_a_reserved_or_just_resumed_one_stays() -> None:
     scene = Scene()
     for number in range(4):
         scene.model.node_register(f"slinky-{number}")
@@ -139,7 +199,7 @@ async def test_a_node_that_leaves_takes_no_job_and_a_reserved_one_or_one_that_wa
     scene.model.reserve("later", "slinky-1", start=now + 3600, minutes=10)
     scene.model.update_node("slinky-2", "DRAIN", "test")
     cluster = await scene.connect()
-    record = {"annotations": {names.AUTOSCALING: applied.text(Applied(3, ("slinky-0",)))}}
+    record = {"annotations": {names.AUTOSCALING: autoscaling.encode(Applied(3, ("slinky-0",)))}}
     seen = scene.seen(record, replicas=3)
     scene.pass_time(30)
     await cluster.poller.poll()
@@ -187,11 +247,24 @@ async def test_an_empty_slurm_is_known_at_once_unless_a_worker_has_started() -> 
     ("status", "why"),
     [
         (
-            {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes", "reason": "X"}]},
+            {
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "message": "0/3 nodes",
+                        "reason": "X",
+                    }
+                ]
+            },
             "0/3 nodes",
         ),
         (
-            {"containerStatuses": [{"name": "slurmd", "state": {"waiting": {"reason": "InvalidImageName"}}}]},
+            {
+                "containerStatuses": [
+                    {"name": "slurmd", "state": {"waiting": {"reason": "InvalidImageName"}}}
+                ]
+            },
             "InvalidImageName",
         ),
         (
@@ -202,19 +275,113 @@ async def test_an_empty_slurm_is_known_at_once_unless_a_worker_has_started() -> 
             },
             "the image a/b can't be pulled, see the pod's events",
         ),
-        ({"containerStatuses": [{"name": "slurmd", "state": {"waiting": {"reason": "PodInitializing"}}}]}, ""),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "slurmd", "state": {"waiting": {"reason": "PodInitializing"}}}
+                ]
+            },
+            "",
+        ),
     ],
     ids=["not scheduled", "no image", "no image of an init container", "initializing"],
 )
-async def test_a_pod_that_cannot_start_says_why(status: dict[str, Any], why: str) -> None:
+async def test_a_pod_that_cannot_start_reports_why(status: dict[str, Any], why: str) -> None:
     scene = Scene()
-    scene.parts.pod("slinky-0", phase="Pending", meta={"creationTimestamp": timestamp(EPOCH)}, **status)
+    scene.parts.pod(
+        "slinky-0", phase="Pending", meta={"creationTimestamp": timestamp(EPOCH)}, **status
+    )
     stuck = scene.seen().pods.staying["slinky-0"]
     if "PodInitializing" not in str(status):
         assert stuck.stuck_since == EPOCH
     else:
         assert stuck.stuck_since is None
     assert stuck.why == why
+
+
+def scheduled(*conditions: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp(EPOCH)},
+        *conditions,
+    ]
+
+
+NETWORK = {"type": "PodReadyToStartContainers", "status": "False"}
+CREATING = [{"name": "slurmd", "state": {"waiting": {"reason": "ContainerCreating"}}}]
+INITIALIZING = [{"name": "slurmd", "state": {"waiting": {"reason": "PodInitializing"}}}]
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        ({"phase": "Running", "containerStatuses": RUNS}, "is not in Slurm, see its log"),
+        ({"conditions": scheduled()}, "the kubelet has not reported its containers"),
+        (
+            {"conditions": scheduled(NETWORK), "containerStatuses": CREATING},
+            "its volumes or its network are not ready, see the pod's events",
+        ),
+        (
+            {
+                "conditions": scheduled(NETWORK | {"status": "True"}),
+                "containerStatuses": INITIALIZING,
+                "initContainerStatuses": [
+                    {"name": "x", "state": {"running": {"startedAt": timestamp(EPOCH)}}}
+                ],
+            },
+            "an init container has not ended, see its log",
+        ),
+    ],
+    ids=["runs", "no kubelet", "no network", "init container"],
+)
+async def test_a_pod_that_does_not_register_in_time_has_failed(
+    status: dict[str, Any], why: str
+) -> None:
+    scene = Scene()
+    await scene.connect()
+    scene.parts.pod("slinky-0", **({"phase": "Pending"} | status))
+    scene.parts.now = EPOCH + 900
+    assert scene.seen().pods.stuck == []
+    scene.pass_time(1)
+    [stuck] = scene.seen().pods.stuck
+    assert (stuck.failed, stuck.stuck_since) == (True, EPOCH)
+    assert stuck.why.endswith(why)
+    assert scene.seen().scaled.closed_until == EPOCH + 901 + 300
+
+
+@pytest.mark.parametrize("own", [CREATING, INITIALIZING], ids=["slurmd", "init container"])
+async def test_a_pod_whose_image_is_being_pulled_is_waited_for(own: list[dict[str, Any]]) -> None:
+    scene = Scene()
+    await scene.connect()
+    init = [{"name": "x", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    scene.parts.pod(
+        "slinky-0",
+        phase="Pending",
+        conditions=scheduled(NETWORK | {"status": "True"}),
+        containerStatuses=own,
+        initContainerStatuses=init if own is INITIALIZING else [],
+    )
+    scene.parts.now = EPOCH + 9999
+    assert scene.seen().pods.stuck == []
+
+
+async def test_a_pod_whose_node_was_in_slurm_has_its_time_again_when_it_is_not() -> None:
+    scene = Scene()
+    scene.model.node_register("slinky-0")
+    await scene.connect()
+    scene.parts.pod("slinky-0", containerStatuses=RUNS, phase="Running")
+    scene.parts.now = EPOCH + 5000
+    assert scene.seen().pods.stuck == []
+    manifest = nodeset(scene.parts)
+
+    def without() -> list[float | None]:
+        gone = observe.seen(
+            scene.parts.runtime, scene.memory, manifest, read(NodeSet, manifest), {}
+        )
+        return [it.stuck_since for it in gone.pods.stuck]
+
+    assert without() == []
+    scene.parts.now += 901
+    assert without() == [EPOCH + 5000]
 
 
 def test_pods_with_the_hosts_network_that_kubernetes_has_not_scheduled_are_counted_each() -> None:
@@ -226,18 +393,23 @@ def test_pods_with_the_hosts_network_that_kubernetes_has_not_scheduled_are_count
     assert scene.seen().pods.staying.keys() == {"slinky-0", "slinky-1"}
 
 
-async def test_after_a_person_has_set_the_number_autoscaling_goes_on_later_and_after_a_program_never() -> None:
+async def test_autoscaling_resumes_after_a_person_set_the_number_and_not_after_a_program() -> None:
     def meta(manager: str) -> dict[str, Any]:
         fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
-        entry = {"manager": manager, "subresource": "scale", "time": timestamp(EPOCH), "fieldsV1": fields}
-        record = applied.text(Applied(2))
+        entry = {
+            "manager": manager,
+            "subresource": "scale",
+            "time": timestamp(EPOCH),
+            "fieldsV1": fields,
+        }
+        record = autoscaling.encode(Applied(2))
         return {"managedFields": [entry], "annotations": {names.AUTOSCALING: record}}
 
     scene = Scene()
-    held = scene.seen(meta("kubectl"), replicas=4)
-    assert held.owner is not None
-    assert held.until == EPOCH + 300
-    assert (held.scaled.min, held.scaled.max) == (4, 4)
+    blocked = scene.seen(meta("kubectl"), replicas=4)
+    assert blocked.owner is not None
+    assert blocked.until == EPOCH + 300
+    assert (blocked.scaled.min, blocked.scaled.max) == (4, 4)
     program = scene.seen(meta("kube-controller-manager"), replicas=4)
     scene.pass_time(301)
     assert scene.seen(meta("kubectl"), replicas=4).owner is None
@@ -249,7 +421,10 @@ async def test_a_number_without_a_time_is_kept_from_when_it_was_first_seen() -> 
     def meta(replicas: int) -> dict[str, Any]:
         fields: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
         entry = {"manager": "kubectl", "subresource": "scale", "fieldsV1": fields}
-        return {"managedFields": [entry], "annotations": {names.AUTOSCALING: applied.text(Applied(replicas))}}
+        return {
+            "managedFields": [entry],
+            "annotations": {names.AUTOSCALING: autoscaling.encode(Applied(replicas))},
+        }
 
     scene = Scene()
     assert scene.seen(meta(2), replicas=4).until == EPOCH + 300

@@ -1,4 +1,6 @@
-"""Which change wakes the pass over the NodeSets of a Controller: `sidecars.operator.autoscaling.wiring`."""
+"""Which change wakes the pass over the NodeSets of a Controller:
+`sidecars.operator.autoscaling.wiring`.
+"""
 
 import pytest
 

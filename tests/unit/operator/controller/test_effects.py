@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.kube import Forbidden, NotFound, records
+from sidecars import objects
+from sidecars.kube import Forbidden, NotFound
 from sidecars.operator.controller import effects, observe
 from sidecars.operator.controller.pods import NUDGE
 from sidecars.policy import failover, gate
@@ -18,7 +19,9 @@ pytestmark = pytest.mark.looptime
 HA = {"ha": {"enabled": True}, "persistence": {"enabled": True}}
 
 
-def slurmctld(parts: Parts, number: int, *, active: bool = False, since: str = "", nudge: str = "") -> None:
+def slurmctld(
+    parts: Parts, number: int, *, active: bool = False, since: str = "", nudge: str = ""
+) -> None:
     """A pod of slurmctld, whose `reconfigure` runs."""
     labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
     metadata = {
@@ -27,11 +30,12 @@ def slurmctld(parts: Parts, number: int, *, active: bool = False, since: str = "
         "uid": f"c-{number}",
         **parts._version(),
         "labels": labels | ({failover.ACTIVE: "true"} if active else {}),
-        "annotations": ({NUDGE: nudge} if nudge else {}) | ({failover.ACTIVE_SINCE: since} if since else {}),
+        "annotations": ({NUDGE: nudge} if nudge else {})
+        | ({failover.ACTIVE_SINCE: since} if since else {}),
     }
     sidecar = {"name": "reconfigure", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
     status = {"podIP": f"10.0.0.{number + 1}", "initContainerStatuses": [sidecar]}
-    pod = msgspec.convert({"metadata": metadata, "spec": {}, "status": status}, records.Pod)
+    pod = msgspec.convert({"metadata": metadata, "spec": {}, "status": status}, objects.Pod)
     parts.runtime.caches.slurmctld_pods.store.put(pod)
 
 
@@ -64,7 +68,9 @@ async def test_a_key_that_may_not_be_read_is_returned_and_ends_no_connection() -
 async def follow(parts: Parts) -> list[Condition]:
     controller = read(Controller, parts.controller())
     seen = await observe.configuration(parts.runtime, controller)
-    return await effects.follow(parts.runtime, parts.operator.controllers, CONTROLLER, controller, seen)
+    return await effects.follow(
+        parts.runtime, parts.operator.controllers, CONTROLLER, controller, seen
+    )
 
 
 async def test_pods_are_annotated_once_for_a_configuration_that_they_may_not_have() -> None:
@@ -89,7 +95,9 @@ async def test_a_pod_that_is_gone_when_it_is_annotated_is_no_failure() -> None:
     await parts.operator.controllers.aclose()
 
 
-async def label(parts: Parts, primary: str | None, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> list[Any]:
+async def label(
+    parts: Parts, primary: str | None, monkeypatch: pytest.MonkeyPatch, **spec: Any
+) -> list[Any]:
     """The labels that are written, in order."""
     primaries = parts.operator.controllers.primaries
     monkeypatch.setattr(primaries, "get", lambda _: primary)
@@ -117,7 +125,9 @@ async def test_the_pod_of_the_primary_shows_since_when_and_gets_that_too_if_it_o
     assert await label(parts, "slurm-controller-0", monkeypatch, **HA) == []
     parts.now += 0.5
     assert len(await label(parts, "slurm-controller-1", monkeypatch, **HA)) == 2
-    dated = [body["metadata"]["annotations"][failover.ACTIVE_SINCE] for body in parts.requests.bodies]
+    dated = [
+        body["metadata"]["annotations"][failover.ACTIVE_SINCE] for body in parts.requests.bodies
+    ]
     # Rounded up: it is not before the take-over.
     assert dated == ["2023-11-14T22:13:21Z", None]
     slurmctld(parts, 0, active=True)
@@ -138,10 +148,14 @@ async def test_a_slurmctld_that_stands_alone_gets_no_label(monkeypatch: pytest.M
     assert await label(parts, "slurm-controller-0", monkeypatch) == []
 
 
-async def test_an_event_reports_each_change_of_the_configuration_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_event_reports_each_change_of_the_configuration_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parts = Parts()
     emitted: list[str] = []
-    monkeypatch.setattr(parts.runtime.events, "emit", lambda *arguments: emitted.append(arguments[2]))
+    monkeypatch.setattr(
+        parts.runtime.events, "emit", lambda *arguments: emitted.append(arguments[2])
+    )
     refused = Condition(gate.ACCEPTED, "False", ConfigurationAccepted.INVALID, "line 3")
     effects.emit_events(parts.runtime, parts.controller(), [refused])
     assert emitted == ["ConfigurationRejected"]

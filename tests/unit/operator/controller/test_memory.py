@@ -21,11 +21,15 @@ ADDRESS = "10.0.0.1"
 
 
 class Scene:
-    """A slurmctld pod that is asked for its status and for whether it is the primary; the questions are counted."""
+    """A slurmctld pod that is asked for its status and for whether it is the primary; the questions
+    are counted.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
-        statuses = Statuses(lambda _: b"k" * 32, lambda _: None, self.clock, lambda: EPOCH, self.status)
+        statuses = Statuses(
+            lambda _: b"k" * 32, lambda _: None, self.clock, lambda: EPOCH, self.status
+        )
         self.memory = Memory(statuses, Primaries(lambda _: None, self.ping, self.ready))
         pods = [Pod(name="c-0", life="1", address=ADDRESS, askable=True, nudge="")]
         self.memory.statuses.want(CONTROLLER, Published("0" * 64, "mark", True), pods)

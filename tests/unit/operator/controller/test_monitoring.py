@@ -37,7 +37,12 @@ async def test_a_refusal_is_its_own_condition_and_stops_nothing_else() -> None:
 async def test_one_that_is_no_longer_asked_for_is_deleted_if_it_is_the_controllers_own() -> None:
     parts = Parts()
     store = parts.runtime.caches.service_monitors.store
-    metadata = {"namespace": "slurm", "name": "slurm-controller", "uid": "m", "resourceVersion": "1"}
+    metadata = {
+        "namespace": "slurm",
+        "name": "slurm-controller",
+        "uid": "m",
+        "resourceVersion": "1",
+    }
     store.put({"kind": "ServiceMonitor", "metadata": metadata})
     assert await run(parts) == []
     assert parts.requests.made == []

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.kube import records
+from sidecars import objects
 from sidecars.operator.controller import observe
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.simulate import Fault
@@ -22,13 +22,15 @@ def controller(parts: Parts, **spec: Any) -> Controller:
 async def test_a_fault_of_the_configuration_names_its_place_and_a_good_one_has_none() -> None:
     parts = Parts()
     parts.keys()
-    faulty = await observe.configuration(parts.runtime, controller(parts, extraConf="ClusterName=other\n"))
+    faulty = await observe.configuration(
+        parts.runtime, controller(parts, extraConf="ClusterName=other\n")
+    )
     assert any("ClusterName" in fault for fault in faulty.faults)
     good = await observe.configuration(parts.runtime, controller(parts))
     assert good.faults == []
 
 
-async def test_the_nodesets_of_the_controller_are_part_of_its_configuration_and_others_are_not() -> None:
+async def test_the_nodesets_of_the_controller_alone_are_part_of_its_configuration() -> None:
     parts = Parts()
     parts.keys()
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
@@ -39,11 +41,15 @@ async def test_the_nodesets_of_the_controller_are_part_of_its_configuration_and_
 
 def claim(parts: Parts, name: str, *modes: str) -> None:
     metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "resourceVersion": "1"}
-    found = msgspec.convert({"metadata": metadata, "spec": {"accessModes": modes}}, records.PersistentVolumeClaim)
+    found = msgspec.convert(
+        {"metadata": metadata, "spec": {"accessModes": modes}}, objects.PersistentVolumeClaim
+    )
     parts.runtime.caches.other_claims.store.put(found)
 
 
-async def test_an_existing_claim_that_is_missing_is_a_condition_and_one_that_exists_is_none() -> None:
+async def test_an_existing_claim_that_is_missing_is_a_condition_and_one_that_exists_is_none() -> (
+    None
+):
     parts = Parts()
     mine = controller(parts, persistence={"enabled": True, "existingClaim": "state"})
     missing = observe.claim_condition(parts.runtime, mine)
@@ -56,7 +62,9 @@ async def test_an_existing_claim_that_is_missing_is_a_condition_and_one_that_exi
 async def test_several_slurmctld_on_a_claim_of_one_node_are_not_applied() -> None:
     parts = Parts()
     claim(parts, "state", "ReadWriteOnce")
-    several = controller(parts, ha={"enabled": True}, persistence={"enabled": True, "existingClaim": "state"})
+    several = controller(
+        parts, ha={"enabled": True}, persistence={"enabled": True, "existingClaim": "state"}
+    )
     with pytest.raises(NotUsableError, match="ReadWriteMany"):
         observe.claim_condition(parts.runtime, several)
 
@@ -91,13 +99,19 @@ async def test_topology_yaml_has_the_blocks_of_labels_and_keeps_those_that_it_ha
     parts.kube_node("kube-1", labels={"domain": "d2"})
     mine = controller(parts, topologies=[NVLINK])
     assert "nvlink-none" not in file(await observe.configuration(parts.runtime, mine))
-    published = "[{topology: nvlink, block: {block_sizes: [1], blocks: [{block: nvlink-none}, {block: d1}]}}]"
+    published = (
+        "[{topology: nvlink, block: {block_sizes: [1], blocks: [{block: nvlink-none}, {block: "
+        "d1}]}}]"
+    )
     parts.config_map("slurm-config", {"topology.yaml": published}, own=True)
     found = file(await observe.configuration(parts.runtime, mine))
-    assert [name for name in ("d1", "d2", "nvlink-none") if f"block: {name}" in found] == ["d1", "d2"]
+    assert [name for name in ("d1", "d2", "nvlink-none") if f"block: {name}" in found] == [
+        "d1",
+        "d2",
+    ]
 
 
-async def test_a_configuration_of_which_slurmctld_would_end_is_a_fault_while_the_slurm_node_is_there() -> None:
+async def test_a_configuration_that_would_end_slurmctld_is_a_fault_while_the_node_exists() -> None:
     slurm = SlurmConnection()
     parts = Parts(connect=lambda *_: slurm)
     parts.keys()
@@ -117,10 +131,12 @@ async def test_a_topology_yaml_of_the_site_beside_topologies_is_a_fault_that_nam
     assert "ConfigMap site key topology.yaml" in fault
 
 
-async def test_a_nodeset_that_cannot_be_read_keeps_what_is_published_because_its_jobs_would_end() -> None:
+async def test_a_nodeset_that_cannot_be_read_keeps_what_is_published_so_that_no_job_ends() -> None:
     parts = Parts()
     parts.keys()
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
-    parts.custom("NodeSet", "newer", {"controllerRef": {"name": "slurm"}, "scalingMode": "SomethingNew"})
+    parts.custom(
+        "NodeSet", "newer", {"controllerRef": {"name": "slurm"}, "scalingMode": "SomethingNew"}
+    )
     [fault] = (await observe.configuration(parts.runtime, controller(parts))).faults
     assert fault.startswith("NodeSet newer can't be read")

@@ -5,15 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.kube import records
+from sidecars import objects
 from sidecars.operator.controller.pods import NUDGE, carries_label, pod_view
 
 RUNNING = {"name": "reconfigure", "state": {"running": {}}}
 
 
-def pod(metadata: Any = None, **status: Any) -> records.Pod:
+def pod(metadata: Any = None, **status: Any) -> objects.Pod:
     meta = {"name": "c-0", "uid": "u", "annotations": {NUDGE: "7"}} | (metadata or {})
-    return msgspec.convert({"metadata": meta, "status": {"podIP": "10.0.0.1"} | status}, records.Pod)
+    return msgspec.convert(
+        {"metadata": meta, "status": {"podIP": "10.0.0.1"} | status}, objects.Pod
+    )
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,11 @@ def pod(metadata: Any = None, **status: Any) -> records.Pod:
         ({}, {"initContainerStatuses": [RUNNING], "podIP": ""}, False),
         ({}, {"initContainerStatuses": [{"name": "reconfigure", "state": {"waiting": {}}}]}, False),
         ({}, {}, False),
-        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"initContainerStatuses": [RUNNING]}, False),
+        (
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            {"initContainerStatuses": [RUNNING]},
+            False,
+        ),
     ],
 )
 def test_a_pod_is_asked_only_when_its_reconfigure_runs_and_it_has_an_address(
@@ -41,7 +47,9 @@ def test_a_restarted_container_is_another_life_of_the_pod() -> None:
 
 def test_only_the_value_true_labels_the_primary() -> None:
     label = "controller.slinky.slurm.net/active"
-    assert [carries_label(pod({"labels": labels})) for labels in ({label: "true"}, {label: "false"}, {})] == [
+    assert [
+        carries_label(pod({"labels": labels})) for labels in ({label: "true"}, {label: "false"}, {})
+    ] == [
         True,
         False,
         False,

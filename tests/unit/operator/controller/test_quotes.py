@@ -18,7 +18,11 @@ from tests.support.operator_parts import CONTROLLER, EPOCH, Parts
 
 pytestmark = pytest.mark.looptime
 
-CONFIG = ConfigSet(files={"slurm.conf": "ClusterName=lab\nSlurmdSpoolDir=/proc/nope\n"}, origins={}, binary_files={})
+CONFIG = ConfigSet(
+    files={"slurm.conf": "ClusterName=lab\nSlurmdSpoolDir=/proc/nope\n"},
+    origins={},
+    binary_files={},
+)
 SLURMCTLD = "slurm-controller-0"
 POD = Pod(SLURMCTLD, "1", "10.0.0.1", askable=True, nudge="")
 SLURMD_ENDED = Rejection(
@@ -57,7 +61,11 @@ async def test_slurmd_is_quoted_from_the_log_of_a_worker_that_is_left() -> None:
     scene.logs["w-0", "slurmd", False] = FATAL
     assert await scene.read() == {SLURMCTLD: FOUND}
     [options] = scene.asked()
-    assert options == {"since": timestamp(EPOCH - quotes.BEFORE), "limit": quotes.BYTES, "previous": False}
+    assert options == {
+        "since": timestamp(EPOCH - quotes.BEFORE),
+        "limit": quotes.BYTES,
+        "previous": False,
+    }
 
 
 async def test_it_is_read_once_and_stays_until_another_configuration_is_refused() -> None:
@@ -82,7 +90,9 @@ async def test_an_image_that_prints_nothing_is_quoted_from_its_log_file() -> Non
 @pytest.mark.parametrize("previous", [True, False])
 async def test_slurmctld_is_quoted_from_the_container_that_ended(*, previous: bool) -> None:
     scene = Scene(SLURMCTLD_ENDED)
-    scene.logs[SLURMCTLD, "slurmctld", previous] = "slurmctld: fatal: open /nope: Permission denied\n"
+    scene.logs[SLURMCTLD, "slurmctld", previous] = (
+        "slurmctld: fatal: open /nope: Permission denied\n"
+    )
     assert (await scene.read())[SLURMCTLD].reason == "fatal: open /nope: Permission denied"
 
 
@@ -107,7 +117,9 @@ async def test_a_log_that_cannot_be_read_is_none() -> None:
     assert await scene.read() == {}
 
 
-async def test_a_kubelet_that_does_not_answer_delays_nothing_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kubelet_that_does_not_answer_delays_nothing_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     scene = Scene()
 
     async def hang(*_: Any, **__: Any) -> str:
@@ -120,8 +132,12 @@ async def test_a_kubelet_that_does_not_answer_delays_nothing_for_long(monkeypatc
     assert asyncio.get_running_loop().time() - before <= quotes.SECONDS + 1
 
 
-@pytest.mark.parametrize("rejected", [None, replace(SLURMD_ENDED, daemon=""), replace(SLURMD_ENDED, sha256="0" * 64)])
-async def test_no_log_is_read_where_no_daemon_ended_on_what_is_published(rejected: Rejection | None) -> None:
+@pytest.mark.parametrize(
+    "rejected", [None, replace(SLURMD_ENDED, daemon=""), replace(SLURMD_ENDED, sha256="0" * 64)]
+)
+async def test_no_log_is_read_where_no_daemon_ended_on_what_is_published(
+    rejected: Rejection | None,
+) -> None:
     scene = Scene(rejected)
     assert await scene.read() == {}
     assert scene.asked() == []

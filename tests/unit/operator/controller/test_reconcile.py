@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from sidecars import objects
 from sidecars.contract.manifest import decode
 from sidecars.contract.status import Rejection, Stage, Status, encode
-from sidecars.kube import STATEFUL_SETS, Conflict, Forbidden, Invalid, Manifest, ServerError, records
+from sidecars.kube import STATEFUL_SETS, Conflict, Forbidden, Invalid, Manifest, ServerError
 from sidecars.operator.controller.reconcile import reconcile
 from sidecars.operator.runtime.apply import NameTakenError
 from sidecars.operator.runtime.errors import RefusedError
+from sidecars.operator.runtime.kept import AGAIN_SECONDS
 from sidecars.policy import gate
 from tests.support.operator_parts import CONTROLLER, Parts
 
@@ -62,7 +64,9 @@ async def test_with_its_keys_the_configuration_is_published_before_slurmctld_is_
 
 
 class Sidecar:
-    """Answers GET /status as the `reconfigure` of a pod whose slurmctld runs, or refuses, what is published."""
+    """Answers GET /status as the `reconfigure` of a pod whose slurmctld runs, or refuses, what is
+    published.
+    """
 
     def __init__(self) -> None:
         self.running: str | None = None
@@ -70,15 +74,21 @@ class Sidecar:
 
     async def fetch(self, *_: str) -> Mapping[str, Any]:
         rejected = (
-            Rejection(self.refused, Stage.DRY_RUN, "slurm.conf", 9, "no such plugin", True) if self.refused else None
+            Rejection(self.refused, Stage.DRY_RUN, "slurm.conf", 9, "no such plugin", True)
+            if self.refused
+            else None
         )
         candidate = self.refused or self.running
-        return encode(Status(candidate, accepted=self.running, running=self.running, rejected=rejected))
+        return encode(
+            Status(candidate, accepted=self.running, running=self.running, rejected=rejected)
+        )
 
 
 def config(parts: Parts, name: str) -> dict[str, str]:
     """The data of a ConfigMap as last applied."""
-    [*_, last] = [body for body in parts.requests.of("apply", "ConfigMap") if body["metadata"]["name"] == name]
+    [*_, last] = [
+        body for body in parts.requests.of("apply", "ConfigMap") if body["metadata"]["name"] == name
+    ]
     return dict(last["data"])
 
 
@@ -121,18 +131,25 @@ async def test_slurmrestd_gets_a_changed_configuration_when_slurmctld_runs_with_
     await parts.operator.controllers.aclose()
 
 
-async def test_a_foreign_pod_disruption_budget_with_the_name_of_the_workers_delays_nothing_else() -> None:
+async def test_a_foreign_pod_disruption_budget_with_the_workers_name_delays_nothing_else() -> None:
     sidecar = Sidecar()
     parts = Parts(fetch_status=sidecar.fetch)
     parts.keys()
-    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "slurmd:26.05"}})
+    parts.custom(
+        "NodeSet",
+        "slinky",
+        {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "slurmd:26.05"}},
+    )
     parts.controller()
     await passes(parts)
     sidecar.running = published(parts)
     parts.slurmctld_pod()
     name = "slurm-workers-pdb-slurm"
     metadata = {"namespace": "slurm", "name": name, "uid": "foreign", "resourceVersion": "1"}
-    parts.requests.stored["PodDisruptionBudget", name] = {"kind": "PodDisruptionBudget", "metadata": metadata}
+    parts.requests.stored["PodDisruptionBudget", name] = {
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+    }
     parts.requests.refusals["apply PodDisruptionBudget"] = Conflict(409, "Conflict", "it exists")
     parts.controller(extraConf="KillWait=7\n")
     for _ in range(3):
@@ -149,7 +166,7 @@ async def test_a_foreign_pod_disruption_budget_with_the_name_of_the_workers_dela
     await parts.operator.controllers.aclose()
 
 
-async def test_slurmrestd_never_gets_a_refused_configuration_and_ready_says_that_it_is_refused() -> None:
+async def test_slurmrestd_never_gets_a_refused_configuration_and_ready_reports_it() -> None:
     sidecar = Sidecar()
     parts = Parts(fetch_status=sidecar.fetch)
     parts.keys()
@@ -170,7 +187,9 @@ async def test_slurmrestd_never_gets_a_refused_configuration_and_ready_says_that
     await parts.operator.controllers.aclose()
 
 
-async def test_with_a_slurmctld_that_runs_already_the_accepted_configuration_is_not_guessed() -> None:
+async def test_with_a_slurmctld_that_runs_already_the_accepted_configuration_is_not_guessed() -> (
+    None
+):
     sidecar = Sidecar()
     parts = Parts(fetch_status=sidecar.fetch)
     parts.keys()
@@ -182,7 +201,7 @@ async def test_with_a_slurmctld_that_runs_already_the_accepted_configuration_is_
     await parts.operator.controllers.aclose()
 
 
-async def test_a_configuration_with_a_fault_is_not_published_and_slurmctld_is_applied_all_the_same() -> None:
+async def test_a_configuration_with_a_fault_is_not_published_and_slurmctld_is_applied() -> None:
     parts = Parts()
     parts.keys()
     parts.controller(extraConf="ClusterName=other\n")
@@ -195,11 +214,14 @@ async def test_a_configuration_with_a_fault_is_not_published_and_slurmctld_is_ap
     assert "ClusterName" in ready["message"]
 
 
-async def test_a_controller_that_is_being_deleted_is_held_by_its_nodesets_alone() -> None:
+async def test_a_controller_that_is_being_deleted_waits_for_its_nodesets_alone() -> None:
     parts = Parts()
     parts.keys()
     manifest = parts.controller()
-    deleting = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["slinky.slurm.net/in-use"]}
+    deleting = {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["slinky.slurm.net/in-use"],
+    }
     parts.custom("Controller", "slurm", manifest["spec"], **deleting)
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
     await run(parts)
@@ -264,21 +286,33 @@ def claim(parts: Parts, storage: str, phase: str = "Bound") -> None:
     labels = {"app.kubernetes.io/name": "slurmctld", "app.kubernetes.io/instance": "slurm"}
     name, version = "statesave-slurm-controller-0", str(next(VERSIONS))
     manifest = {
-        "metadata": {"namespace": "slurm", "name": name, "uid": "c", "resourceVersion": version, "labels": labels},
+        "metadata": {
+            "namespace": "slurm",
+            "name": name,
+            "uid": "c",
+            "resourceVersion": version,
+            "labels": labels,
+        },
         "spec": {"resources": {"requests": {"storage": storage}}},
         "status": {"phase": phase, "capacity": {"storage": SIZE}},
     }
-    parts.runtime.caches.other_claims.store.put(msgspec.convert(manifest, records.PersistentVolumeClaim))
+    parts.runtime.caches.other_claims.store.put(
+        msgspec.convert(manifest, objects.PersistentVolumeClaim)
+    )
 
 
 def sized(parts: Parts, storage: str, **more: Any) -> None:
     """The Controller asks for a volume of this size."""
     parts.controller(
-        persistence={"resources": {"requests": {"storage": storage}}, **more.pop("persistence", {})}, **more
+        persistence={
+            "resources": {"requests": {"storage": storage}},
+            **more.pop("persistence", {}),
+        },
+        **more,
     )
 
 
-async def test_a_larger_volume_grows_the_claim_and_then_its_statefulset_is_created_again_without_its_pods() -> None:
+async def test_a_larger_volume_grows_the_claim_and_then_recreates_its_statefulset_only() -> None:
     parts = await settled(Sidecar())
     sized(parts, "8Gi")
     await run(parts)
@@ -288,9 +322,15 @@ async def test_a_larger_volume_grows_the_claim_and_then_its_statefulset_is_creat
     [options] = parts.requests.of("delete", "StatefulSet")
     assert options["propagation_policy"] == "Orphan"
     order = [
-        (verb, kind) for verb, kind, _ in parts.requests.made if verb in {"patch", "delete", "try"} and kind != "Pod"
+        (verb, kind)
+        for verb, kind, _ in parts.requests.made
+        if verb in {"patch", "delete", "try"} and kind != "Pod"
     ]
-    assert order == [("patch", "PersistentVolumeClaim"), ("try", "StatefulSet"), ("delete", "StatefulSet")]
+    assert order == [
+        ("patch", "PersistentVolumeClaim"),
+        ("try", "StatefulSet"),
+        ("delete", "StatefulSet"),
+    ]
     # The pass after its deletion, also one of another process.
     deleted(parts)
     claim(parts, "8Gi")
@@ -302,7 +342,9 @@ async def test_a_larger_volume_grows_the_claim_and_then_its_statefulset_is_creat
 
 
 @pytest.mark.parametrize("status", [{"readyReplicas": 0}, {"updatedReplicas": 0}])
-async def test_while_slurmctlds_pod_is_not_ready_its_claim_grows_and_the_statefulset_stays(status: Manifest) -> None:
+async def test_while_slurmctlds_pod_is_not_ready_its_claim_grows_and_the_statefulset_stays(
+    status: Manifest,
+) -> None:
     parts = await settled(Sidecar())
     store = parts.runtime.caches.stateful_sets.store
     live = store.get("slurm", "slurm-controller") or {}
@@ -315,7 +357,7 @@ async def test_while_slurmctlds_pod_is_not_ready_its_claim_grows_and_the_statefu
     await parts.operator.controllers.aclose()
 
 
-async def test_a_statefulset_without_its_pods_is_created_again_whatever_is_wrong_with_the_configuration() -> None:
+async def test_a_deleted_statefulset_is_created_again_with_any_fault_of_configuration() -> None:
     parts = await settled(Sidecar())
     deleted(parts)
     sized(parts, "8Gi", extraConf="ClusterName=other\n")
@@ -325,19 +367,28 @@ async def test_a_statefulset_without_its_pods_is_created_again_whatever_is_wrong
     await parts.operator.controllers.aclose()
 
 
-async def test_a_volume_that_can_not_grow_is_named_and_everything_else_is_applied_and_reported() -> None:
+async def test_a_volume_that_cannot_grow_is_named_and_all_else_is_applied_and_reported() -> None:
     parts = await settled(Sidecar())
     forbidden = Forbidden(403, "Forbidden", "the storageclass must support resize")
     parts.requests.refusals["patch PersistentVolumeClaim"] = forbidden
-    sized(parts, "8Gi", slurmctld={"image": "slurmctld:26.05", "resources": {"limits": {"memory": "2Gi"}}})
+    sized(
+        parts,
+        "8Gi",
+        slurmctld={"image": "slurmctld:26.05", "resources": {"limits": {"memory": "2Gi"}}},
+    )
     await run(parts)
     ready = parts.condition("Controller")
     assert (ready["status"], ready["reason"]) == ("True", "ChangeNotApplied")
     assert "spec.persistence.resources.requests.storage: 4Gi → 8Gi" in ready["message"]
     assert "the storageclass must support resize" in ready["message"]
     [applied] = parts.requests.of("apply", "StatefulSet")
-    assert applied["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == SIZE
-    [slurmctld] = [it for it in applied["spec"]["template"]["spec"]["containers"] if it["name"] == "slurmctld"]
+    assert (
+        applied["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+        == SIZE
+    )
+    [slurmctld] = [
+        it for it in applied["spec"]["template"]["spec"]["containers"] if it["name"] == "slurmctld"
+    ]
     assert slurmctld["resources"]["limits"]["memory"] == "2Gi"
     assert not parts.requests.of("delete", "StatefulSet")
     for kind in (gate.ACCEPTED, gate.RUNNING, "SlurmKey"):
@@ -352,8 +403,12 @@ async def test_a_volume_that_can_not_grow_is_named_and_everything_else_is_applie
     await parts.operator.controllers.aclose()
 
 
-@pytest.mark.parametrize("error", [Forbidden(403, "Forbidden", "quota"), Invalid(422, "Invalid", "a policy")], ids=str)
-async def test_a_refused_statefulset_hides_no_other_condition_and_stops_no_configuration(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [Forbidden(403, "Forbidden", "quota"), Invalid(422, "Invalid", "a policy")], ids=str
+)
+async def test_a_refused_statefulset_hides_no_other_condition_and_stops_no_configuration(
+    error: Exception,
+) -> None:
     sidecar = Sidecar()
     parts = await settled(sidecar)
     parts.requests.refusals["apply StatefulSet"] = error
@@ -402,9 +457,12 @@ async def test_a_fault_of_the_api_server_with_the_statefulset_delays_no_configur
     await parts.operator.controllers.aclose()
 
 
-async def test_a_pass_that_finds_a_reference_missing_leaves_what_is_known_of_the_configuration() -> None:
+async def test_a_pass_without_a_reference_leaves_what_is_known_of_the_configuration() -> None:
     parts = await settled(Sidecar())
-    spec = {**(parts.requests.custom["Controller", "slurm"]["spec"]), "configFileRefs": [{"name": "missing"}]}
+    spec = {
+        **(parts.requests.custom["Controller", "slurm"]["spec"]),
+        "configFileRefs": [{"name": "missing"}],
+    }
     parts.custom("Controller", "slurm", spec, generation=2)
     await run(parts)
     ready = parts.condition("Controller")
@@ -414,4 +472,22 @@ async def test_a_pass_that_finds_a_reference_missing_leaves_what_is_known_of_the
         found = parts.condition("Controller", kind)
         assert (found["status"], found["observedGeneration"]) == ("True", 1)
     assert parts.condition("Controller", "SlurmKey")["observedGeneration"] == 2
+    await parts.operator.controllers.aclose()
+
+
+@pytest.mark.parametrize("kept", [("the size of the claim stays",), ()])
+async def test_a_controller_is_looked_at_again_later_if_something_is_not_applied(
+    kept: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts()
+    parts.keys()
+    parts.controller()
+    await run(parts)
+    parts.runtime.kept.remember(("StatefulSet", "slurm", "slurm-controller"), kept)
+    after: list[float] = []
+    monkeypatch.setattr(
+        parts.runtime.queues.controllers, "add_after", lambda _, seconds: after.append(seconds)
+    )
+    await run(parts)
+    assert (AGAIN_SECONDS in after) is bool(kept)
     await parts.operator.controllers.aclose()

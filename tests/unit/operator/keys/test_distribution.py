@@ -32,7 +32,9 @@ async def run(parts: Parts, **spec: Any) -> Condition:
     manifest = parts.controller(**spec)
     controller = read(Controller, manifest)
     facts = await parts.runtime.lookup.facts(controller)
-    return await distribute(parts.runtime, parts.operator.controllers.distributions, manifest, controller, facts)
+    return await distribute(
+        parts.runtime, parts.operator.controllers.distributions, manifest, controller, facts
+    )
 
 
 def with_key() -> Parts:
@@ -83,7 +85,11 @@ async def test_each_step_of_a_rotation_is_an_event_and_the_first_keys_are_none()
     condition = await run(parts, nextSlurmKeyRef={"name": "next", "key": "slurm.key"})
     await parts.woken()
     [event] = parts.requests.of("create", "Event")
-    assert (event["type"], event["reason"], event["note"]) == ("Normal", "SlurmKey", condition.message)
+    assert (event["type"], event["reason"], event["note"]) == (
+        "Normal",
+        "SlurmKey",
+        condition.message,
+    )
     assert event["regarding"]["kind"] == "Controller"
 
 
@@ -142,7 +148,11 @@ class Slurm(SlurmConnection):
 
 def rotating(parts: Parts, name: str) -> None:
     """A Controller with a RestApi whose daemons have had both keys for long, and now read them."""
-    for key, data in (("key", {"slurm.key": OLD}), ("next", {"slurm.key": NEW}), ("jwt", {"jwt.key": b"k" * 32})):
+    for key, data in (
+        ("key", {"slurm.key": OLD}),
+        ("next", {"slurm.key": NEW}),
+        ("jwt", {"jwt.key": b"k" * 32}),
+    ):
         parts.secret(f"{name}-{key}", data)
     since = {names.KEYS_SINCE: timestamp(EPOCH - 1000)}
     both = {"slurm.jwks": jwks.render(Ring(OLD, (NEW,)))}
@@ -175,7 +185,9 @@ async def test_four_controllers_whose_slurmrestd_hangs_delay_no_fifth() -> None:
     await parts.runtime.clusters.close()
 
 
-async def test_daemons_are_asked_once_to_read_their_keys_and_the_answer_wakes_the_controller() -> None:
+async def test_daemons_are_asked_once_to_read_their_keys_and_the_answer_wakes_the_controller() -> (
+    None
+):
     slurm = Slurm(15.0)
     parts = Parts(connect=lambda *_: slurm)
     rotating(parts, "a")
@@ -213,7 +225,9 @@ async def test_a_request_that_fails_is_shown_and_sent_again() -> None:
     await parts.runtime.clusters.close()
 
 
-async def test_a_slurmctld_that_never_answers_is_reconfigured_at_most_twice_in_two_minutes() -> None:
+async def test_a_slurmctld_that_never_answers_is_reconfigured_at_most_twice_in_two_minutes() -> (
+    None
+):
     slurm = Slurm(1.0, fails=True)
     parts = Parts(connect=lambda *_: slurm)
     rotating(parts, "a")
@@ -237,4 +251,27 @@ async def test_a_reconfigure_that_takes_a_minute_is_waited_for() -> None:
         parts.now += 1
     assert slurm.reconfigured == 1
     assert parts.condition("Controller", "SlurmKey")["reason"] == "Switching"
+    await parts.runtime.clusters.close()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "delays"),
+    [
+        (None, False),
+        ([], False),
+        ([{"type": "Ready", "status": "True"}], False),
+        ([{"type": "Ready", "status": "Unknown"}], True),
+    ],
+)
+async def test_keys_wait_for_workers_on_kubernetes_nodes_that_are_not_ready_and_for_no_others(
+    conditions: list[dict[str, str]] | None, delays: bool
+) -> None:
+    parts = Parts(connect=lambda *_: Slurm(0.0))
+    rotating(parts, "slurm")
+    parts.pod("slinky-0")
+    if conditions is not None:
+        parts.kube_node("kube-1", status={"conditions": conditions})
+    await kinds(parts.operator)[0].reconcile((NAMESPACE, "slurm"))
+    message = parts.condition("Controller", "SlurmKey")["message"]
+    assert ("Kubernetes node 'kube-1' is not Ready" in message) is delays
     await parts.runtime.clusters.close()

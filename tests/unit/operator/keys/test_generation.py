@@ -38,7 +38,9 @@ def with_keys() -> Parts:
 def stateful_set_of_schedmd() -> Manifest:
     """slurmctld's, which mounts `slurm-auth-slurm` and `slurm-auth-jwt`. No cache shows it."""
     [found] = [
-        it for it in former.objects("controller", namespace=NAMESPACE, controller="u") if it["kind"] == "StatefulSet"
+        it
+        for it in former.objects("controller", namespace=NAMESPACE, controller="u")
+        if it["kind"] == "StatefulSet"
     ]
     return found
 
@@ -64,10 +66,13 @@ async def refusal(parts: Parts, reason: str) -> str:
     return str(caught.value)
 
 
-async def test_both_keys_are_generated_into_immutable_secrets_and_nothing_starts_before_they_are_seen() -> None:
+async def test_both_keys_are_generated_into_immutable_secrets_before_anything_starts() -> None:
     parts = with_keys()
     message = await refusal(parts, "WaitingForKeys")
-    assert "'slurm.key' in Secret 'slurm-auth-slurm' and 'jwt.key' in Secret 'slurm-auth-jwt'" in message
+    assert (
+        "'slurm.key' in Secret 'slurm-auth-slurm' and 'jwt.key' in Secret 'slurm-auth-jwt'"
+        in message
+    )
     slurm, jwt = parts.requests.of("patch", "Secret")
     for patch, key in ((slurm, "slurm.key"), (jwt, "jwt.key")):
         assert patch["immutable"] is True
@@ -79,8 +84,12 @@ async def test_both_keys_are_generated_into_immutable_secrets_and_nothing_starts
 async def test_a_key_is_written_only_into_the_very_secret_that_had_none() -> None:
     parts = with_keys()
     await refusal(parts, "WaitingForKeys")
-    versions = [patch["metadata"]["resourceVersion"] for patch in parts.requests.of("patch", "Secret")]
-    stored = [parts.requests.stored["Secret", name] for name in ("slurm-auth-slurm", "slurm-auth-jwt")]
+    versions = [
+        patch["metadata"]["resourceVersion"] for patch in parts.requests.of("patch", "Secret")
+    ]
+    stored = [
+        parts.requests.stored["Secret", name] for name in ("slurm-auth-slurm", "slurm-auth-jwt")
+    ]
     assert versions == [each["metadata"]["resourceVersion"] for each in stored]
 
 
@@ -99,7 +108,9 @@ async def test_a_key_that_exists_is_never_changed() -> None:
 
 
 @pytest.mark.parametrize("annotations", [{}, {"slinky.slurm.net/generate": "other"}])
-async def test_a_secret_that_does_not_ask_for_the_key_gets_none(annotations: dict[str, str]) -> None:
+async def test_a_secret_that_does_not_ask_for_the_key_gets_none(
+    annotations: dict[str, str],
+) -> None:
     parts = Parts()
     for name in ("slurm-auth-slurm", "slurm-auth-jwt"):
         parts.secret(name, {}, annotations=annotations)
@@ -113,8 +124,12 @@ async def test_nothing_is_generated_for_an_external_slurmctld_which_has_keys_alr
     assert parts.requests.of("patch", "Secret") == []
 
 
-@pytest.mark.parametrize("evidence", ["keys of daemons", "StatefulSet", "StatefulSet of SchedMD's operator", "pod"])
-async def test_a_lost_slurm_key_of_a_live_cluster_is_reported_and_not_replaced(evidence: str) -> None:
+@pytest.mark.parametrize(
+    "evidence", ["keys of daemons", "StatefulSet", "StatefulSet of SchedMD's operator", "pod"]
+)
+async def test_a_lost_slurm_key_of_a_live_cluster_is_reported_and_not_replaced(
+    evidence: str,
+) -> None:
     parts = with_keys()
     if evidence == "keys of daemons":
         parts.secret("slurm-auth-slurm-jwks", {"slurm.jwks": b"{}"}, own=True)
@@ -130,14 +145,21 @@ async def test_a_lost_slurm_key_of_a_live_cluster_is_reported_and_not_replaced(e
     assert parts.requests.of("patch", "Secret") == []
 
 
-@pytest.mark.parametrize(("mounted", "reason"), [("slurm-auth-jwt", "KeyLost"), ("former-jwt", "WaitingForKeys")])
-async def test_a_jwt_key_is_generated_for_a_live_cluster_only_under_another_name(mounted: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("mounted", "reason"), [("slurm-auth-jwt", "KeyLost"), ("former-jwt", "WaitingForKeys")]
+)
+async def test_a_jwt_key_is_generated_for_a_live_cluster_only_under_another_name(
+    mounted: str, reason: str
+) -> None:
     parts = Parts()
     parts.secret("slurm-auth-slurm", {"slurm.key": b"k"})
     asking(parts, "slurm-auth-jwt", "jwt.key")
     live = parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
     sources = [{"configMap": {"name": "a"}}, {"secret": {"name": mounted}}]
-    live["spec"]["template"]["spec"]["volumes"] = [{"name": "x", "emptyDir": {}}, {"projected": {"sources": sources}}]
+    live["spec"]["template"]["spec"]["volumes"] = [
+        {"name": "x", "emptyDir": {}},
+        {"projected": {"sources": sources}},
+    ]
     await refusal(parts, reason)
     assert len(parts.requests.of("patch", "Secret")) == (reason == "WaitingForKeys")
 
@@ -170,15 +192,21 @@ async def test_no_stateful_set_is_read_while_no_key_is_asked_for() -> None:
 async def test_the_password_of_the_database_is_generated_and_can_be_changed() -> None:
     parts = Parts()
     asking(parts, "slurm-mariadb", "password")
-    with pytest.raises(NotUsableError, match="'password' in Secret 'slurm-mariadb' is being generated"):
+    with pytest.raises(
+        NotUsableError, match="'password' in Secret 'slurm-mariadb' is being generated"
+    ):
         await generate_password(parts)
     [patch] = parts.requests.of("patch", "Secret")
     assert "immutable" not in patch
     assert base64.b64decode(patch["data"]["password"]).isalnum()
 
 
-@pytest.mark.parametrize(("host", "reason"), [("slurm-mariadb", "KeyLost"), ("db.example.com", "WaitingForKeys")])
-async def test_a_lost_password_of_the_database_in_use_is_not_replaced(host: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("host", "reason"), [("slurm-mariadb", "KeyLost"), ("db.example.com", "WaitingForKeys")]
+)
+async def test_a_lost_password_of_the_database_in_use_is_not_replaced(
+    host: str, reason: str
+) -> None:
     parts = Parts()
     asking(parts, "slurm-mariadb", "password")
     conf = f"StorageType=accounting_storage/mysql\nStorageHost={host}\nStoragePass=p\n"

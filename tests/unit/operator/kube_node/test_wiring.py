@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from sidecars.kube import records
+from sidecars import objects
 from sidecars.operator.kube_node.reconcile import ALL
 from tests.support.operator_parts import CONTROLLER, Parts
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime
 
 def kube_node(parts: Parts, version: str, **spec: bool) -> None:
     node = {"metadata": {"name": "kube-1", "uid": "n", "resourceVersion": version}, "spec": spec}
-    parts.runtime.caches.kube_nodes.store.put(msgspec.convert(node, records.Node))
+    parts.runtime.caches.kube_nodes.store.put(msgspec.convert(node, objects.Node))
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from sidecars.kube import AlreadyExists, NotFound, records
+from sidecars import objects
+from sidecars.kube import AlreadyExists, NotFound
 from sidecars.operator.loginset import effects
 from sidecars.operator.loginset.effects import create_host_keys, nudge
 from sidecars.operator.loginset.memory import Memory
@@ -18,8 +19,10 @@ KEY = (NAMESPACE, "login")
 KEYS = {f"ssh_host_{kind}_key{suffix}": "key" for kind in HOST_KEY_TYPES for suffix in ("", ".pub")}
 
 
-def pod(name: str) -> records.Pod:
-    return msgspec.convert({"metadata": {"namespace": NAMESPACE, "name": name, "uid": name}}, records.Pod)
+def pod(name: str) -> objects.Pod:
+    return msgspec.convert(
+        {"metadata": {"namespace": NAMESPACE, "name": name, "uid": name}}, objects.Pod
+    )
 
 
 @pytest.fixture
@@ -28,14 +31,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     times: list[str] = []
 
     async def generated() -> dict[str, str]:
-        times.append("made")
+        times.append("written")
         return KEYS
 
     monkeypatch.setattr(effects, "make_host_keys", generated)
     return times
 
 
-async def test_pods_are_annotated_when_the_sshd_configuration_changes_and_not_for_the_first_one_seen() -> None:
+async def test_pods_are_annotated_for_changed_sshd_configurations_and_not_the_first() -> None:
     parts, memory = Parts(), Memory()
     pods = [pod("login-a"), pod("login-b")]
     for digest in ("one", "one", "two", "two"):
@@ -63,7 +66,7 @@ async def test_host_keys_are_generated_once(made: list[str]) -> None:
     assert secret["metadata"]["name"] == names.ssh_host_keys(loginset.name)
     parts.secret(secret["metadata"]["name"], {"ssh_host_rsa_key": b"private"})
     await create_host_keys(parts.runtime, loginset)
-    assert made == ["made"]
+    assert made == ["written"]
 
 
 async def test_host_keys_that_the_cache_does_not_show_yet_are_kept(made: list[str]) -> None:
@@ -74,7 +77,9 @@ async def test_host_keys_that_the_cache_does_not_show_yet_are_kept(made: list[st
 
 
 @pytest.mark.looptime(False)
-async def test_a_missing_ssh_keygen_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_ssh_keygen_is_named_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NotUsableError, match="install openssh-client") as caught:
         await effects.make_host_keys()

@@ -4,13 +4,15 @@ from typing import Any
 
 import msgspec
 
-from sidecars.kube import records
+from sidecars import objects
 from sidecars.operator.loginset.observe import addresses
 
 
-def pod(version: str, spec: Any = None, **status: str) -> records.Pod:
+def pod(version: str, spec: Any = None, **status: str) -> objects.Pod:
     metadata = {"namespace": "slurm", "name": "p", "uid": "p", "resourceVersion": version}
-    return msgspec.convert({"metadata": metadata, "spec": spec or {}, "status": status}, records.Pod)
+    return msgspec.convert(
+        {"metadata": metadata, "spec": spec or {}, "status": status}, objects.Pod
+    )
 
 
 def test_only_pods_that_run_on_the_pod_network_have_an_address_of_their_own() -> None:

@@ -57,5 +57,10 @@ async def test_a_missing_sssd_conf_is_a_wait_that_names_it() -> None:
 @pytest.mark.looptime(False)
 async def test_new_host_keys_are_a_private_and_a_public_one_of_each_type() -> None:
     keys = await make_host_keys()
-    assert set(keys) == {f"ssh_host_{kind}_key{suffix}" for kind in HOST_KEY_TYPES for suffix in ("", ".pub")}
-    assert all(keys[f"ssh_host_{kind}_key"].startswith("-----BEGIN OPENSSH PRIVATE KEY") for kind in HOST_KEY_TYPES)
+    assert set(keys) == {
+        f"ssh_host_{kind}_key{suffix}" for kind in HOST_KEY_TYPES for suffix in ("", ".pub")
+    }
+    assert all(
+        keys[f"ssh_host_{kind}_key"].startswith("-----BEGIN OPENSSH PRIVATE KEY")
+        for kind in HOST_KEY_TYPES
+    )

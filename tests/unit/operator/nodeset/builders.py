@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from sidecars.operator.nodeset.observe import observe
 from sidecars.operator.nodeset.passes import Pass
+from sidecars.operator.nodeset.template import pod_source
+from sidecars.policy.nodeset.records import Observed
 from sidecars.workloads.resources import NodeSet, read
 from tests.support.operator_parts import NAMESPACE, Parts
 
@@ -10,8 +13,12 @@ SPEC = {"controllerRef": {"name": "slurm"}, "replicas": 3, "slurmd": {"image": "
 KEY = (NAMESPACE, "slinky")
 
 
-def begin(parts: Parts, status: Any = None, meta: dict[str, Any] | None = None, **spec: Any) -> Pass:
-    """A pass over NodeSet `slinky`, which is put into the caches. Its memory is that of the pass before."""
+def begin(
+    parts: Parts, status: Any = None, meta: dict[str, Any] | None = None, **spec: Any
+) -> Pass:
+    """A pass over NodeSet `slinky`, which is put into the caches. Its memory is that of the pass
+    before.
+    """
     manifest = parts.custom("NodeSet", "slinky", SPEC | spec, status, **(meta or {}))
     cluster = parts.runtime.clusters.get((NAMESPACE, "slurm"))
     return Pass(
@@ -23,3 +30,9 @@ def begin(parts: Parts, status: Any = None, meta: dict[str, Any] | None = None, 
         cluster,
         parts.operator.nodesets,
     )
+
+
+async def observed_by(this: Pass) -> Observed:
+    """What a pass observes after it has stored what new pods are created from."""
+    _, observed = observe(this, await pod_source(this))
+    return observed

@@ -1,7 +1,10 @@
-"""What a decision needs is read, and the decision is taken again: `sidecars.operator.nodeset.answers`."""
+"""What a decision needs is read, and the decision is taken again:
+`sidecars.operator.nodeset.answers`.
+"""
 
 from itertools import count, pairwise
 
+import msgspec
 import pytest
 
 from sidecars.kube import NotFound
@@ -11,7 +14,16 @@ from sidecars.operator.nodeset.answers import as_answer
 from sidecars.policy.nodeset.decide import Decision, decide
 from sidecars.policy.nodeset.maintenance import name_of
 from sidecars.policy.nodeset.memory import Memory
-from sidecars.policy.nodeset.needs import Answer, Failed, Known, NodeRecords, Pending, SlurmctldStart
+from sidecars.policy.nodeset.needs import (
+    Answer,
+    Failed,
+    IsHidden,
+    IsLost,
+    Known,
+    NodeRecords,
+    Pending,
+    SlurmctldStart,
+)
 from sidecars.policy.nodeset.records import Desired, Observed
 from sidecars.simulate import Fault
 from sidecars.slurm.errors import NotYet, Rejected, ServerFault, Unreachable
@@ -41,7 +53,9 @@ def test_a_mistake_of_the_programs_own_is_no_answer() -> None:
         as_answer(ZeroDivisionError())
 
 
-def test_a_decision_that_never_ends_is_an_error_and_does_not_stop_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_that_never_ends_is_an_error_and_does_not_stop_the_operator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     numbers = count()
 
     def endless(*_: object) -> Decision:
@@ -71,11 +85,14 @@ def test_a_drained_pod_is_not_deleted_while_the_jobs_can_not_be_read() -> None:
     run(scenario())
 
 
-def test_reservations_that_can_not_be_read_hold_up_nothing_else_of_a_nodeset() -> None:
+def test_reservations_that_can_not_be_read_delay_nothing_else_of_a_nodeset() -> None:
     async def scenario() -> None:
         async with world(3) as w:
             w.slurms["slurm", "slurm"].reserve(name_of("slinky"), "n[3-1]", start=2**32, minutes=60)
-            strategy = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
+            strategy = {
+                "type": "ScheduledUpdate",
+                "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"},
+            }
             w.nodeset(replicas=2, updateStrategy=strategy)
             await w.run(90)
             w.change("slinky", {"replicas": 3})
@@ -100,7 +117,9 @@ def test_the_time_of_a_pass_does_not_go_on_while_it_reads_so_that_it_needs_each_
     async def scenario() -> None:
         async with world(3) as w:
             w.nodeset(replicas=1, partition={"enabled": True})
-            await w.until("the partition", lambda: "slinky" in w.slurms["slurm", "slurm"].partitions)
+            await w.until(
+                "the partition", lambda: "slinky" in w.slurms["slurm", "slurm"].partitions
+            )
             await w.run(20)
             w.change("slinky", {"partition": {"enabled": False}})
             await w.run(3)
@@ -112,7 +131,7 @@ def test_the_time_of_a_pass_does_not_go_on_while_it_reads_so_that_it_needs_each_
 
 
 @pytest.mark.looptime
-async def test_kubernetes_tells_when_slurmctld_started_and_a_reconfigure_is_no_start() -> None:
+async def test_kubernetes_reports_when_slurmctld_started_and_a_reconfigure_is_no_start() -> None:
     slurm = SlurmConnection()
     parts = Parts(connect=lambda *_: slurm)
     await parts.connect()
@@ -169,7 +188,7 @@ async def test_with_standbys_the_take_over_of_the_primary_is_a_start() -> None:
 
 
 @pytest.mark.looptime
-async def test_the_start_of_an_external_slurmctld_is_unknown_only_where_its_release_does_not_report_it() -> None:
+async def test_an_external_slurmctlds_start_is_unknown_only_if_it_does_not_report_it() -> None:
     slurm = SlurmConnection()
     parts = Parts(connect=lambda *_: slurm)
     await parts.connect()
@@ -185,3 +204,30 @@ async def test_the_start_of_an_external_slurmctld_is_unknown_only_where_its_rele
     slurm.model.heal()
     slurm.model.versions = ("v0.0.44",)
     assert await answers._answer(this, SlurmctldStart()) == Known(None)
+
+
+async def test_a_pod_is_hidden_while_the_cache_lacks_it_and_one_that_is_gone_is_not() -> None:
+    parts = Parts()
+    this = begin(parts)
+    assert await answers._answer(this, IsHidden("slinky-0")) == Known(False)
+    pod = parts.pod("slinky-0")
+    parts.requests.stored["Pod", "slinky-0"] = {
+        "metadata": {"namespace": "slurm", "name": "slinky-0", "uid": "slinky-0"}
+    }
+    assert await answers._answer(this, IsHidden("slinky-0")) == Known(False)
+    former = msgspec.structs.replace(pod.metadata, uid="former")
+    parts.runtime.caches.pods.store.put(msgspec.structs.replace(pod, metadata=former))
+    assert await answers._answer(this, IsHidden("slinky-0")) == Known(True)
+
+
+async def test_a_node_that_is_gone_or_marked_out_of_service_is_lost_whatever_is_cached() -> None:
+    parts = Parts()
+    this = begin(parts)
+    parts.kube_node("kube-1")
+    assert await answers._answer(this, IsLost("kube-1")) == Known(True)
+    node = {"metadata": {"name": "kube-1"}, "spec": {}}
+    parts.requests.stored["Node", "kube-1"] = node
+    assert await answers._answer(this, IsLost("kube-1")) == Known(False)
+    taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+    parts.requests.stored["Node", "kube-1"] = node | {"spec": {"taints": [taint]}}
+    assert await answers._answer(this, IsLost("kube-1")) == Known(True)

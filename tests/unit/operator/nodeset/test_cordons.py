@@ -1,4 +1,6 @@
-"""Cordons that SchedMD's operator has set on its worker pods: `sidecars.operator.nodeset.cordons`."""
+"""Cordons that SchedMD's operator has set on its worker pods:
+`sidecars.operator.nodeset.cordons`.
+"""
 
 from typing import Any
 
@@ -12,27 +14,43 @@ from tests.support.operator_parts import Parts
 from tests.unit.operator.nodeset.builders import KEY, SPEC, begin
 
 pytestmark = pytest.mark.looptime
-CORDON, CORDONED_BY = "nodeset.slinky.slurm.net/pod-cordon", "nodeset.slinky.slurm.net/pod-cordoned-by"
+CORDON, CORDONED_BY = (
+    "nodeset.slinky.slurm.net/pod-cordon",
+    "nodeset.slinky.slurm.net/pod-cordoned-by",
+)
 FIELDS: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{CORDON}": {}}}}
 THEIRS = {"manager": "manager", "operation": "Update", "fieldsV1": FIELDS}
 KUBECTL = {"manager": "kubectl-annotate", "operation": "Update", "fieldsV1": FIELDS}
 
 
 def cordoned(
-    parts: Parts, *managers: dict[str, Any], annotations: dict[str, str] | None = None, **metadata: Any
+    parts: Parts,
+    *managers: dict[str, Any],
+    annotations: dict[str, str] | None = None,
+    **metadata: Any,
 ) -> None:
     """A pod that carries the mark, which these managers have set."""
-    found = parts.pod("slinky-0", meta={"annotations": {CORDON: "true"} if annotations is None else annotations})
+    found = parts.pod(
+        "slinky-0", meta={"annotations": {CORDON: "true"} if annotations is None else annotations}
+    )
     live = {"uid": "slinky-0", "resourceVersion": "77", "managedFields": list(managers), **metadata}
     parts.requests.stored["Pod", found.metadata.name] = {"metadata": live}
 
 
-async def test_the_mark_of_schedmds_operator_becomes_this_operators_under_the_condition_that_nothing_changed() -> None:
+async def test_the_mark_of_schedmds_operator_becomes_ours_unless_something_changed() -> None:
     parts = Parts()
-    cordoned(parts, THEIRS, {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}})
+    cordoned(
+        parts, THEIRS, {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}}
+    )
     assert await take_over(begin(parts))
     [patch] = parts.requests.of("patch", "Pod")
-    assert patch == {"metadata": {"uid": "slinky-0", "resourceVersion": "77", "annotations": {CORDONED_BY: "operator"}}}
+    assert patch == {
+        "metadata": {
+            "uid": "slinky-0",
+            "resourceVersion": "77",
+            "annotations": {CORDONED_BY: "operator"},
+        }
+    }
 
 
 @pytest.mark.parametrize("managers", [[KUBECTL], [THEIRS, KUBECTL], []])
@@ -53,7 +71,9 @@ async def test_the_mark_of_a_user_stays_and_is_read_once(managers: list[dict[str
         {CORDON: "true", "slinky.slurm.net/slurm-key-hash": "0"},
     ],
 )
-async def test_a_pod_without_a_mark_that_may_be_of_schedmds_operator_is_not_read(annotations: dict[str, str]) -> None:
+async def test_a_pod_without_a_mark_that_may_be_of_schedmds_operator_is_not_read(
+    annotations: dict[str, str],
+) -> None:
     parts = Parts()
     cordoned(parts, THEIRS, annotations=annotations)
     assert not await take_over(begin(parts))

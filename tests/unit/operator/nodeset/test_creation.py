@@ -29,7 +29,10 @@ def order(name: str, *claims: str) -> Order:
         return {"kind": kind, "metadata": {"namespace": NAMESPACE, "name": named}}
 
     return Order(
-        name, name, lambda: [manifest("PersistentVolumeClaim", it) for it in claims], partial(manifest, "Pod", name)
+        name,
+        name,
+        lambda: [manifest("PersistentVolumeClaim", it) for it in claims],
+        partial(manifest, "Pod", name),
     )
 
 
@@ -78,7 +81,9 @@ async def test_a_first_pod_that_is_refused_is_the_only_one_that_is_tried() -> No
     assert parts.runtime.expectations.satisfied(KEY)
 
 
-async def test_a_later_pod_that_fails_ends_the_creation_of_those_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_later_pod_that_fails_ends_the_creation_of_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parts = Parts()
     refuse(parts, monkeypatch, "slinky-40", ServerError(500, "InternalError", "etcd"))
     this = begin(parts)
@@ -87,7 +92,9 @@ async def test_a_later_pod_that_fails_ends_the_creation_of_those_behind_it(monke
     assert 40 < len(created(parts)) <= 40 + 2 * bulk.AT_ONCE
 
 
-async def test_a_taken_name_stops_no_other_pod_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_taken_name_stops_no_other_pod_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     parts = Parts()
     refuse(parts, monkeypatch, "slinky-0", TAKEN)
     this = begin(parts)
@@ -99,7 +106,9 @@ async def test_a_taken_name_stops_no_other_pod_and_is_reported(monkeypatch: pyte
     assert parts.runtime.expectations.satisfied(KEY)
 
 
-@pytest.mark.parametrize(("urgent", "seconds"), [(False, bulk.SLICE_SECONDS), (True, bulk.URGENT_SECONDS)])
+@pytest.mark.parametrize(
+    ("urgent", "seconds"), [(False, bulk.SLICE_SECONDS), (True, bulk.URGENT_SECONDS)]
+)
 async def test_creation_ends_after_a_slice_of_time_and_the_next_pass_continues(
     urgent: bool, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,7 +133,9 @@ async def test_a_slurm_node_of_another_nodesets_pod_is_not_created_twice() -> No
     parts.pod("slinky-1", nodeset="other")
     parts.pod("slinky-2", nodeset="slinky")
     this = begin(parts)
-    with pytest.raises(NotUsableError, match="Slurm node slinky-1 is pod slinky-1 of NodeSet other") as caught:
+    with pytest.raises(
+        NotUsableError, match="Slurm node slinky-1 is pod slinky-1 of NodeSet other"
+    ) as caught:
         await create(this, this.manifest, many(3))
     assert caught.value.reason == "NameConflict"
     assert created(parts) == ["slinky-0", "slinky-2"]
@@ -139,11 +150,15 @@ async def test_a_slurm_node_of_another_nodesets_pod_is_not_created_twice() -> No
     ],
     ids=["terminating", "of a pod that was scaled in", "gone in between"],
 )
-async def test_a_pod_waits_for_the_deletion_of_a_claim_of_its_name(claim: dict[str, Any] | None) -> None:
+async def test_a_pod_waits_for_the_deletion_of_a_claim_of_its_name(
+    claim: dict[str, Any] | None,
+) -> None:
     parts = Parts()
     parts.requests.refusals["create PersistentVolumeClaim"] = TAKEN
     if claim is not None:
-        parts.requests.stored["PersistentVolumeClaim", "data-0"] = {"metadata": {"name": "data-0", **claim}}
+        parts.requests.stored["PersistentVolumeClaim", "data-0"] = {
+            "metadata": {"name": "data-0", **claim}
+        }
     this = begin(parts)
     with pytest.raises(NotUsableError, match="data-0") as caught:
         await create(this, this.manifest, [order("slinky-0", "data-0")])
@@ -155,10 +170,15 @@ async def test_a_claim_that_exists_is_used_and_a_missing_one_is_created_before_i
     parts = Parts()
     this = begin(parts)
     await create(this, this.manifest, [order("slinky-0", "data-0")])
-    assert [name for _, kind, name in parts.requests.made if kind != "Event"] == ["data-0", "slinky-0"]
+    assert [name for _, kind, name in parts.requests.made if kind != "Event"] == [
+        "data-0",
+        "slinky-0",
+    ]
     parts.requests.refusals["create PersistentVolumeClaim"] = TAKEN
     owners = [{"kind": "NodeSet", "name": "slinky", "uid": "u"}]
-    parts.requests.stored["PersistentVolumeClaim", "data-1"] = {"metadata": {"ownerReferences": owners}}
+    parts.requests.stored["PersistentVolumeClaim", "data-1"] = {
+        "metadata": {"ownerReferences": owners}
+    }
     await create(this, this.manifest, [order("slinky-1", "data-1")])
     assert created(parts) == ["slinky-0", "slinky-1"]
 
@@ -174,7 +194,7 @@ async def test_a_pod_gets_an_empty_topology_unless_a_kubernetes_node_has_one() -
     assert "annotations" not in second["metadata"]
 
 
-async def test_a_pod_whose_place_labels_tell_is_created_without_a_topology() -> None:
+async def test_a_pod_whose_place_is_in_labels_is_created_without_a_topology() -> None:
     parts = Parts()
     this = begin(parts)
     parts.custom("NodeSet", KEY[1], {"controllerRef": {"name": "slurm"}})
@@ -187,12 +207,14 @@ async def test_a_pod_whose_place_labels_tell_is_created_without_a_topology() -> 
 TEMPLATE: Manifest = {"metadata": {"labels": {}}, "spec": {"containers": []}}
 
 
-def wanted(this: Pass, template: Manifest | None, action: CreatePods, **pods: Any) -> Sequence[Order]:
+def wanted(
+    this: Pass, template: Manifest | None, action: CreatePods, **pods: Any
+) -> Sequence[Order]:
     desired = Desired(this.nodeset, DesiredPods(NAMESPACE, 3, "new", **pods))
     return orders(desired, PodSource("new", None, template), action)
 
 
-async def test_pods_are_ordered_by_ordinal_with_their_claims_and_the_node_that_they_are_pinned_to() -> None:
+async def test_pods_are_ordered_by_ordinal_with_their_claims_and_the_node_of_each() -> None:
     claims = [{"metadata": {"name": "data"}, "spec": {}}]
     this = begin(Parts(), volumeClaimTemplates=claims, template={"spec": {"hostname": "gpu-"}})
     first, second = wanted(this, TEMPLATE, CreatePods(ordinals=(0, 7)), pins={"7": "kube-9"})
@@ -225,9 +247,15 @@ async def test_without_a_template_nothing_is_created() -> None:
 
 
 def test_of_two_nodesets_with_the_same_names_the_older_one_has_them() -> None:
-    older = builders.nodeset("a", {"creationTimestamp": "2026-01-01T00:00:00Z"}, template={"spec": {"hostname": "n-"}})
-    newer = builders.nodeset("b", {"creationTimestamp": "2026-01-02T00:00:00Z"}, template={"spec": {"hostname": "n-"}})
-    apart = builders.nodeset("c", {"creationTimestamp": "2026-01-03T00:00:00Z"}, template={"spec": {"hostname": "m-"}})
+    older = builders.nodeset(
+        "a", {"creationTimestamp": "2026-01-01T00:00:00Z"}, template={"spec": {"hostname": "n-"}}
+    )
+    newer = builders.nodeset(
+        "b", {"creationTimestamp": "2026-01-02T00:00:00Z"}, template={"spec": {"hostname": "n-"}}
+    )
+    apart = builders.nodeset(
+        "c", {"creationTimestamp": "2026-01-03T00:00:00Z"}, template={"spec": {"hostname": "m-"}}
+    )
     every = [newer, apart, older]
     assert conflict(older, every) is None
     assert "NodeSet a" in (conflict(newer, every) or "")

@@ -1,4 +1,6 @@
-"""Pods that are ready first show their state when the others are: `sidecars.operator.nodeset.deferral`."""
+"""Pods that are ready first show their state when the others are:
+`sidecars.operator.nodeset.deferral`.
+"""
 
 import pytest
 
@@ -27,23 +29,16 @@ def test_nothing_is_deferred_unless_pods_are_created() -> None:
 def test_pods_that_are_ready_early_are_deferred_until_the_others_had_their_time() -> None:
     deferral = created()
     assert deferral.defer(SECOND)
-    assert deferral.goes_on(1, NOW)
-    assert deferral.goes_on(1, NOW + DEFER_SECONDS - 0.1)
-    assert not deferral.goes_on(1, NOW + DEFER_SECONDS)
+    assert deferral.goes_on(NOW)
+    assert deferral.seconds_left(NOW) == DEFER_SECONDS
+    assert deferral.goes_on(NOW + DEFER_SECONDS - 0.1)
+    assert not deferral.goes_on(NOW + DEFER_SECONDS)
     assert deferral.end() == {FIRST, SECOND}
     assert not deferral.defer(FIRST)
 
 
-def test_each_pod_that_becomes_ready_gives_the_others_as_much_time_again() -> None:
-    deferral = created()
-    assert deferral.goes_on(2, NOW + 4.0)
-    assert deferral.seconds_left(NOW + 4.0) == DEFER_SECONDS
-    assert deferral.goes_on(2, NOW + 8.0)
-    assert not deferral.goes_on(1, NOW + 9.0), "fewer are ready than before"
-
-
 def test_a_clock_that_was_set_back_ends_the_deferral() -> None:
-    assert not created().goes_on(0, NOW - 1.0)
+    assert not created().goes_on(NOW - 1.0)
 
 
 @pytest.mark.parametrize(

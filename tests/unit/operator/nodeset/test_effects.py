@@ -12,7 +12,13 @@ from sidecars.contract import reasons
 from sidecars.kube import CONTROLLER_REVISIONS, EVENTS, PODS
 from sidecars.kube.errors import api_error
 from sidecars.operator.nodeset import answers
-from sidecars.operator.nodeset.effects import NAMED_PODS, RECORD_AGAIN, _is_still_free, apply, deletion_message
+from sidecars.operator.nodeset.effects import (
+    NAMED_PODS,
+    RECORD_AGAIN,
+    _is_still_free,
+    apply,
+    deletion_message,
+)
 from sidecars.operator.nodeset.passes import PodSource
 from sidecars.operator.runtime import bulk
 from sidecars.operator.runtime.clusters import Cluster
@@ -40,9 +46,13 @@ def refuse(w: World, refused: Refusal) -> Callable[[], None]:
     """Have the API server refuse such writes. Returns what ends that."""
     handle = w.api.handle
 
-    def refusing(method: str, place: Place, query: Mapping[str, str], body: Any, content_type: str) -> bytes:
+    def refusing(
+        method: str, place: Place, query: Mapping[str, str], body: Any, content_type: str
+    ) -> bytes:
         if refused(method, place, body):
-            raise api_error(403, "Forbidden", "a policy refuses it", request=f"{method} {place.name}")
+            raise api_error(
+                403, "Forbidden", "a policy refuses it", request=f"{method} {place.name}"
+            )
         return handle(method, place, query, body, content_type)
 
     w.api.handle = refusing  # type: ignore[method-assign]  # the server, not the client
@@ -91,7 +101,9 @@ def test_a_revision_that_can_not_be_deleted_stops_nothing_and_is_reported() -> N
             await w.run(20)
             end = refuse(w, is_pruning)
             w.change("slinky", {"slurmd": {"image": w.new_image()}})
-            await w.until("a failure is reported", lambda: w.condition("slinky").get("reason") == "Refused")
+            await w.until(
+                "a failure is reported", lambda: w.condition("slinky").get("reason") == "Refused"
+            )
             w.change("slinky", {"replicas": 3})
 
             def ready() -> bool:
@@ -107,8 +119,13 @@ def test_a_revision_that_can_not_be_deleted_stops_nothing_and_is_reported() -> N
 
 
 @pytest.mark.parametrize("seed", range(4, 8))
-def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_of_its_own_writes(seed: int) -> None:
-    scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"}}
+def test_a_nodeset_with_a_reservation_is_created_and_deleted_without_a_conflict_of_its_own_writes(
+    seed: int,
+) -> None:
+    scheduled = {
+        "type": "ScheduledUpdate",
+        "scheduledUpdate": {"startTime": "2026-12-24T12:00:00Z"},
+    }
 
     async def scenario() -> None:
         async with world(seed) as w:
@@ -163,14 +180,19 @@ def test_one_event_reports_the_deletion_of_many_pods_and_names_some() -> None:
     one = Deletion(worker(7), "Slurm node slinky-7 is drained", drained=True)
     assert deletion_message([one]) == "Deleted pod slinky-7: Slurm node slinky-7 is drained"
     many = deletion_message(
-        [Deletion(worker(number), f"Slurm node slinky-{number} is drained") for number in range(500)]
+        [
+            Deletion(worker(number), f"Slurm node slinky-{number} is drained")
+            for number in range(500)
+        ]
     )
     assert many.startswith("Deleted 500 pods (slinky-0, slinky-1, ")
     assert f"slinky-{NAMED_PODS - 1}, …)" in many
     assert f"slinky-{NAMED_PODS}" not in many
 
 
-def test_a_scale_in_of_idle_nodes_gets_few_events_and_no_write_to_the_pods_but_their_deletion() -> None:
+def test_a_scale_in_of_idle_nodes_gets_few_events_and_no_write_to_the_pods_but_their_deletion() -> (
+    None
+):
     async def scenario() -> None:
         async with world(3, kube_nodes=30) as w:
             w.nodeset(replicas=30)
@@ -188,14 +210,23 @@ def test_a_scale_in_of_idle_nodes_gets_few_events_and_no_write_to_the_pods_but_t
     run(scenario())
 
 
-def test_a_record_that_a_pod_has_come_to_use_since_the_decision_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Creating pods takes seconds, and slurmd registers with the record that an earlier pod has left."""
+def test_a_record_that_a_pod_has_come_to_use_since_the_decision_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Creating pods takes seconds, and slurmd registers with the record that an earlier pod has
+    left.
+    """
     names_of_both = ("slinky-0", "slinky-1")
-    late = (actions.SetDown(reasons.RECORD_ORPHANED, names_of_both), actions.DeleteRecords(names_of_both))
+    late = (
+        actions.SetDown(reasons.RECORD_ORPHANED, names_of_both),
+        actions.DeleteRecords(names_of_both),
+    )
 
     def outdated(desired: Desired, observed: Observed, memory: Memory, now: float) -> Decision:
         decision = decide(desired, observed, memory, now)
-        return replace(decision, actions=(*decision.actions, *late)) if decision.actions else decision
+        return (
+            replace(decision, actions=(*decision.actions, *late)) if decision.actions else decision
+        )
 
     async def scenario() -> None:
         async with world(4) as w:
@@ -284,8 +315,14 @@ def test_the_pod_of_a_node_that_an_administrator_has_just_resumed_is_not_deleted
             handle = slurm.handle
             resumed: list[float] = []
 
-            def handling(method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
-                answer = handle(method, target, body, token)
+            def handling(
+                method: str,
+                target: str,
+                body: bytes | None = None,
+                token: str | None = "",
+                named: str | None = None,
+            ) -> Reply:
+                answer = handle(method, target, body, token, named)
                 # The jobs are the last thing that is read before a drained pod is deleted.
                 if method == "GET" and "/jobs/" in target and not resumed:
                     name = next(it.name for it in slurm.nodes.values() if "DRAIN" in it.flags)
@@ -312,7 +349,9 @@ def test_an_administrators_drain_that_came_a_moment_before_an_uncordon_is_not_li
             [record] = slurm.nodes.values()
             kube_node = pod["spec"]["nodeName"]
             w.api.change(NODE, "", kube_node, {"spec": {"unschedulable": True}})
-            await w.until("the node is drained", lambda: record.reason.startswith("slurm-operator: "))
+            await w.until(
+                "the node is drained", lambda: record.reason.startswith("slurm-operator: ")
+            )
             await w.run(5.4)
             w.admin(record.name, "bad disk")
             w.api.change(NODE, "", kube_node, {"spec": {"unschedulable": None}})

@@ -1,4 +1,6 @@
-"""What is known of the Kubernetes nodes decides about a NodeSet's GPUs: `sidecars.operator.nodeset.gpus`."""
+"""What is known of the Kubernetes nodes decides about a NodeSet's GPUs:
+`sidecars.operator.nodeset.gpus`.
+"""
 
 from typing import Any
 
@@ -9,7 +11,11 @@ from tests.support.operator_parts import Parts
 from tests.unit.operator.nodeset.builders import begin
 
 pytestmark = pytest.mark.looptime
-PRIVILEGED = {"name": "slurmd", "securityContext": {"privileged": True}, "resources": {"limits": {"nvidia.com/gpu": 4}}}
+PRIVILEGED = {
+    "name": "slurmd",
+    "securityContext": {"privileged": True},
+    "resources": {"limits": {"nvidia.com/gpu": 4}},
+}
 
 
 def refused(parts: Parts, selector: dict[str, str] | None = None, *, enabled: bool = True) -> str:

@@ -1,4 +1,6 @@
-"""Workers that Slurm doesn't know, in a simulated cluster: deleted records are healed, forgotten jobs are protected."""
+"""Workers that Slurm doesn't know, in a simulated cluster: deleted records are healed, forgotten
+jobs are protected.
+"""
 
 from collections.abc import Iterable
 
@@ -16,7 +18,9 @@ def uids(w: World, nodesets: Iterable[str] = ("slinky",)) -> set[str]:
 
 @pytest.mark.parametrize("restarts", ["nothing", "the operator", "slurmctld"])
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_worker_whose_record_was_deleted_is_replaced_in_the_smallest_cluster(replicas: int, restarts: str) -> None:
+def test_a_worker_whose_record_was_deleted_is_replaced_in_the_smallest_cluster(
+    replicas: int, restarts: str
+) -> None:
     async def scenario() -> None:
         async with world(3) as w:
             w.nodeset(replicas=replicas)
@@ -37,7 +41,9 @@ def test_a_worker_whose_record_was_deleted_is_replaced_in_the_smallest_cluster(r
 
 
 @pytest.mark.parametrize("replicas", [1, 4])
-def test_a_worker_whose_record_was_deleted_is_replaced_although_slurmctld_is_reconfigured(replicas: int) -> None:
+def test_a_worker_whose_record_was_deleted_is_replaced_although_slurmctld_is_reconfigured(
+    replicas: int,
+) -> None:
     async def scenario() -> None:
         async with world(4) as w:
             w.nodeset(replicas=replicas)
@@ -51,7 +57,7 @@ def test_a_worker_whose_record_was_deleted_is_replaced_although_slurmctld_is_rec
     run(scenario())
 
 
-def test_a_nodeset_with_a_worker_that_slurm_does_not_know_is_deleted_although_slurmctld_was_reconfigured() -> None:
+def test_a_nodeset_with_a_worker_unknown_to_slurm_is_deleted_after_a_reconfigure() -> None:
     async def scenario() -> None:
         async with world(4) as w:
             w.nodeset(replicas=3)
@@ -59,12 +65,14 @@ def test_a_nodeset_with_a_worker_that_slurm_does_not_know_is_deleted_although_sl
             w.delete_record("slinky-0")
             w.slurms["slurm", "slurm"].reconfigure()
             w.api.delete(NODESET, "slurm", "slinky")
-            await w.until("it is deleted", lambda: w.api.get(NODESET, "slurm", "slinky") is None, 300)
+            await w.until(
+                "it is deleted", lambda: w.api.get(NODESET, "slurm", "slinky") is None, 300
+            )
 
     run(scenario())
 
 
-def test_a_worker_whose_record_was_deleted_under_a_suspended_job_is_replaced_when_the_job_has_ended() -> None:
+def test_a_worker_whose_record_was_deleted_with_a_suspended_job_is_replaced_after_it() -> None:
     async def scenario() -> None:
         async with world(4) as w:
             w.nodeset(replicas=2)
@@ -72,7 +80,9 @@ def test_a_worker_whose_record_was_deleted_under_a_suspended_job_is_replaced_whe
             job = w.job(1, 200, kind="suspended")
             slurm = w.slurms["slurm", "slurm"]
             await w.until(
-                "it is suspended", lambda: bool(job.job_id) and slurm.jobs[job.job_id].states == {"SUSPENDED"}, 60
+                "it is suspended",
+                lambda: bool(job.job_id) and slurm.jobs[job.job_id].states == {"SUSPENDED"},
+                60,
             )
             before = uids(w)
             w.delete_record(job.nodes[0])
@@ -86,7 +96,9 @@ def test_a_worker_whose_record_was_deleted_under_a_suspended_job_is_replaced_whe
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_no_worker_of_many_small_nodesets_is_deleted_after_slurm_has_lost_its_state(*, crashes: bool) -> None:
+def test_no_worker_of_many_small_nodesets_is_deleted_after_slurm_has_lost_its_state(
+    *, crashes: bool
+) -> None:
     async def scenario() -> None:
         async with world(5) as w:
             for name in FOUR:
@@ -97,7 +109,9 @@ def test_no_worker_of_many_small_nodesets_is_deleted_after_slurm_has_lost_its_st
             before = uids(w, FOUR)
             w.api.delete(POD, "slurm", "a-0")
             w.api.delete(POD, "slurm", "b-0")
-            await w.until("two are replaced by hand", lambda: len(w.slurms["slurm", "slurm"].nodes) == 2, 200)
+            await w.until(
+                "two are replaced by hand", lambda: len(w.slurms["slurm", "slurm"].nodes) == 2, 200
+            )
             if crashes:
                 w.crash()
             await w.run(800)

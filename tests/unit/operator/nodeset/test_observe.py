@@ -6,22 +6,27 @@ from typing import Any
 import msgspec
 import pytest
 
+from sidecars import objects
 from sidecars.contract.extra import PodFacts, encode
-from sidecars.kube import identity, records
-from sidecars.operator.nodeset import revisions
-from sidecars.operator.nodeset.observe import observe, observed_pods, slurm_nodes_in_use, with_answers
+from sidecars.kube import identity
+from sidecars.kube.store import Key
+from sidecars.operator.nodeset import stored_revisions
+from sidecars.operator.nodeset.observe import (
+    observed_pods,
+    slurm_nodes_in_use,
+    with_answers,
+)
 from sidecars.policy.nodeset.memory import Memory
 from sidecars.policy.nodeset.needs import JobList, Jobs, Known, SlurmctldStart
 from sidecars.policy.nodeset.records import Observed, OtherWorkers
 from tests.support.operator_parts import EPOCH, Parts, SlurmConnection
-from tests.unit.operator.nodeset.builders import KEY, SPEC, begin
+from tests.unit.operator.nodeset.builders import KEY, SPEC, begin, observed_by
 
 pytestmark = pytest.mark.looptime
 
 
 async def seen(parts: Parts, **spec: Any) -> Observed:
-    _, _, observed = await observe(begin(parts, **spec))
-    return observed
+    return await observed_by(begin(parts, **spec))
 
 
 async def connected() -> tuple[Parts, SlurmConnection]:
@@ -67,7 +72,9 @@ async def test_only_pods_that_the_nodeset_itself_owns_are_its_pods() -> None:
     assert [pod.name for pod in observed_pods(begin(parts))] == ["slinky-0"]
 
 
-async def test_a_pod_is_read_again_when_it_or_its_kubernetes_node_changes_and_not_otherwise() -> None:
+async def test_a_pod_is_read_again_when_it_or_its_kubernetes_node_changes_and_not_otherwise() -> (
+    None
+):
     parts = Parts()
     parts.pod("slinky-0")
     [first] = observed_pods(begin(parts))
@@ -126,35 +133,49 @@ async def test_records_of_adopted_pods_are_orphans_too_once_their_pods_are_gone(
     assert await orphans(parts) == ["slinky-0", "slinky-1"]
 
 
-def registered_by_schedmd(slurm: SlurmConnection, name: str, nodeset: str = "uid-of-slinky") -> None:
+def registered_by_schedmd(
+    slurm: SlurmConnection, name: str, nodeset: str = "uid-of-slinky"
+) -> None:
     """A worker of SchedMD's operator 1.2."""
     node = slurm.model.node_register(name, extra='{"rack": "a"}')
-    pod = {"namespace": "slurm", "podName": name, "node": "kube-1", "nodeSetName": "slinky", "nodeSetUID": nodeset}
+    pod = {
+        "namespace": "slurm",
+        "podName": name,
+        "node": "kube-1",
+        "nodeSetName": "slinky",
+        "nodeSetUID": nodeset,
+    }
     node.comment = json.dumps(pod)
 
 
-def pod_of_schedmd(parts: Parts, name: str) -> records.Pod:
+def pod_of_schedmd(parts: Parts, name: str) -> objects.Pod:
     return parts.pod(name, meta={"annotations": {}})
 
 
-async def test_records_of_workers_of_schedmds_operator_are_orphans_once_their_pods_are_gone() -> None:
+async def test_records_of_workers_of_schedmds_operator_are_orphans_once_their_pods_are_gone() -> (
+    None
+):
     parts, slurm = await connected()
     for name in ("slinky-0", "slinky-1"):
         registered_by_schedmd(slurm, name)
     registered_by_schedmd(slurm, "other-0", nodeset="uid-of-other")
     # SchedMD's operator 1.0 and 1.1 don't write whose a pod is.
-    slurm.model.node_register("slinky-2").comment = '{"namespace": "slurm", "podName": "slinky-2", "node": "kube-1"}'
+    slurm.model.node_register(
+        "slinky-2"
+    ).comment = '{"namespace": "slurm", "podName": "slinky-2", "node": "kube-1"}'
     pod_of_schedmd(parts, "slinky-1")
     assert await orphans(parts) == ["slinky-0"]
     assert await orphans(parts, nodeRecords="Keep") == []
 
 
-async def test_the_record_of_a_worker_of_schedmds_operator_is_no_orphan_while_its_pod_is_yet_to_be_bound() -> None:
+async def test_a_record_of_schedmds_operator_is_no_orphan_before_its_pod_is_bound() -> None:
     parts, slurm = await connected()
     registered_by_schedmd(slurm, "slinky-0")
     pod = pod_of_schedmd(parts, "slinky-0")
     metadata = msgspec.structs.replace(pod.metadata, resource_version="1000")
-    unbound = msgspec.structs.replace(pod, metadata=metadata, spec=records.PodSpec(hostname="slinky-0"))
+    unbound = msgspec.structs.replace(
+        pod, metadata=metadata, spec=objects.PodSpec(hostname="slinky-0")
+    )
     parts.runtime.caches.pods.store.put(unbound)
     assert await orphans(parts) == []
 
@@ -177,7 +198,9 @@ async def test_records_of_adopted_workers_of_schedmds_operator_are_orphans_too()
         PodFacts("slinky-0", "slinky-0", "slurm"),
     ],
 )
-async def test_a_record_shows_a_former_nodeset_only_if_a_pod_of_this_one_has_registered_it(claimed: PodFacts) -> None:
+async def test_a_record_shows_a_former_nodeset_only_if_a_pod_of_this_one_has_registered_it(
+    claimed: PodFacts,
+) -> None:
     parts, slurm = await connected()
     slurm.model.node_register("slinky-0", extra=encode(claimed))
     registered(slurm, "slinky-1", "gone", nodeset="uid-of-former")
@@ -208,7 +231,7 @@ async def test_a_node_that_changed_after_the_jobs_were_read_is_unread() -> None:
     parts.pod("slinky-0")
     await orphans(parts)
     this = begin(parts)
-    _, _, observed = await observe(this)
+    observed = await observed_by(this)
     late = with_answers(this, observed, {Jobs(): Known(JobList((), parts.now - 10.0))})
     assert late.slurm.unread == {"slinky-0"}
     fresh = with_answers(this, observed, {Jobs(): Known(JobList((), parts.now + 10.0))})
@@ -231,7 +254,7 @@ async def test_records_that_terminating_pods_will_delete_do_not_look_like_lost_s
     assert cluster.poller.suspect == frozenset()
 
 
-async def test_the_workers_of_the_other_nodesets_of_the_slurm_cluster_are_counted_once_that_is_asked_for() -> None:
+async def test_the_workers_of_the_clusters_other_nodesets_are_counted_once_asked_for() -> None:
     parts, slurm = await connected()
     running = {"name": "slurmd", "state": {"running": {"startedAt": "2023-11-14T22:00:00Z"}}}
     starting = {"name": "slurmd", "state": {"running": {"startedAt": "2023-11-14T22:13:19Z"}}}
@@ -248,19 +271,24 @@ async def test_the_workers_of_the_other_nodesets_of_the_slurm_cluster_are_counte
     registered(slurm, "other-0", "other-0")
     await orphans(parts)
     this = begin(parts)
-    _, _, observed = await observe(this)
+    observed = await observed_by(this)
     assert observed.others == OtherWorkers()
     asked = with_answers(this, observed, {SlurmctldStart(): Known(None)})
     assert asked.others == OtherWorkers(running=3, missing=1, replaced=(EPOCH - 5,))
 
 
-async def test_a_pod_and_a_revision_of_another_namespace_that_name_the_nodeset_as_their_owner_are_not_its_own() -> None:
+async def test_a_pod_or_revision_of_another_namespace_with_the_owner_is_not_its_own() -> None:
     parts, _ = await connected()
     this = begin(parts)
     own = parts.pod("slinky-0")
     forged = msgspec.structs.replace(own.metadata, namespace="tenant", uid="forged")
     parts.runtime.caches.pods.store.put(msgspec.structs.replace(own, metadata=forged))
-    owner = {"apiVersion": "bogus/v1", "kind": "NodeSet", "name": "slinky", "uid": this.nodeset.metadata.uid}
+    owner = {
+        "apiVersion": "bogus/v1",
+        "kind": "NodeSet",
+        "name": "slinky",
+        "uid": this.nodeset.metadata.uid,
+    }
     parts.runtime.caches.controller_revisions.store.put(
         {
             "metadata": {
@@ -274,4 +302,18 @@ async def test_a_pod_and_a_revision_of_another_namespace_that_name_the_nodeset_a
         }
     )
     assert [pod.uid for pod in observed_pods(this)] == ["slinky-0"]
-    assert revisions.stored_of(parts.runtime, this.nodeset) == []
+    assert stored_revisions.stored_of(parts.runtime, this.nodeset) == []
+
+
+async def test_only_bound_pods_of_the_namespace_have_a_slurm_node_in_use() -> None:
+    parts, _ = await connected()
+    parts.pod("slinky-0")
+    parts.pod("other-0", meta={"namespace": "elsewhere"})
+    store = parts.runtime.caches.pods.store
+    bound = parts.pod("slinky-1")
+    store.discard(Key("slurm", "slinky-1"))
+    store.put(
+        msgspec.structs.replace(bound, spec=msgspec.structs.replace(bound.spec, node_name=""))
+    )
+    assert {pod.metadata.name for pod in store.values()} == {"slinky-0", "other-0", "slinky-1"}
+    assert slurm_nodes_in_use(begin(parts)) == {"slinky-0"}

@@ -1,9 +1,9 @@
-"""What became of the actions of a decision: `sidecars.operator.nodeset.outcome`."""
+"""What became of the actions of a decision: `sidecars.operator.nodeset.effects`."""
 
 import pytest
 
 from sidecars.kube.errors import api_error
-from sidecars.operator.nodeset.outcome import Outcome
+from sidecars.operator.nodeset.effects import Outcome
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready

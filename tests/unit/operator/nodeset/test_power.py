@@ -12,7 +12,14 @@ from tests.support.world.world import World, world
 
 OFFER = "CPUs=4 RealMemory=8000"
 IMAGE = "slurmd:1"
-SAVING = {"enabled": True, "idleSeconds": 30, "startSeconds": 120, "retrySeconds": 60, "node": OFFER}
+CLOSED = "SlurmOperatorClosed-slinky"
+SAVING = {
+    "enabled": True,
+    "idleSeconds": 30,
+    "startSeconds": 120,
+    "retrySeconds": 60,
+    "node": OFFER,
+}
 
 
 def powered_down(model: SlurmModel) -> int:
@@ -62,10 +69,11 @@ def test_so_many_workers_as_min_always_run_and_the_others_stop_after_it_was_redu
             assert not job.over
             await w.until("the job to end", lambda: job.over, 300)
             await w.until("no pod", lambda: not w.pods(), 120)
-            await w.until("the records", lambda: [it.suspend_time for it in model.nodes.values()] == [30] * 3, 120)
             no_drain(w, model)
             w.change("slinky", {"powerSaving": {"min": 1}})
-            await w.until("the worker that always runs again", lambda: powered_down(model) == 2, 120)
+            await w.until(
+                "the worker that always runs again", lambda: powered_down(model) == 2, 120
+            )
             no_drain(w, model)
 
     run(scenario())
@@ -105,7 +113,9 @@ def test_a_worker_that_never_registers_is_replaced_after_the_resume_timeout() ->
             model.advance()
             await w.until("no pod", lambda: not w.pods(), 120)
             assert w.condition("slinky", "PowerSaving")["reason"] == "ResumeTimeout"
-            await w.until("the node to be usable again", lambda: "DOWN" not in model.states("slinky-0"), 200)
+            await w.until(
+                "the node to be usable again", lambda: "DOWN" not in model.states("slinky-0"), 200
+            )
 
     run(scenario())
 
@@ -129,10 +139,59 @@ def test_a_worker_that_registers_after_the_resume_timeout_is_used(minimum: int) 
             await w.until("the ResumeTimeout", lambda: "DOWN" in model.states("slinky-0"), 100)
             for name in w.kube_nodes:
                 w.kubelets.join(name)
-            await w.until("the registration", lambda: "POWERED_DOWN" not in model.states("slinky-0"))
+            await w.until(
+                "the registration", lambda: "POWERED_DOWN" not in model.states("slinky-0")
+            )
             assert "DOWN" in model.states("slinky-0")
             await w.until("the job to end", lambda: all(job.over for job in w.jobs.all), 200)
             assert [it["metadata"]["uid"] for it in w.pods()] == [pod["metadata"]["uid"]]
+
+    run(scenario())
+
+
+def test_nodes_whose_pods_can_t_start_are_closed_for_a_while_without_a_drain() -> None:
+    async def scenario() -> None:
+        async with world(10) as w:
+            model = begin(w, replicas=3, capacityWaitSeconds=30)
+            await w.until("the records", lambda: powered_down(model) == 3)
+            w.each_second.append(model.advance)
+            w.kubelets.broken_images.add(IMAGE)
+            w.job(1, 20)
+            await w.until("the nodes to be closed", lambda: CLOSED in model.reservations, 60)
+            closed = model.reservations[CLOSED]
+            assert closed.nodes == "slinky-[0-2]"
+            assert {"IGNORE_JOBS", "OVERLAP"} <= set(closed.flags)
+            assert 55 <= closed.end_time - w.wall_clock() <= 61
+            await w.until("the job to be queued again", lambda: w.jobs.requeued_before_start, 10)
+            await w.until("no pod", lambda: not w.pods(), 60)
+            assert w.condition("slinky", "PowerSaving")["reason"] == "NoCapacity"
+            w.kubelets.broken_images.discard(IMAGE)
+            await w.until("the job to end", lambda: all(it.over for it in w.jobs.all), 180)
+            assert w.wall_clock() > closed.end_time + 20
+            assert CLOSED not in model.reservations
+            assert w.condition("slinky", "PowerSaving")["reason"] == "Following"
+            assert not [it for it in model.requests("POST", "nodes/") if "DRAIN" in str(it.body)]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("replicas", [0, None])
+def test_closed_records_are_deleted_with_their_nodeset_or_ordinal(replicas: int | None) -> None:
+    async def scenario() -> None:
+        async with world(11) as w:
+            model = begin(w, replicas=3, retrySeconds=3600, capacityWaitSeconds=30)
+            await w.until("the records", lambda: powered_down(model) == 3)
+            w.kubelets.broken_images.add(IMAGE)
+            w.job(1, 20)
+            await w.until("the nodes to be closed", lambda: CLOSED in model.reservations, 60)
+            if replicas is None:
+                w.api.delete("/apis/slinky.slurm.net/v1beta1/nodesets", "slurm", "slinky")
+            else:
+                w.change("slinky", {"replicas": replicas})
+            # Slurm may give the job one of them once they are open, and takes it back startSeconds
+            # later.
+            await w.until("no record", lambda: not model.nodes, 900)
+            await w.until("no reservation", lambda: CLOSED not in model.reservations)
 
     run(scenario())
 
@@ -151,26 +210,56 @@ def test_a_nodeset_is_deleted_with_its_records() -> None:
     run(scenario())
 
 
-def test_records_stay_when_slurm_refuses_their_replacement_and_are_replaced_when_it_is_corrected() -> None:
+def test_records_stay_when_slurm_refuses_to_replace_them_until_the_fault_is_corrected() -> None:
     async def scenario() -> None:
         async with world(5) as w:
             model = begin(w)
             await w.until("the records", lambda: powered_down(model) == 3)
             wrong = f"{OFFER} Gres=gpu:2 GresConf=name=gpu,count=1"
             w.change("slinky", {"powerSaving": {"node": wrong}})
-            await w.until("the refusal", lambda: w.condition("slinky", "PowerSaving")["reason"] == "Invalid")
+            await w.until(
+                "the refusal", lambda: w.condition("slinky", "PowerSaving")["reason"] == "Invalid"
+            )
             assert "GresConf=name=gpu,count=1" in w.condition("slinky", "PowerSaving")["message"]
             begun = len(model.requests("POST", "new/"))
             for _ in range(100):
                 await w.run(1)
                 assert powered_down(model) == 3
-            assert len(model.requests("POST", "new/")) - begun <= 4  # once a minute, and the former record again
+            assert (
+                len(model.requests("POST", "new/")) - begun <= 4
+            )  # once a minute, and the former record again
             job = w.job(1, 20)
             await w.until("a job to end by the former records", lambda: job.over, 300)
             w.change("slinky", {"powerSaving": {"node": f"{OFFER} Gres=gpu:2"}})
-            await w.until("the new records", lambda: all(it.gres == "gpu:2" for it in model.nodes.values()), 120)
-            await w.until("the condition", lambda: w.condition("slinky", "PowerSaving")["reason"] == "Following")
+            await w.until(
+                "the new records",
+                lambda: all(it.gres == "gpu:2" for it in model.nodes.values()),
+                120,
+            )
+            await w.until(
+                "the condition",
+                lambda: w.condition("slinky", "PowerSaving")["reason"] == "Following",
+            )
             no_drain(w, model)
+
+    run(scenario())
+
+
+def test_all_nodes_with_gpus_get_their_records_which_follow_the_values() -> None:
+    async def scenario() -> None:
+        async with world(9) as w:
+            model = begin(w, node=f"{OFFER} Gres=gpu:2")
+            await w.until("three records of powered-down nodes", lambda: powered_down(model) == 3)
+            assert {node.gres for node in model.nodes.values()} == {"gpu:2"}
+            w.change("slinky", {"powerSaving": {"node": f"{OFFER} Gres=gpu:a100:1,gpu:h100:1"}})
+            await w.until(
+                "the new records",
+                lambda: {it.gres for it in model.nodes.values()} == {"gpu:a100:1,gpu:h100:1"},
+                120,
+            )
+            assert powered_down(model) == 3
+            await w.until("their NodeSet in each", lambda: are_named(model))
+            assert w.condition("slinky", "PowerSaving")["reason"] == "Following"
 
     run(scenario())
 
@@ -185,7 +274,9 @@ def test_a_worker_is_ready_before_the_planned_start_of_its_job_and_is_not_replac
             await w.run(60)
             assert w.pods() == []
             await w.until("the worker", lambda: "POWERED_DOWN" not in model.states("slinky-1"), 60)
-            await w.until("its registration", lambda: "POWERING_UP" not in model.states("slinky-1"), 60)
+            await w.until(
+                "its registration", lambda: "POWERING_UP" not in model.states("slinky-1"), 60
+            )
             assert w.wall_clock() < start
             [pod] = w.pods()
             await w.run(start - w.wall_clock())
@@ -225,11 +316,6 @@ def no_reason(model: SlurmModel) -> bool:
     return not any(node.reason for node in model.nodes.values())
 
 
-def always_on(model: SlurmModel) -> int:
-    """Nodes that Slurm never stops."""
-    return sum(node.suspend_time is None for node in model.nodes.values())
-
-
 def are_named(model: SlurmModel) -> bool:
     """Whether all records name their NodeSet, which is the last step of their creation."""
     return all(node.extra for node in model.nodes.values())
@@ -241,23 +327,35 @@ def ended(model: SlurmModel, state: str) -> set[int]:
 
 @pytest.mark.parametrize("failures", [False, True], ids=["kills", "kills and failing pods"])
 @pytest.mark.parametrize("seed", range(8))
-def test_in_random_runs_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: int, failures: bool) -> None:
+def test_in_random_runs_no_job_is_lost_and_each_node_gets_its_pod_in_time(
+    seed: int, failures: bool
+) -> None:
     async def scenario() -> None:
         async with world(seed) as w:
             rng = random.Random(seed)  # noqa: S311 - a reproducible run
             least = seed % 2
-            model = begin(w, replicas=4, min=2 - least, **({"startSeconds": 60} if failures else {}))
+            model = begin(
+                w, replicas=4, min=2 - least, **({"startSeconds": 60} if failures else {})
+            )
             model.resume_timeout = 60.0 if failures else model.resume_timeout
             await w.until("the records", lambda: len(model.nodes) == 4)
             waiting: dict[str, float] = {}
 
             def check() -> None:
-                pods = {str(pod["spec"].get("hostname") or pod["metadata"]["name"]) for pod in w.pods()}
+                pods = {
+                    str(pod["spec"].get("hostname") or pod["metadata"]["name"]) for pod in w.pods()
+                }
                 for name in model.nodes:
-                    if "POWERING_UP" not in model.states(name) or name in pods or not w.operator_works("slurm"):
+                    if (
+                        "POWERING_UP" not in model.states(name)
+                        or name in pods
+                        or not w.operator_works("slurm")
+                    ):
                         waiting.pop(name, None)
                     elif w.loop.time() - waiting.setdefault(name, w.loop.time()) > WITHOUT_A_POD:
-                        w.watchdog.note(f"{name} is powered up since {waiting[name]:.0f}, and has no pod")
+                        w.watchdog.note(
+                            f"{name} is powered up since {waiting[name]:.0f}, and has no pod"
+                        )
 
             w.each_second += [model.advance, check]
             for number in range(12):
@@ -280,8 +378,12 @@ def test_in_random_runs_no_job_is_lost_and_each_node_gets_its_pod_in_time(seed: 
             excused = {job.job_id for job in w.jobs.all if job.excuse}
             assert len(ended(model, "COMPLETED")) + len(excused & ended(model, "NODE_FAIL")) == 12
             await w.until("the idle workers to be gone", lambda: len(w.pods()) == least, 600)
-            await w.until("nothing but idle nodes", lambda: powered_down(model) == 4 - least and no_reason(model), 120)
-            await w.until("records by the new minimum", lambda: always_on(model) == least and are_named(model), 120)
+            await w.until(
+                "nothing but idle nodes",
+                lambda: powered_down(model) == 4 - least and no_reason(model),
+                120,
+            )
+            await w.until("the NodeSet in each record", lambda: are_named(model), 120)
             begun = len(model.requests("POST", "nodes/"))
             await w.run(300)
             assert model.requests("POST", "nodes/")[begun:] == []  # nothing oscillates

@@ -13,8 +13,12 @@ from tests.unit.operator.nodeset.builders import KEY, SPEC
 pytestmark = pytest.mark.looptime
 RUNNING: dict[str, Any] = {
     "phase": "Running",
-    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2023-11-14T22:13:20Z"}],
-    "containerStatuses": [{"name": "slurmd", "state": {"running": {"startedAt": "2023-11-14T22:13:20Z"}}}],
+    "conditions": [
+        {"type": "Ready", "status": "True", "lastTransitionTime": "2023-11-14T22:13:20Z"}
+    ],
+    "containerStatuses": [
+        {"name": "slurmd", "state": {"running": {"startedAt": "2023-11-14T22:13:20Z"}}}
+    ],
 }
 
 
@@ -81,9 +85,15 @@ async def test_a_nodeset_gets_its_finalizer_before_anything_is_created() -> None
     parts = await cluster()
     parts.custom("NodeSet", "slinky", SPEC)
     await reconcile(parts.runtime, parts.operator.nodesets, KEY)
-    writes = [(verb, kind) for verb, kind, _ in parts.requests.made if verb in {"patch", "create", "apply"}]
+    writes = [
+        (verb, kind)
+        for verb, kind, _ in parts.requests.made
+        if verb in {"patch", "create", "apply"}
+    ]
     assert writes[0] == ("patch", "NodeSet")
-    assert parts.requests.of("patch", "NodeSet")[0]["metadata"]["finalizers"] == [WORKERS_TERMINATE_FIRST]
+    assert parts.requests.of("patch", "NodeSet")[0]["metadata"]["finalizers"] == [
+        WORKERS_TERMINATE_FIRST
+    ]
     assert ("create", "Pod") in writes
 
 

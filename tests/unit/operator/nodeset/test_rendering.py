@@ -14,9 +14,15 @@ from sidecars.operator.nodeset.rendering import Inputs, Rendered, inputs
 from sidecars.workloads import nodeset as render
 from sidecars.workloads.controller import slurm_key
 from sidecars.workloads.facts import Facts, MissingReferenceError, Site
-from sidecars.workloads.resources import Accounting, Controller, NodeSet, ResourceError, RestApi, read
-from sidecars.workloads.resources.controller import ControllerSpec
-from sidecars.workloads.resources.nodeset import NodeSetSpec
+from sidecars.workloads.resources import (
+    Accounting,
+    Controller,
+    NodeSet,
+    ResourceError,
+    RestApi,
+    read,
+)
+from sidecars.workloads.resources.specs import ControllerSpec, NodeSetSpec
 from sidecars.workloads.structure import StructureError, Workloads
 from tests.support import builders
 from tests.support.builders import JWT_KEY, KEYS, SLURM_KEY, SSSD
@@ -44,11 +50,23 @@ NODESET: dict[str, tuple[Any, ...]] = {
         *(SLURMD | {"securityContext": {"privileged": value}} for value in (True, 1, 1.0)),
         *(SLURMD | {"env": [OPTION, {"name": "A", "value": value}]} for value in ("1", "2")),
     ),
-    "gpu": ({"enabled": True}, {"enabled": True, "count": 2}, {"enabled": True, "type": "h100", "expected": 4}),
-    "health": ({"enabled": True}, {"enabled": True, "skip": ["disks"]}, {"checks": {"own": "exit 0\n"}}),
+    "gpu": (
+        {"enabled": True},
+        {"enabled": True, "count": 2},
+        {"enabled": True, "type": "h100", "expected": 4},
+    ),
+    "health": (
+        {"enabled": True},
+        {"enabled": True, "skip": ["disks"]},
+        {"checks": {"own": "exit 0\n"}},
+    ),
     "jobLogs": ({"enabled": True}, {"enabled": True, "privateFiles": True}),
     "powerSaving": ({"enabled": True}, {"enabled": True, "price": 2}),
-    "ssh": ({"enabled": True, "sssdConfRef": SSSD}, {"enabled": True}, {"extraSshdConfig": "MaxAuthTries 2"}),
+    "ssh": (
+        {"enabled": True, "sssdConfRef": SSSD},
+        {"enabled": True},
+        {"extraSshdConfig": "MaxAuthTries 2"},
+    ),
     "logfile": ({"image": "logfile:1"}, {"image": "logfile:2"}),
     "template": (
         {"spec": {"hostname": "n-"}},
@@ -63,7 +81,10 @@ NODESET: dict[str, tuple[Any, ...]] = {
     "extraConf": ("Weight=2", "Features=a", "Wieght=2"),
     "partition": ({"enabled": True}, {"enabled": True, "config": "Default=YES"}),
     "volumeClaimTemplates": ([CLAIM], None),
-    "updateStrategy": ({"type": "OnDelete"}, {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}),
+    "updateStrategy": (
+        {"type": "OnDelete"},
+        {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+    ),
     "revisionHistoryLimit": (0, 3),
     "persistentVolumeClaimRetentionPolicy": ({"whenDeleted": "Delete"}, {"whenScaled": "Delete"}),
     "minReadySeconds": (0, 5),
@@ -80,7 +101,12 @@ NODESET: dict[str, tuple[Any, ...]] = {
 
 CONTROLLER: dict[str, tuple[Any, ...]] = {
     "clusterName": ("linux", ""),
-    "slurmKeyRef": (OTHER_KEY, SLURM_KEY | {"key": "other.key"}, {"name": "missing", "key": "slurm.key"}, None),
+    "slurmKeyRef": (
+        OTHER_KEY,
+        SLURM_KEY | {"key": "other.key"},
+        {"name": "missing", "key": "slurm.key"},
+        None,
+    ),
     "jwtHs256KeyRef": (JWT_KEY | {"name": "another"}, None),
     "jwtKeyRef": (JWT_KEY | {"name": "another"}, JWT_KEY | {"key": "other.key"}, None),
     "jwksKeyRef": ({"name": "jwks", "key": "jwks.json"},),
@@ -89,7 +115,10 @@ CONTROLLER: dict[str, tuple[Any, ...]] = {
     "declaredAccountsRef": ({"name": "accounts"},),
     "usersRef": ({"name": "users", "key": "users.yaml"}, None),
     "external": (True, False),
-    "externalConfig": ({"host": "slurmctld.example", "port": 6817}, {"host": "other.example", "port": 6818}),
+    "externalConfig": (
+        {"host": "slurmctld.example", "port": 6817},
+        {"host": "other.example", "port": 6818},
+    ),
     "ha": ({"enabled": True}, {"enabled": True, "backups": 2}),
     "slurmctld": ({"image": "slurmctld:26.05"}, {"image": "slurmctld:25.11"}),
     "reconfigure": ({"resources": {"limits": {"cpu": "1"}}},),
@@ -152,7 +181,9 @@ SITES = (
     _site(workloads=_another_base()),
 )
 REVISIONS = tuple(
-    render.revision(builders.nodeset(slurmd={"image": image}), builders.controller(), replace(BASE, site=site))
+    render.revision(
+        builders.nodeset(slurmd={"image": image}), builders.controller(), replace(BASE, site=site)
+    )
     for image, site in (("slurmd:1", BASE.site), ("slurmd:2", BASE.site), ("slurmd:1", SITES[2]))
 )
 STRANGE = replace(REVISIONS[0], data={"spec": {"replicas": "many"}})
@@ -167,7 +198,9 @@ class State:
         default_factory=lambda: {"spec": {"controllerRef": {"name": "slurm"}, "slurmd": SLURMD}}
     )
     controller: dict[str, Any] = field(default_factory=lambda: {"spec": dict(KEYS)})
-    restapi: dict[str, Any] = field(default_factory=lambda: {"spec": {"controllerRef": {"name": "slurm"}}})
+    restapi: dict[str, Any] = field(
+        default_factory=lambda: {"spec": {"controllerRef": {"name": "slurm"}}}
+    )
     accounting: dict[str, Any] = field(default_factory=lambda: {"spec": dict(KEYS)})
     secrets: dict[str, Mapping[str, str]] = field(default_factory=lambda: dict(BASE.secrets))
     others: dict[str, Any] = field(
@@ -194,7 +227,9 @@ class State:
         """As a pass has them."""
 
         def whole(manifest: dict[str, Any], name: str) -> dict[str, Any]:
-            return copy.deepcopy(manifest) | {"metadata": builders.metadata(name) | manifest.get("metadata", {})}
+            return copy.deepcopy(manifest) | {
+                "metadata": builders.metadata(name) | manifest.get("metadata", {})
+            }
 
         facts = Facts(
             site=self.others["site"],
@@ -209,7 +244,11 @@ class State:
 
 CHANGES: list[tuple[tuple[str, ...], Any]] = [
     *((("nodeset", "spec", name), value) for name, values in NODESET.items() for value in values),
-    *((("controller", "spec", name), value) for name, values in CONTROLLER.items() for value in values),
+    *(
+        (("controller", "spec", name), value)
+        for name, values in CONTROLLER.items()
+        for value in values
+    ),
     *(
         ((kind, "metadata", name), value)
         for kind in ("nodeset", "controller", "restapi", "accounting")
@@ -248,12 +287,18 @@ def differences(rendered: Rendered, state: State) -> list[str]:
     revision, collisions = state.others["revision"], state.others["collisions"]
     now = inputs(nodeset, controller, facts)
     pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
-        "template": (lambda: rendered.template(now), lambda: render.pod_template(nodeset, controller, facts)),
+        "template": (
+            lambda: rendered.template(now),
+            lambda: render.pod_template(nodeset, controller, facts),
+        ),
         "template of the revision": (
             lambda: rendered.template_of(now, revision),
             lambda: render.pod_template(nodeset, controller, facts, revision),
         ),
-        "objects": (lambda: rendered.objects(now), lambda: render.objects(nodeset, controller, facts)),
+        "objects": (
+            lambda: rendered.objects(now),
+            lambda: render.objects(nodeset, controller, facts),
+        ),
         "revision": (
             lambda: rendered.revision(now, collisions),
             lambda: render.revision(nodeset, controller, facts, collisions),
@@ -319,9 +364,13 @@ def test_what_is_not_rendered_causes_no_render(path: tuple[str, ...], value: Any
 def test_an_object_that_was_looked_for_in_vain_counts_when_it_appears() -> None:
     rendered = Rendered()
     before, after = plain(), plain(secrets={**BASE.secrets, "other": {"a": "1"}})
-    assert [rendered._last("", it, lambda facts: "other" in facts.secrets) for it in (before, after)] == [False, True]
+    assert [
+        rendered._last("", it, lambda facts: "other" in facts.secrets) for it in (before, after)
+    ] == [False, True]
     before, after = plain(), plain(config_maps={"files": {"a": "1"}})
-    assert [rendered._last("", it, lambda facts: "files" in facts.config_maps) for it in (before, after)] == [
+    assert [
+        rendered._last("", it, lambda facts: "files" in facts.config_maps) for it in (before, after)
+    ] == [
         False,
         True,
     ]
@@ -342,7 +391,9 @@ def test_what_can_not_be_rendered_is_rendered_again() -> None:
     assert rendered.template(plain(secrets=secrets))["spec"]["containers"]
 
 
-@pytest.mark.parametrize("spec", [{}, {"volumeClaimTemplates": [CLAIM]}, {"template": {"spec": {"hostNetwork": True}}}])
+@pytest.mark.parametrize(
+    "spec", [{}, {"volumeClaimTemplates": [CLAIM]}, {"template": {"spec": {"hostNetwork": True}}}]
+)
 def test_pods_leave_their_template_as_it_is(spec: dict[str, Any]) -> None:
     nodeset = builders.nodeset(slurmd=SLURMD, **spec)
     template = Rendered().template(inputs(nodeset, builders.controller(), builders.facts()))

@@ -1,4 +1,6 @@
-"""DOWN nodes under each ReturnToService, in a simulated cluster: who returns them to service, and who doesn't."""
+"""DOWN nodes under each ReturnToService, in a simulated cluster: who returns them to service, and
+who doesn't.
+"""
 
 from datetime import UTC, datetime
 
@@ -25,8 +27,11 @@ def uids(w: World) -> set[str]:
 
 
 async def until_replaced(w: World, before: set[str]) -> None:
-    """Wait until there are as many pods as before, none of which is one of those."""
-    await w.until("the workers are replaced", lambda: len(w.pods()) == len(before) and before.isdisjoint(uids(w)))
+    """Wait until as many pods exist as before, none of which is one of those."""
+    await w.until(
+        "the workers are replaced",
+        lambda: len(w.pods()) == len(before) and before.isdisjoint(uids(w)),
+    )
 
 
 def kube_node_of(w: World, name: str) -> str:
@@ -47,7 +52,10 @@ def test_all_workers_of_a_scheduled_update_are_used_again(setting: int) -> None:
         async with world(3) as w:
             w.slurms["slurm", "slurm"].return_to_service = setting
             start = datetime.fromtimestamp(w.wall_clock() + 40, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            scheduled = {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": start, "duration": "5m"}}
+            scheduled = {
+                "type": "ScheduledUpdate",
+                "scheduledUpdate": {"startTime": start, "duration": "5m"},
+            }
             w.nodeset(replicas=3, updateStrategy=scheduled)
             await w.run(30)
             before = uids(w)
@@ -62,7 +70,9 @@ def test_all_workers_of_a_scheduled_update_are_used_again(setting: int) -> None:
 
 
 @EACH
-def test_a_node_that_an_administrator_set_down_gets_no_job_after_its_pod_was_replaced(setting: int) -> None:
+def test_a_node_that_an_administrator_set_down_gets_no_job_after_its_pod_was_replaced(
+    setting: int,
+) -> None:
     async def scenario() -> None:
         async with world(3) as w:
             slurm = w.slurms["slurm", "slurm"]
@@ -97,14 +107,23 @@ def test_a_worker_that_was_cut_off_is_used_again_unless_return_to_service_is_0_a
             kube_node = kube_node_of(w, "slinky-1")
             w.kubelets.cut_off(kube_node, "slurmctld")
             await w.until("Slurm gives it up", lambda: slurm.nodes["slinky-1"].base == "DOWN", 600)
-            await w.until("Ready names it", lambda: "slinky-1 (Not responding)" in w.condition("slinky")["message"], 20)
+            await w.until(
+                "Ready names it",
+                lambda: "slinky-1 (Not responding)" in w.condition("slinky")["message"],
+                20,
+            )
             w.kubelets.join(kube_node)
             if setting:
                 await w.until("it is used again", lambda: up(w, 2), 200)
-                await w.until("the NodeSet is ready", lambda: w.condition("slinky")["status"] == "True")
+                await w.until(
+                    "the NodeSet is ready", lambda: w.condition("slinky")["status"] == "True"
+                )
                 return
             await w.run(200)
-            assert (slurm.nodes["slinky-1"].base, slurm.nodes["slinky-1"].reason) == ("DOWN", "Not responding")
+            assert (slurm.nodes["slinky-1"].base, slurm.nodes["slinky-1"].reason) == (
+                "DOWN",
+                "Not responding",
+            )
             assert w.condition("slinky")["reason"] == "SlurmNodesDown"
 
     run(scenario())
@@ -120,7 +139,9 @@ def test_a_worker_whose_kubernetes_node_has_rebooted_is_used_again(setting: int)
             await w.run(30)
             before, registered = uids(w), slurm.nodes["slinky-1"].slurmd_start_time
             await reboot(w, kube_node_of(w, "slinky-1"))
-            await w.until("slurmd registers", lambda: slurm.nodes["slinky-1"].slurmd_start_time > registered)
+            await w.until(
+                "slurmd registers", lambda: slurm.nodes["slinky-1"].slurmd_start_time > registered
+            )
             await w.until("it is used again", lambda: up(w, 2))
             await w.until("the NodeSet is ready", lambda: w.condition("slinky")["status"] == "True")
             assert uids(w) == before
@@ -131,7 +152,9 @@ def test_a_worker_whose_kubernetes_node_has_rebooted_is_used_again(setting: int)
 
 
 @EACH
-def test_a_rebooted_worker_that_an_administrator_has_set_down_stays_out_of_service(setting: int) -> None:
+def test_a_rebooted_worker_that_an_administrator_has_set_down_stays_out_of_service(
+    setting: int,
+) -> None:
     async def scenario() -> None:
         async with world(3) as w:
             slurm = w.slurms["slurm", "slurm"]

@@ -29,7 +29,9 @@ async def source(parts: Parts, meta: dict[str, Any] | None = None, **spec: Any) 
 
 
 def written(parts: Parts) -> list[str]:
-    return [f"{verb} {kind}" for verb, kind, _ in parts.requests.made if verb in {"apply", "create"}]
+    return [
+        f"{verb} {kind}" for verb, kind, _ in parts.requests.made if verb in {"apply", "create"}
+    ]
 
 
 async def test_the_revision_is_stored_before_its_template_is_used() -> None:
@@ -59,7 +61,9 @@ async def test_a_pass_in_which_nothing_has_changed_renders_nothing() -> None:
         ("slurm-auth-slurm", "ReferenceMissing", "slurm-auth-slurm"),
     ],
 )
-async def test_what_is_missing_is_named_and_nothing_is_stored(missing: str, reason: str, named: str) -> None:
+async def test_what_is_missing_is_named_and_nothing_is_stored(
+    missing: str, reason: str, named: str
+) -> None:
     parts = Parts()
     if missing != "Controller":
         parts.controller()
@@ -81,7 +85,10 @@ async def test_a_template_that_can_not_be_rendered_is_never_stored() -> None:
     found = await source(parts, template={"spec": {"hostname": "Not_a_hostname-"}})
     assert found.template is None
     assert found.problem is not None
-    assert (found.problem.reason, "spec.template.spec.hostname" in found.problem.message) == ("Invalid", True)
+    assert (found.problem.reason, "spec.template.spec.hostname" in found.problem.message) == (
+        "Invalid",
+        True,
+    )
     assert written(parts) == []
 
 
@@ -120,7 +127,9 @@ async def test_first_workers_wait_for_a_slurmctld_that_is_older_than_they() -> N
     assert parts.requests.of("create", "ControllerRevision") == []
 
 
-async def test_workers_of_a_newer_slurm_stay_with_their_revision_until_slurmctld_is_upgraded() -> None:
+async def test_workers_of_a_newer_slurm_stay_with_their_revision_until_slurmctld_is_upgraded() -> (
+    None
+):
     parts = ready("slurmctld:25.11")
     first = await source(parts, slurmd={"image": "slurmd:25.11"})
     [stored] = parts.requests.of("create", "ControllerRevision")
@@ -147,7 +156,10 @@ async def test_a_privileged_worker_may_not_have_a_part_of_the_gpus_of_its_node(c
 async def test_gpus_of_a_node_that_its_pods_run_on_count_whatever_the_selector() -> None:
     parts = ready()
     parts.kube_node("kube-1", status={"allocatable": {"nvidia.com/gpu": "8"}})
-    spec: dict[str, Any] = {"gpu": {"enabled": True, "count": 4}, "template": {"spec": {"nodeSelector": {"pool": "b"}}}}
+    spec: dict[str, Any] = {
+        "gpu": {"enabled": True, "count": 4},
+        "template": {"spec": {"nodeSelector": {"pool": "b"}}},
+    }
     assert (await source(parts, **spec)).problem is None
     parts.pod("slinky-0")
     found = await source(parts, **spec)

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.kube import records
-from sidecars.operator.nodeset.memory import CachedPod
-from sidecars.operator.nodeset.observation import worker_pod
+from sidecars import objects
+from sidecars.operator.nodeset.memories import CachedPod
 from sidecars.operator.nodeset.wiring import LONGEST_PATIENCE, patience
+from sidecars.policy.nodeset.observation import worker_pod
 from tests.support.operator_parts import NAMESPACE, Parts
 
 pytestmark = pytest.mark.looptime
@@ -28,7 +28,12 @@ async def settled(**settings: Any) -> Parts:
 
 
 def test_a_nodeset_of_many_pods_waits_longer_for_more_of_their_events_up_to_a_bound() -> None:
-    assert [patience(pods) for pods in (0, 100, 1_000, 10_000)] == [0.0, 0.05, 0.5, LONGEST_PATIENCE]
+    assert [patience(pods) for pods in (0, 100, 1_000, 10_000)] == [
+        0.0,
+        0.05,
+        0.5,
+        LONGEST_PATIENCE,
+    ]
 
 
 async def test_a_change_of_the_spec_is_urgent() -> None:
@@ -40,7 +45,9 @@ async def test_a_change_of_the_spec_is_urgent() -> None:
     assert (await parts.woken())["nodesets"] == {SLINKY}
 
 
-async def test_a_change_of_replicas_alone_wakes_no_pod_and_one_of_what_pods_show_wakes_them() -> None:
+async def test_a_change_of_replicas_alone_wakes_no_pod_and_one_of_what_pods_show_wakes_them() -> (
+    None
+):
     parts = await settled()
     pods = {(NAMESPACE, "slinky-0")}
     parts.custom("NodeSet", "slinky", SPEC | {"replicas": 7}, generation=2)
@@ -48,7 +55,10 @@ async def test_a_change_of_replicas_alone_wakes_no_pod_and_one_of_what_pods_show
     parts.custom("NodeSet", "slinky", SPEC | {"workloadDisruptionProtection": False}, generation=3)
     assert (await parts.woken())["pods"] == pods
     parts.custom(
-        "NodeSet", "slinky", SPEC | {"workloadDisruptionProtection": False, "extraConf": "Topology=t:a"}, generation=4
+        "NodeSet",
+        "slinky",
+        SPEC | {"workloadDisruptionProtection": False, "extraConf": "Topology=t:a"},
+        generation=4,
     )
     assert (await parts.woken())["pods"] == pods
 
@@ -65,7 +75,7 @@ async def test_a_pod_on_which_only_slurm_s_state_has_changed_is_not_read_again()
     await parts.woken()
     memory = parts.operator.nodesets.of(SLINKY)
     memory.pods[pod.metadata.uid] = CachedPod(pod, None, 0, worker_pod(pod, None, now=parts.now))
-    idle = records.Condition(type="SlurmNodeStateIdle", status="True")
+    idle = objects.Condition(type="SlurmNodeStateIdle", status="True")
     metadata = msgspec.structs.replace(pod.metadata, resource_version="shown")
     status = msgspec.structs.replace(pod.status, conditions=(*pod.status.conditions, idle))
     shown = msgspec.structs.replace(pod, metadata=metadata, status=status)
@@ -91,7 +101,7 @@ async def test_a_pod_that_is_gone_wakes_its_nodeset_alone() -> None:
     assert await parts.woken() == {"nodesets": {SLINKY}}
 
 
-async def test_what_slurm_reports_of_a_node_wakes_the_nodesets_of_the_cluster_and_the_node_s_pod() -> None:
+async def test_a_changed_slurm_node_wakes_the_nodesets_of_the_cluster_and_its_pod() -> None:
     parts = await settled()
     parts.runtime.clusters._changed((NAMESPACE, "slurm"), frozenset({"slinky-0"}), frozenset())
     found = await parts.woken()
@@ -101,7 +111,7 @@ async def test_what_slurm_reports_of_a_node_wakes_the_nodesets_of_the_cluster_an
     assert await parts.woken() == {}
 
 
-async def test_slurm_that_can_be_trusted_again_wakes_every_pod_of_the_cluster_and_its_controller() -> None:
+async def test_slurm_that_is_trusted_again_wakes_all_pods_and_the_clusters_controller() -> None:
     parts = await settled()
     parts.runtime.clusters._changed((NAMESPACE, "slurm"), frozenset(), frozenset())
     found = await parts.woken()
@@ -109,7 +119,7 @@ async def test_slurm_that_can_be_trusted_again_wakes_every_pod_of_the_cluster_an
     assert found["controllers"] == {(NAMESPACE, "slurm")}
 
 
-async def test_kubernetes_nodes_are_looked_at_for_slurm_s_sake_only_where_the_settings_ask_for_it() -> None:
+async def test_slurm_wakes_kubernetes_nodes_only_where_the_settings_ask_for_it() -> None:
     parts = await settled(cordon_drained_nodes=True)
     parts.runtime.clusters._changed((NAMESPACE, "slurm"), frozenset({"slinky-0"}), frozenset())
     assert len((await parts.woken())["kube_nodes"]) == 1

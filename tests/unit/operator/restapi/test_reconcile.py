@@ -27,7 +27,9 @@ async def test_slurmrestd_is_applied_and_reported_with_its_counts() -> None:
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
     parts.workload(DEPLOYMENTS, "slurm-restapi", "slurmrestd", "slurmrestd:26.05")
     await reconcile(parts.runtime, KEY)
-    assert {"Deployment", "Service"} <= {kind for verb, kind, _ in parts.requests.made if verb == "apply"}
+    assert {"Deployment", "Service"} <= {
+        kind for verb, kind, _ in parts.requests.made if verb == "apply"
+    }
     status = parts.requests.of("patch status", "RestApi")[-1]["status"]
     assert (status["replicas"], status["readyReplicas"]) == (1, 1)
 
@@ -36,7 +38,9 @@ async def config_hash(parts: Parts) -> str:
     """What restarts slurmrestd if it changes."""
     await reconcile(parts.runtime, KEY)
     [*_, last] = parts.requests.of("apply", "Deployment")
-    return str(last["spec"]["template"]["metadata"]["annotations"]["slinky.slurm.net/slurm-config-hash"])
+    return str(
+        last["spec"]["template"]["metadata"]["annotations"]["slinky.slurm.net/slurm-config-hash"]
+    )
 
 
 def slurmrestd() -> Parts:
@@ -49,8 +53,12 @@ def slurmrestd() -> Parts:
     return parts
 
 
-@pytest.mark.parametrize("lines", ["SelectType=select/linear", "SlurmctldPort=abc", "TopologyPlugin=topology/nope"])
-async def test_a_configuration_that_slurmctld_has_not_accepted_restarts_no_slurmrestd(lines: str) -> None:
+@pytest.mark.parametrize(
+    "lines", ["SelectType=select/linear", "SlurmctldPort=abc", "TopologyPlugin=topology/nope"]
+)
+async def test_a_configuration_that_slurmctld_has_not_accepted_restarts_no_slurmrestd(
+    lines: str,
+) -> None:
     parts = slurmrestd()
     before = await config_hash(parts)
     parts.controller(extraConf=lines)
@@ -64,7 +72,7 @@ async def test_an_accepted_line_that_slurmrestd_reads_restarts_it() -> None:
     assert await config_hash(parts) != before
 
 
-async def test_slurmrestd_waits_until_a_configuration_was_accepted_and_says_so() -> None:
+async def test_slurmrestd_waits_until_a_configuration_was_accepted_and_reports_it() -> None:
     parts = Parts()
     parts.keys()
     parts.controller()
@@ -77,7 +85,10 @@ async def test_slurmrestd_waits_until_a_configuration_was_accepted_and_says_so()
 async def test_a_restapi_that_is_being_deleted_stays_while_nodesets_need_it() -> None:
     parts = Parts()
     parts.controller()
-    deleting = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["slinky.slurm.net/in-use"]}
+    deleting = {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["slinky.slurm.net/in-use"],
+    }
     parts.custom("RestApi", "slurm", {"controllerRef": {"name": "slurm"}}, **deleting)
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
     await reconcile(parts.runtime, KEY)

@@ -43,7 +43,9 @@ async def test_what_slurmctld_has_accepted_wakes_the_restapis_of_that_controller
 
 
 @pytest.mark.parametrize("deleting", [True, False])
-async def test_nodesets_wake_a_restapi_only_while_it_is_being_deleted_and_waits_for_them(deleting: bool) -> None:
+async def test_nodesets_wake_a_restapi_only_while_it_is_being_deleted_and_waits_for_them(
+    deleting: bool,
+) -> None:
     parts = await settled(**({"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}))
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
     assert await woken(parts) == (SLURM if deleting else set())

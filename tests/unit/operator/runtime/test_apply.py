@@ -48,14 +48,22 @@ def test_a_changed_missing_or_reordered_value_is_a_difference(live: Any, wanted:
 
 
 def test_the_stamp_changes_with_the_content_and_keeps_what_was_there() -> None:
-    manifest = {"kind": "Service", "metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {"port": 1}}
+    manifest = {
+        "kind": "Service",
+        "metadata": {"name": "a", "labels": {"x": "y"}},
+        "spec": {"port": 1},
+    }
     one, two = stamped(manifest), stamped({**manifest, "spec": {"port": 2}})
     assert one["metadata"]["labels"] == {"x": "y", MANAGED_BY: "slurm-operator"}
-    assert one["metadata"]["annotations"][APPLIED_HASH] != two["metadata"]["annotations"][APPLIED_HASH]
+    assert (
+        one["metadata"]["annotations"][APPLIED_HASH] != two["metadata"]["annotations"][APPLIED_HASH]
+    )
     assert one["metadata"]["annotations"] == stamped(manifest)["metadata"]["annotations"]
 
 
-def deployment(sidecar: str, daemon: str = "login:1", replicas: int = 1, cpu: str = "1") -> dict[str, Any]:
+def deployment(
+    sidecar: str, daemon: str = "login:1", replicas: int = 1, cpu: str = "1"
+) -> dict[str, Any]:
     """A Deployment with a sidecar of ours."""
     daemons = [{"name": "login", "image": daemon, "resources": {"limits": {"cpu": cpu}}}]
     pod = {"initContainers": [{"name": "initconf", "image": sidecar}], "containers": daemons}
@@ -73,9 +81,9 @@ def test_another_release_of_our_image_alone_changes_no_pod() -> None:
     assert with_former_image(scaled, live, "ours:2") == deployment("ours:1", replicas=3)
     written_otherwise = stamped(deployment("ours:1", cpu="1000m"))
     written_otherwise["spec"] = deployment("ours:1", cpu="1")["spec"]
-    assert with_former_image(deployment("ours:2", cpu="1000m"), written_otherwise, "ours:2") == deployment(
-        "ours:1", cpu="1000m"
-    )
+    assert with_former_image(
+        deployment("ours:2", cpu="1000m"), written_otherwise, "ours:2"
+    ) == deployment("ours:1", cpu="1000m")
 
 
 def test_our_new_image_comes_along_with_another_change() -> None:
@@ -90,12 +98,19 @@ def service(owner: str = "uid-of-login", **metadata: Any) -> Manifest:
     """Service `login` of a LoginSet with that uid."""
     owners = [{"kind": "LoginSet", "name": "login", "uid": owner, "controller": True}]
     names = {"namespace": NAMESPACE, "name": "login"}
-    return {"kind": "Service", "metadata": names | {"ownerReferences": owners} | metadata, "spec": {"a": "b"}}
+    return {
+        "kind": "Service",
+        "metadata": names | {"ownerReferences": owners} | metadata,
+        "spec": {"a": "b"},
+    }
 
 
 def live(manifest: Manifest, **metadata: Any) -> Manifest:
     """The object as the API server stores it."""
-    return {**manifest, "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "7", **metadata}}
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "7", **metadata},
+    }
 
 
 @pytest.mark.looptime
@@ -111,15 +126,28 @@ async def test_an_object_that_does_not_exist_is_created_and_never_taken_over() -
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (live({"kind": "Service", "metadata": {"namespace": NAMESPACE, "name": "login"}}), "created by another client"),
+        (
+            live({"kind": "Service", "metadata": {"namespace": NAMESPACE, "name": "login"}}),
+            "created by another client",
+        ),
         (live(service(owner="another")), "belongs to LoginSet login"),
-        (live(service(), ownerReferences=[{"kind": "Pod", "name": "x", "uid": "x"}]), "created by another client"),
-        (live(service(owner="another"), labels={MANAGED_BY: "slurm-operator"}), "belongs to LoginSet login"),
+        (
+            live(service(), ownerReferences=[{"kind": "Pod", "name": "x", "uid": "x"}]),
+            "created by another client",
+        ),
+        (
+            live(service(owner="another"), labels={MANAGED_BY: "slurm-operator"}),
+            "belongs to LoginSet login",
+        ),
     ],
 )
-async def test_an_object_of_another_owner_is_named_and_not_written_to(found: Manifest, words: str) -> None:
+async def test_an_object_of_another_owner_is_named_and_not_written_to(
+    found: Manifest, words: str
+) -> None:
     parts = Parts()
-    parts.requests.refusals["apply Service"] = Conflict(409, "Conflict", "the object has been modified")
+    parts.requests.refusals["apply Service"] = Conflict(
+        409, "Conflict", "the object has been modified"
+    )
     parts.requests.stored["Service", "login"] = found
     with pytest.raises(NameTakenError, match=words) as caught:
         await parts.runtime.applier.apply(service())
@@ -132,7 +160,9 @@ async def test_an_object_of_another_owner_is_named_and_not_written_to(found: Man
 @pytest.mark.looptime
 async def test_an_object_with_our_label_and_another_controller_is_not_written_to() -> None:
     parts = Parts()
-    parts.runtime.caches.services.store.put(live(service(owner="another"), labels={MANAGED_BY: "slurm-operator"}))
+    parts.runtime.caches.services.store.put(
+        live(service(owner="another"), labels={MANAGED_BY: "slurm-operator"})
+    )
     with pytest.raises(NameTakenError, match="belongs to LoginSet login"):
         await parts.runtime.applier.apply(service())
     assert parts.requests.made == []
@@ -170,13 +200,24 @@ async def test_an_object_as_desired_costs_no_request() -> None:
     assert parts.requests.made == []
 
 
-FORMER = [{"manager": "manager", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:spec": {"f:old": {}}}}]
+FORMER = [
+    {
+        "manager": "manager",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "fieldsV1": {"f:spec": {"f:old": {}}},
+    }
+]
 
 
 def stateful_set(**spec: Any) -> Manifest:
     """slurmctld's, with a claim."""
     claim = {"metadata": {"name": "statesave"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
-    fixed = {"serviceName": "internal", "selector": {"matchLabels": {"a": "b"}}, "volumeClaimTemplates": [claim]}
+    fixed = {
+        "serviceName": "internal",
+        "selector": {"matchLabels": {"a": "b"}},
+        "volumeClaimTemplates": [claim],
+    }
     return {**service(), "kind": "StatefulSet", "spec": fixed | spec}
 
 
@@ -188,7 +229,10 @@ def on_the_server(parts: Parts, found: Manifest) -> None:
 
     async def conditional(resource: Any, manifest: Manifest, **options: Any) -> Manifest:
         metadata = manifest["metadata"]
-        if metadata.get("resourceVersion") == NEW and (found["kind"], metadata["name"]) in parts.requests.stored:
+        if (
+            metadata.get("resourceVersion") == NEW
+            and (found["kind"], metadata["name"]) in parts.requests.stored
+        ):
             raise refusal
         return await applies(resource, manifest, **options)
 
@@ -198,7 +242,9 @@ def on_the_server(parts: Parts, found: Manifest) -> None:
 @pytest.mark.looptime
 async def test_the_fields_of_schedmds_operator_become_ours_before_an_object_is_applied() -> None:
     parts = Parts()
-    on_the_server(parts, live(service(), managedFields=FORMER, annotations={APPLIED_HASH: "1", "a/b": "c"}))
+    on_the_server(
+        parts, live(service(), managedFields=FORMER, annotations={APPLIED_HASH: "1", "a/b": "c"})
+    )
     assert await parts.runtime.applier.apply(service())
     assert [verb for verb, *_ in parts.requests.made] == ["get", "json patch", "apply"]
     [[version, owners, stamp]] = parts.requests.of("json patch", "Service")
@@ -234,7 +280,11 @@ async def test_fields_of_others_in_an_object_of_ours_cost_no_request() -> None:
         ({"podManagementPolicy": "Parallel"}, "podManagementPolicy"),
         ({"volumeClaimTemplates": []}, "volumeClaimTemplates"),
         (
-            {"volumeClaimTemplates": [{"metadata": {"name": "statesave", "namespace": "slurm"}, "spec": {}}]},
+            {
+                "volumeClaimTemplates": [
+                    {"metadata": {"name": "statesave", "namespace": "slurm"}, "spec": {}}
+                ]
+            },
             "volumeClaimTemplates",
         ),
     ],
@@ -244,7 +294,9 @@ async def test_a_statefulset_whose_immutable_fields_differ_is_deleted_without_it
 ) -> None:
     parts = Parts()
     on_the_server(parts, live(stateful_set(**spec), managedFields=FORMER))
-    with pytest.raises(ReplacedError, match=f"{field} can't be changed; its pods and claims stay") as caught:
+    with pytest.raises(
+        ReplacedError, match=f"{field} can't be changed; its pods and claims stay"
+    ) as caught:
         await parts.runtime.applier.apply(stateful_set())
     assert caught.value.retried
     assert [verb for verb, *_ in parts.requests.made] == ["get", "try", "delete"]
@@ -253,7 +305,9 @@ async def test_a_statefulset_whose_immutable_fields_differ_is_deleted_without_it
 
 
 @pytest.mark.looptime
-async def test_a_statefulset_stays_if_the_api_server_would_refuse_the_one_that_replaces_it() -> None:
+async def test_a_statefulset_stays_if_the_api_server_would_refuse_the_one_that_replaces_it() -> (
+    None
+):
     parts = Parts()
     on_the_server(parts, live(stateful_set(serviceName="login"), managedFields=FORMER))
     parts.requests.refusals["try StatefulSet"] = Forbidden(403, "Forbidden", "a policy")
@@ -266,7 +320,7 @@ async def test_a_statefulset_stays_if_the_api_server_would_refuse_the_one_that_r
 
 
 @pytest.mark.looptime
-async def test_an_object_that_schedmds_operator_changes_back_is_named_and_left_for_longer_each_time() -> None:
+async def test_an_object_that_schedmds_operator_reverts_is_named_and_left_for_ever_longer() -> None:
     parts = Parts()
     on_the_server(parts, live(service(), managedFields=FORMER))
     assert await parts.runtime.applier.apply(service())
@@ -274,7 +328,9 @@ async def test_an_object_that_schedmds_operator_changes_back_is_named_and_left_f
     for seconds, taken_over in ((0.0, 1), (299.0, 1), (1.0, 2), (599.0, 2), (1.0, 3)):
         parts.now += seconds
         if len(parts.requests.of("json patch", "Service")) == taken_over:
-            with pytest.raises(TwoOperatorsError, match=f"Service {NAMESPACE}/login was taken over") as caught:
+            with pytest.raises(
+                TwoOperatorsError, match=f"Service {NAMESPACE}/login was taken over"
+            ) as caught:
                 await parts.runtime.applier.apply(service())
             assert caught.value.reason == "TwoOperators"
             assert caught.value.retried
@@ -287,7 +343,9 @@ async def test_an_object_that_schedmds_operator_changes_back_is_named_and_left_f
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(
-    ("managers", "verbs"), [(FORMER, ["get", "json patch", "apply"]), ([], ["get", "apply"])], ids=["theirs", "ours"]
+    ("managers", "verbs"),
+    [(FORMER, ["get", "json patch", "apply"]), ([], ["get", "apply"])],
+    ids=["theirs", "ours"],
 )
 async def test_a_secret_is_read_before_it_is_changed_because_its_record_does_not_show_whose_it_is(
     managers: list[dict[str, Any]], verbs: list[str]
@@ -319,7 +377,9 @@ async def test_a_statefulset_that_schedmds_operator_creates_again_is_not_deleted
     on_the_server(parts, found)
     with pytest.raises(ReplacedError):
         await parts.runtime.applier.apply(stateful_set())
-    parts.requests.stored["StatefulSet", "login"] = live(found, deletionTimestamp="2026-01-01T00:00:00Z")
+    parts.requests.stored["StatefulSet", "login"] = live(
+        found, deletionTimestamp="2026-01-01T00:00:00Z"
+    )
     with pytest.raises(ReplacedError):
         await parts.runtime.applier.apply(stateful_set())
     parts.requests.stored["StatefulSet", "login"] = live(found, uid="another")
@@ -346,13 +406,20 @@ async def test_what_the_api_server_adds_to_a_statefulset_is_no_reason_to_replace
 @pytest.mark.looptime
 @pytest.mark.parametrize(
     ("finalizers", "because"),
-    [(["orphan"], " because its serviceName can't be changed; its pods and claims stay"), (["foregroundDeletion"], "")],
+    [
+        (["orphan"], " because its serviceName can't be changed; its pods and claims stay"),
+        (["foregroundDeletion"], ""),
+    ],
 )
-async def test_a_statefulset_that_is_being_deleted_is_waited_for_and_named_with_the_same_cause_each_time(
+async def test_a_terminating_statefulset_is_waited_for_and_named_with_the_same_cause_each_time(
     finalizers: list[str], because: str
 ) -> None:
     parts = Parts()
-    leaving = live(stateful_set(serviceName="login"), deletionTimestamp="2026-01-01T00:00:00Z", finalizers=finalizers)
+    leaving = live(
+        stateful_set(serviceName="login"),
+        deletionTimestamp="2026-01-01T00:00:00Z",
+        finalizers=finalizers,
+    )
     on_the_server(parts, leaving)
     for _ in range(2):
         with pytest.raises(ReplacedError) as caught:
@@ -370,7 +437,9 @@ async def test_a_statefulset_of_ours_is_never_replaced() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_statefulset_of_ours_is_deleted_without_its_pods_only_when_that_is_asked_for() -> None:
+async def test_a_statefulset_of_ours_is_deleted_without_its_pods_only_when_that_is_asked_for() -> (
+    None
+):
     parts = Parts()
     parts.requests.stored["StatefulSet", "login"] = live(stamped(stateful_set(serviceName="other")))
     await parts.runtime.applier.recreate(stateful_set())
@@ -386,12 +455,16 @@ async def test_a_statefulset_of_ours_is_deleted_without_its_pods_only_when_that_
     [
         None,
         live(stamped(stateful_set(serviceName="other")), deletionTimestamp="2026-01-01T00:00:00Z"),
-        live({**stateful_set(serviceName="other"), "metadata": service(owner="another")["metadata"]}),
+        live(
+            {**stateful_set(serviceName="other"), "metadata": service(owner="another")["metadata"]}
+        ),
         live(stamped(stateful_set())),
     ],
     ids=["gone", "terminating", "of another owner", "as it is to be"],
 )
-async def test_a_statefulset_that_needs_no_deletion_or_belongs_to_another_owner_stays(found: Manifest | None) -> None:
+async def test_a_statefulset_that_needs_no_deletion_or_belongs_to_another_owner_stays(
+    found: Manifest | None,
+) -> None:
     parts = Parts()
     if found is not None:
         parts.requests.stored["StatefulSet", "login"] = found
@@ -400,10 +473,12 @@ async def test_a_statefulset_that_needs_no_deletion_or_belongs_to_another_owner_
 
 
 @pytest.mark.looptime
-async def test_a_statefulset_that_another_client_changes_meanwhile_is_looked_at_again_by_the_next_pass() -> None:
+async def test_a_statefulset_that_another_client_changes_is_read_again_in_the_next_pass() -> None:
     parts = Parts()
     parts.requests.stored["StatefulSet", "login"] = live(stamped(stateful_set(serviceName="other")))
-    parts.requests.refusals["delete StatefulSet"] = Conflict(409, "Conflict", "the object has been modified")
+    parts.requests.refusals["delete StatefulSet"] = Conflict(
+        409, "Conflict", "the object has been modified"
+    )
     await parts.runtime.applier.recreate(stateful_set())
     # One that the API server would not create is not deleted, and that is reported.
     parts.requests.refusals["try StatefulSet"] = Invalid(422, "Invalid", "a policy")
@@ -415,15 +490,22 @@ async def test_a_statefulset_that_another_client_changes_meanwhile_is_looked_at_
 def shared(**metadata: Any) -> Manifest:
     """The Service of all workers."""
     names = {"namespace": NAMESPACE, "name": "login"}
-    return {"kind": "Service", "metadata": names | metadata, "spec": {"selector": {"app": "slurmd"}}}
+    return {
+        "kind": "Service",
+        "metadata": names | metadata,
+        "spec": {"selector": {"app": "slurmd"}},
+    }
 
 
 @pytest.mark.looptime
-async def test_a_service_of_all_workers_that_schedmds_operator_created_without_an_owner_is_taken_over() -> None:
+@pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget"])
+async def test_what_schedmds_operator_left_unowned_for_all_workers_is_taken_over(kind: str) -> None:
     parts = Parts()
-    on_the_server(parts, live(shared(), managedFields=FORMER))
+    on_the_server(parts, {**live(shared(), managedFields=FORMER), "kind": kind})
     owners = [{"kind": "NodeSet", "name": "slinky", "uid": "uid-of-slinky"}]
-    assert await parts.runtime.applier.apply(shared(ownerReferences=owners))
+    assert await parts.runtime.applier.apply({**shared(ownerReferences=owners), "kind": kind})
+    [body] = parts.requests.of("apply", kind)
+    assert body["metadata"]["ownerReferences"] == owners
 
 
 @pytest.mark.looptime
@@ -433,7 +515,10 @@ async def test_a_service_of_all_workers_that_schedmds_operator_created_without_a
         live(shared()),
         live({**shared(), "spec": {"selector": {"app": "web"}}}, managedFields=FORMER),
         live({**shared(), "spec": {}}, managedFields=FORMER),
-        live(shared(ownerReferences=[{"kind": "NodeSet", "name": "a", "uid": "other"}]), managedFields=FORMER),
+        live(
+            shared(ownerReferences=[{"kind": "NodeSet", "name": "a", "uid": "other"}]),
+            managedFields=FORMER,
+        ),
     ],
 )
 async def test_another_service_without_an_owner_is_not_written_to(found: Manifest) -> None:

@@ -36,25 +36,37 @@ async def test_secrets_and_config_maps_of_others_are_watched_by_their_metadata_o
     found = await requests()
     for resource in (SECRETS, CONFIG_MAPS):
         whole = [
-            query for path, query, form in found if path == resource.path() and "PartialObjectMetadata" not in form
+            query
+            for path, query, form in found
+            if path == resource.path() and "PartialObjectMetadata" not in form
         ]
         assert whole
-        assert all(query["labelSelector"] == "app.kubernetes.io/managed-by=slurm-operator" for query in whole)
+        assert all(
+            query["labelSelector"] == "app.kubernetes.io/managed-by=slurm-operator"
+            for query in whole
+        )
 
 
 async def test_only_pods_of_slurm_are_watched() -> None:
-    selectors = {query["labelSelector"] for path, query, _ in await requests() if path == PODS.path()}
-    assert selectors == {f"app.kubernetes.io/name={name}" for name in ("slurmd", "slurmctld", "login")}
+    selectors = {
+        query["labelSelector"] for path, query, _ in await requests() if path == PODS.path()
+    }
+    assert selectors == {
+        f"app.kubernetes.io/name={name}" for name in ("slurmd", "slurmctld", "login")
+    }
 
 
 async def test_with_named_namespaces_nothing_is_listed_outside_of_them() -> None:
     paths = {path for path, _, _ in await requests("a", "b")}
     everywhere = {path for path in paths if "/namespaces/" not in path}
     assert {path.rsplit("/", 1)[-1] for path in everywhere} <= {"nodes"}
-    assert {path.split("/namespaces/")[1].split("/")[0] for path in paths - everywhere} == {"a", "b"}
+    assert {path.split("/namespaces/")[1].split("/")[0] for path in paths - everywhere} == {
+        "a",
+        "b",
+    }
 
 
-def test_the_operator_starts_without_the_crds_of_some_kinds_and_finds_their_objects_when_the_crds_exist() -> None:
+def test_the_operator_starts_without_some_crds_and_finds_their_objects_when_they_exist() -> None:
     async def scenario() -> None:
         async with world(1) as w:
             await w.run(10)
@@ -81,7 +93,9 @@ async def test_all_caches_run_and_none_twice() -> None:
     caches = Parts().runtime.caches
     every = list(caches)
     assert len({id(reflector) for reflector in every}) == len(every)
-    assert {id(it) for it in (*caches.applied().values(), *caches.custom_resources())} <= {id(it) for it in every}
+    assert {id(it) for it in (*caches.applied().values(), *caches.custom_resources())} <= {
+        id(it) for it in every
+    }
 
 
 async def test_an_applied_object_is_found_as_it_was_last_seen() -> None:

@@ -42,7 +42,9 @@ async def tried(guarded: Guarded, request: Request[T]) -> str:
 
 
 @pytest.mark.parametrize("write", WRITES, ids=str)
-async def test_one_who_no_longer_leads_reads_from_slurm_but_does_not_write(write: Request[None]) -> None:
+async def test_one_who_no_longer_leads_reads_from_slurm_but_does_not_write(
+    write: Request[None],
+) -> None:
     connection = Connection()
     guarded = Guarded(connection, lambda: 0.0)
     assert await tried(guarded, write) == f"{write}: not sent, the lease is not held"
@@ -52,7 +54,9 @@ async def test_one_who_no_longer_leads_reads_from_slurm_but_does_not_write(write
 
 
 @pytest.mark.parametrize("write", WRITES, ids=str)
-async def test_a_write_to_slurm_is_given_no_longer_than_the_lead_lasts(write: Request[None]) -> None:
+async def test_a_write_to_slurm_is_given_no_longer_than_the_lead_lasts(
+    write: Request[None],
+) -> None:
     connection, left = Connection(), 3.0
     guarded = Guarded(connection, lambda: left)
     await tried(guarded, write)
@@ -86,34 +90,38 @@ class Faulty(ModelCarrier):
         """Nothing to close."""
 
 
-def test_a_poller_that_ends_with_an_error_is_reported_and_started_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_poller_that_ends_with_an_error_is_reported_and_started_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     key = ("slurm", "slurm")
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        carrier, told = Faulty(), 0
+        carrier, received = Faulty(), 0
 
         def changed(_: Key, changed: frozenset[str], removed: frozenset[str]) -> None:
-            nonlocal told
-            told += not (changed or removed)
+            nonlocal received
+            received += not (changed or removed)
 
         carrier.model.node_register("n1")
-        async with Clusters(lambda _: b"k" * 32, loop.time, loop.time, lambda *_: carrier) as clusters:
+        async with Clusters(
+            lambda _: b"k" * 32, loop.time, loop.time, lambda *_: carrier
+        ) as clusters:
             clusters.subscribe(changed)
             await clusters.want(key, "http://slurm-restapi")
             await asyncio.sleep(5)
             cluster = clusters.get(key)
             assert cluster is not None
             assert (cluster.view().problem, set(cluster.view().nodes)) == (None, {"n1"})
-            before, carrier.faults = told, 2
+            before, carrier.faults = received, 2
             await asyncio.sleep(1.5)
             assert "an answer that nobody foresaw" in (cluster.view().problem or "")
-            assert told == before + 1
+            assert received == before + 1
             assert "an answer that nobody foresaw" in caplog.text
             carrier.model.node_register("n2")
             await asyncio.sleep(LONGEST_PAUSE)
             assert (cluster.view().problem, set(cluster.view().nodes)) == (None, {"n1", "n2"})
-            assert told == before + 2
+            assert received == before + 2
 
     run(scenario())
 
@@ -125,7 +133,9 @@ def test_the_age_of_a_poll_grows_while_slurm_does_not_answer() -> None:
         loop = asyncio.get_running_loop()
         carrier = Faulty()
         carrier.model.fail(Fault.NO_SLURMCTLD, times=None)
-        async with Clusters(lambda _: b"k" * 32, loop.time, loop.time, lambda *_: carrier) as clusters:
+        async with Clusters(
+            lambda _: b"k" * 32, loop.time, loop.time, lambda *_: carrier
+        ) as clusters:
             await clusters.want(key, "http://slurm-restapi")
             await asyncio.sleep(5)
             assert clusters.poll_ages() == {}

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
+from sidecars import objects
 from sidecars.custom_resources import IN_USE
-from sidecars.kube import CONFIG_MAPS, Client, Forbidden, Manifest, NotFound, Resource, Unreachable, records
+from sidecars.kube import CONFIG_MAPS, Client, Forbidden, Manifest, NotFound, Resource, Unreachable
 from sidecars.operator.main import kinds
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.contents import Contents, NotReadError
@@ -24,7 +25,12 @@ SITE = Reference("ConfigMap", "slurm", "site")
 
 def config_map(name: str, text: str, labels: dict[str, str] | None = None) -> Manifest:
     metadata = {"name": name, "namespace": "slurm", "labels": labels or {}}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"site.conf": text}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"site.conf": text},
+    }
 
 
 class Server:
@@ -54,19 +60,28 @@ class Parts:
         self.caches = Caches.of(client, ())
         self.contents = Contents(client, self.caches)
 
-    def store(self, name: str, text: str, version: int, *, uid: str = "u", seen: bool = True) -> None:
-        """Have the server hold it, and unless the watch is late, the cache its metadata."""
+    def store(
+        self, name: str, text: str, version: int, *, uid: str = "u", seen: bool = True
+    ) -> None:
+        """Have the server keep it, and unless the watch is late, the cache its metadata."""
         metadata = {"name": name, "namespace": "slurm", "uid": uid, "resourceVersion": str(version)}
         self.server.stored[name] = {"metadata": metadata, "data": {"site.conf": text}}
         if seen:
-            partial = msgspec.convert({"metadata": metadata}, records.PartialObjectMetadata)
+            partial = msgspec.convert({"metadata": metadata}, objects.PartialObjectMetadata)
             self.caches.other_config_maps.store.put(partial)
 
     def refer(self, *names: str) -> None:
         """Have a Controller refer to these ConfigMaps."""
-        metadata = {"name": "slurm", "namespace": "slurm", "uid": "c", "resourceVersion": str(len(names))}
+        metadata = {
+            "name": "slurm",
+            "namespace": "slurm",
+            "uid": "c",
+            "resourceVersion": str(len(names)),
+        }
         spec = {"configFileRefs": [{"name": name} for name in names]}
-        self.caches.controllers.store.put({"kind": "Controller", "metadata": metadata, "spec": spec})
+        self.caches.controllers.store.put(
+            {"kind": "Controller", "metadata": metadata, "spec": spec}
+        )
 
     def text(self) -> str | bytes | None:
         found = self.contents.config_map("slurm", "site")
@@ -87,7 +102,9 @@ async def test_what_does_not_exist_is_none_and_is_not_asked_for(parts: Parts) ->
     assert parts.server.asked == []
 
 
-async def test_contents_that_were_not_read_are_never_taken_for_missing_or_empty(parts: Parts) -> None:
+async def test_contents_that_were_not_read_are_never_taken_for_missing_or_empty(
+    parts: Parts,
+) -> None:
     parts.store("site", "a", 7)
     assert parts.contents.exists(SITE)
     with pytest.raises(NotReadError, match="site"):
@@ -108,7 +125,7 @@ async def test_contents_are_read_once_per_version(parts: Parts) -> None:
     assert (parts.text(), parts.server.asked) == ("b", ["site", "site"])
 
 
-async def test_a_read_that_brings_a_newer_version_than_the_watch_needs_no_other_when_the_watch_has_caught_up(
+async def test_a_read_newer_than_the_watch_needs_no_other_read_when_the_watch_has_caught_up(
     parts: Parts,
 ) -> None:
     parts.store("site", "a", 7)
@@ -119,7 +136,9 @@ async def test_a_read_that_brings_a_newer_version_than_the_watch_needs_no_other_
     assert (parts.text(), parts.server.asked) == ("b", ["site"])
 
 
-async def test_the_contents_of_a_former_object_of_the_same_name_are_not_those_of_its_successor(parts: Parts) -> None:
+async def test_the_contents_of_a_former_object_of_the_same_name_are_not_those_of_its_successor(
+    parts: Parts,
+) -> None:
     parts.store("site", "a", 7)
     await parts.contents.read([SITE])
     parts.store("site", "b", 9, uid="another")
@@ -153,7 +172,9 @@ async def test_a_failed_read_is_raised_and_the_former_contents_serve_on(parts: P
 async def test_a_forbidden_read_names_the_object_and_what_is_lacking(parts: Parts) -> None:
     parts.store("site", "a", 7)
     parts.server.refusal = Forbidden(403, "Forbidden", "no get")
-    with pytest.raises(NotReadError, match=r"ConfigMap 'site': the operator may not read it: .*no get"):
+    with pytest.raises(
+        NotReadError, match=r"ConfigMap 'site': the operator may not read it: .*no get"
+    ):
         await parts.contents.read([SITE])
 
 
@@ -179,7 +200,9 @@ async def test_an_answer_that_arrives_late_does_not_replace_a_newer_one(parts: P
     assert parts.text() == "b"
 
 
-async def test_a_reference_that_may_not_be_read_does_not_prevent_the_others_from_being_read(parts: Parts) -> None:
+async def test_a_reference_that_may_not_be_read_does_not_prevent_the_others_from_being_read(
+    parts: Parts,
+) -> None:
     parts.refer("site", "refused")
     parts.store("site", "a", 7)
     parts.store("refused", "a", 8)
@@ -202,14 +225,27 @@ SPECS: dict[str, Manifest] = {
     "RestApi": {"controllerRef": {"name": "slurm"}, "slurmrestd": {}},
     "LoginSet": {"controllerRef": {"name": "slurm"}},
     "Accounting": KEYS
-    | {"storageConfig": {"host": "db", "database": "d", "username": "u", "passwordKeyRef": {"name": "db", "key": "p"}}},
-    "Token": {"jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"}, "username": "ann", "lifetime": "1h"},
+    | {
+        "storageConfig": {
+            "host": "db",
+            "database": "d",
+            "username": "u",
+            "passwordKeyRef": {"name": "db", "key": "p"},
+        }
+    },
+    "Token": {
+        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+        "username": "ann",
+        "lifetime": "1h",
+    },
     "NodeSet": {"controllerRef": {"name": "slurm"}, "replicas": 1},
 }
 
 
 @pytest.mark.parametrize("kind", SPECS)
-async def test_a_custom_resource_whose_reference_may_not_be_read_reports_it_and_is_retried(kind: str) -> None:
+async def test_a_custom_resource_whose_reference_may_not_be_read_reports_it_and_is_retried(
+    kind: str,
+) -> None:
     parts = OperatorParts()
     parts.keys()
     parts.secret("slurm-login-ssh-host-keys", {}, own=True)
@@ -226,7 +262,7 @@ async def test_a_custom_resource_whose_reference_may_not_be_read_reports_it_and_
     assert parts.condition(kind)["reason"] != "ReferenceUnread"
 
 
-async def test_a_controller_that_is_being_deleted_is_released_and_retried_where_its_key_may_not_be_read() -> None:
+async def test_a_terminating_controller_with_an_unreadable_key_is_released_and_retried() -> None:
     parts = OperatorParts()
     parts.keys()
     metadata: dict[str, Any] = {"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": [IN_USE]}
@@ -281,15 +317,19 @@ def test_a_config_map_that_nothing_refers_to_wakes_nothing_and_is_never_read() -
     run(scenario())
 
 
-def test_a_config_map_that_a_controller_refers_to_is_published_when_it_appears_and_when_it_changes() -> None:
+def test_a_config_map_that_a_controller_refers_to_is_published_when_it_appears_or_changes() -> None:
     async def scenario() -> None:
         async with world(3) as w:
             await w.run(10)
-            w.api.change(CONTROLLER, "slurm", "slurm", {"spec": {"configFileRefs": [{"name": "site"}]}})
+            w.api.change(
+                CONTROLLER, "slurm", "slurm", {"spec": {"configFileRefs": [{"name": "site"}]}}
+            )
 
             def reason() -> str:
                 status = (w.api.get(CONTROLLER, "slurm", "slurm") or {}).get("status") or {}
-                return str(next((it["reason"] for it in status["conditions"] if it["type"] == "Ready"), ""))
+                return str(
+                    next((it["reason"] for it in status["conditions"] if it["type"] == "Ready"), "")
+                )
 
             await w.until("the wait", lambda: reason() == "ReferenceMissing", 10)
             w.api.create(PATH, config_map("site", "# one\n"))

@@ -2,7 +2,12 @@
 
 import pytest
 
-from sidecars.operator.runtime.contest import FIRST_SECONDS, LONGEST_SECONDS, Contests, TwoOperatorsError
+from sidecars.operator.runtime.contest import (
+    FIRST_SECONDS,
+    LONGEST_SECONDS,
+    Contests,
+    TwoOperatorsError,
+)
 
 KEY = ("StatefulSet", "slurm", "slurm-controller")
 WANTED = {"kind": "StatefulSet", "metadata": {"namespace": "slurm", "name": "slurm-controller"}}
@@ -52,5 +57,7 @@ def test_an_object_that_was_created_anew_begins_with_the_first_wait() -> None:
 
 
 def test_the_message_names_the_object_the_other_operator_and_the_remedy() -> None:
-    with pytest.raises(TwoOperatorsError, match=r"StatefulSet slurm/slurm-controller .* End SchedMD's operator"):
+    with pytest.raises(
+        TwoOperatorsError, match=r"StatefulSet slurm/slurm-controller .* End SchedMD's operator"
+    ):
         Contests(lambda: 0.0).check(KEY, WANTED)

@@ -36,7 +36,7 @@ class Scene:
         return await refresh_deadlines(self.parts.runtime, CONTROLLER, cluster, busy)
 
 
-async def test_the_jobs_are_read_again_after_a_while_or_for_a_node_that_no_deadline_is_known_of() -> None:
+async def test_jobs_are_read_again_after_a_while_or_for_a_node_without_a_known_deadline() -> None:
     scene = Scene()
     cluster = await scene.parts.connect()
     assert await scene.refresh(cluster, "slinky-0")
@@ -62,7 +62,7 @@ async def test_the_pods_whose_deadline_has_changed_are_woken_and_no_others() -> 
     assert (await scene.parts.woken(0.0))["pods"] == {(NAMESPACE, "slinky-1")}
 
 
-async def test_jobs_that_take_long_to_read_are_not_waited_for_and_wake_everything_when_they_are_there() -> None:
+async def test_a_slow_read_of_jobs_delays_nothing_and_wakes_everything_once_it_is_done() -> None:
     scene = Scene()
     parts = scene.parts
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})

@@ -3,7 +3,11 @@
 import pytest
 
 from sidecars.custom_resources import CONTROLLERS, IN_USE
-from sidecars.operator.runtime.finalizers import add_finalizer, remove_finalizer_unless_used, remove_finalizers
+from sidecars.operator.runtime.finalizers import (
+    add_finalizer,
+    remove_finalizer_unless_used,
+    remove_finalizers,
+)
 from tests.support.operator_parts import Parts
 
 pytestmark = pytest.mark.looptime
@@ -26,7 +30,9 @@ async def test_a_finalizer_is_removed_and_others_stay() -> None:
     manifest = parts.custom("Controller", "slurm", {}, finalizers=["theirs", IN_USE])
     await remove_finalizers(parts.runtime, CONTROLLERS, manifest, {IN_USE})
     assert parts.requests.of("patch", "Controller")[0]["metadata"]["finalizers"] == ["theirs"]
-    await remove_finalizers(parts.runtime, CONTROLLERS, parts.custom("Controller", "slurm", {}), {IN_USE})
+    await remove_finalizers(
+        parts.runtime, CONTROLLERS, parts.custom("Controller", "slurm", {}), {IN_USE}
+    )
     assert len(parts.requests.made) == 1
 
 
@@ -61,7 +67,9 @@ async def test_a_resource_that_nodesets_still_need_keeps_its_finalizer_and_names
     assert parts.requests.of("patch", "Controller")[0]["metadata"]["finalizers"] == []
 
 
-async def test_finalizers_that_were_written_are_not_written_again_before_the_watch_shows_them() -> None:
+async def test_finalizers_that_were_written_are_not_written_again_before_the_watch_shows_them() -> (
+    None
+):
     parts = Parts()
     manifest = parts.custom("Controller", "slurm", {}, finalizers=["one", "two"])
     await remove_finalizers(parts.runtime, CONTROLLERS, manifest, {"one"})
@@ -73,7 +81,9 @@ async def test_finalizers_that_were_written_are_not_written_again_before_the_wat
     assert int(last["metadata"]["resourceVersion"]) > int(manifest["metadata"]["resourceVersion"])
 
 
-async def test_finalizers_of_a_former_object_of_the_same_name_are_not_those_of_its_successor() -> None:
+async def test_finalizers_of_a_former_object_of_the_same_name_are_not_those_of_its_successor() -> (
+    None
+):
     parts = Parts()
     manifest = parts.custom("Controller", "slurm", {})
     await add_finalizer(parts.runtime, CONTROLLERS, manifest, IN_USE)

@@ -28,7 +28,7 @@ async def test_a_controller_is_read_once_per_version() -> None:
     assert changed.spec.cluster_name == "other"
 
 
-async def test_nodesets_of_a_controller_come_by_name_and_those_that_cannot_be_read_only_count_as_users() -> None:
+async def test_nodesets_of_a_controller_come_by_name_and_unreadable_ones_count_as_users() -> None:
     parts = Parts()
     for name in ("b", "a"):
         parts.custom("NodeSet", name, REFERENCE)
@@ -53,19 +53,26 @@ async def test_one_address_for_all_controllers_replaces_that_of_the_service() ->
     services, one = Parts(), Parts(slurmrestd_url="http://127.0.0.1:6820")
     for parts in (services, one):
         parts.restapi()
-    urls = [parts.runtime.lookup.url(parts.runtime.lookup.restapi_of(*CONTROLLER)) for parts in (services, one)]
+    urls = [
+        parts.runtime.lookup.url(parts.runtime.lookup.restapi_of(*CONTROLLER))
+        for parts in (services, one)
+    ]
     assert urls == ["http://slurm-restapi.slurm:6820", "http://127.0.0.1:6820"]
     assert one.runtime.lookup.url(None) is None
 
 
-async def test_facts_hold_what_the_controller_and_its_user_refer_to() -> None:
+async def test_facts_contain_what_the_controller_and_its_user_refer_to() -> None:
     parts = Parts()
     parts.keys()
     parts.secret("sssd", {"sssd.conf": b"a"})
     parts.secret("unrelated", {"a": b"b"})
     parts.controller()
-    login = parts.custom("LoginSet", "login", REFERENCE | {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}})
-    facts = await parts.runtime.lookup.facts(parts.runtime.lookup.needed_controller(*CONTROLLER), login)
+    login = parts.custom(
+        "LoginSet", "login", REFERENCE | {"sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+    )
+    facts = await parts.runtime.lookup.facts(
+        parts.runtime.lookup.needed_controller(*CONTROLLER), login
+    )
     for name in ("slurm-auth-slurm", "slurm-auth-jwt", "slurm-auth-slurm-jwks", "sssd"):
         assert name in facts.secrets
     assert "missing" not in facts.secrets

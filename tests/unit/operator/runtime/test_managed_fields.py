@@ -6,15 +6,26 @@ from sidecars.kube import Manifest
 from sidecars.operator.runtime import managed_fields
 
 
-def entry(manager: str, operation: str = "Update", fields: Any = None, **more: str) -> dict[str, Any]:
-    return {"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsV1": fields or {}, **more}
+def entry(
+    manager: str, operation: str = "Update", fields: Any = None, **more: str
+) -> dict[str, Any]:
+    return {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": "v1",
+        "fieldsV1": fields or {},
+        **more,
+    }
 
 
 def service(*entries: dict[str, Any]) -> Manifest:
     return {"metadata": {"name": "login", "managedFields": list(entries)}}
 
 
-THEIRS = entry("manager", fields={"f:spec": {"f:type": {}, "f:ports": {'k:{"port":22}': {".": {}, "f:port": {}}}}})
+THEIRS = entry(
+    "manager",
+    fields={"f:spec": {"f:type": {}, "f:ports": {'k:{"port":22}': {".": {}, "f:port": {}}}}},
+)
 OURS = entry("slurm-operator", "Apply", {"f:spec": {"f:selector": {}}})
 
 

@@ -43,7 +43,7 @@ async def test_what_the_watch_shows_later_is_newer_and_is_not_copied() -> None:
     assert own.newest(shown) is shown
 
 
-async def test_the_answer_to_a_write_of_finalizers_leaves_the_status_of_another_writer_to_be_looked_at() -> None:
+async def test_the_answer_to_a_write_of_finalizers_does_not_hide_another_writers_status() -> None:
     own = OwnWrites()
     await own.write(manifest(5), answer(manifest(9, status={"by": "another"})))
     assert not own.is_reported(manifest(8, status={"by": "another"}))
@@ -104,7 +104,9 @@ async def test_an_object_that_has_the_finalizer_is_not_copied() -> None:
     assert await add_finalizer(parts.runtime, CONTROLLERS, found, IN_USE) is found
 
 
-async def test_a_finalizer_that_was_removed_is_added_again_though_the_watch_still_shows_it() -> None:
+async def test_a_finalizer_that_was_removed_is_added_again_though_the_watch_still_shows_it() -> (
+    None
+):
     parts = Parts()
     found = parts.custom("Controller", "slurm", {}, finalizers=[IN_USE])
     await remove_finalizers(parts.runtime, CONTROLLERS, found, {IN_USE})

@@ -25,7 +25,7 @@ async def passes(parts: Parts, *keys: "Key") -> tuple[list["Key"], list[float | 
     return reconciled, [await one_pass(key) for key in keys]
 
 
-async def test_a_resource_in_a_namespace_that_may_not_be_read_is_not_reconciled_and_names_the_remedy() -> None:
+async def test_a_resource_in_a_namespace_that_is_not_readable_only_names_the_remedy() -> None:
     parts = Parts()
     parts.controller()
     parts.runtime.caches.pods.refused["slurm"] = False

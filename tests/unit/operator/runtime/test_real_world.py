@@ -9,7 +9,7 @@ from sidecars.operator.runtime.real_world import STATUS_BYTES, RealWorld, fetch_
 from tests.cluster.control_plane import free_ports
 
 
-def test_what_was_known_before_the_machine_slept_is_old_when_it_wakes() -> None:
+def test_what_was_known_before_the_host_slept_is_old_when_it_wakes() -> None:
     assert RealWorld().clock is boottime
 
 

@@ -10,7 +10,7 @@ from tests.support.virtual_time import run
 from tests.support.world.world import NODESET, world
 
 
-def test_a_status_that_the_watch_shows_after_the_next_was_sent_is_known_as_our_own_and_another_s_is_not() -> None:
+def test_an_own_status_that_the_watch_shows_late_is_recognized_and_a_foreign_one_is_not() -> None:
     async def scenario() -> None:
         async with world(1) as w:
             w.nodeset("echoed", 1)
@@ -26,7 +26,9 @@ def test_a_status_that_the_watch_shows_after_the_next_was_sent_is_known_as_our_o
                 seen.append(live())
             w.faults.slow = 1.0
             last = asyncio.create_task(
-                status.report(NODESETS, manifest, [Condition("Ready", "False", Ready.PODS_NOT_READY, "")])
+                status.report(
+                    NODESETS, manifest, [Condition("Ready", "False", Ready.PODS_NOT_READY, "")]
+                )
             )
             await w.run(0.5)
             assert not last.done()

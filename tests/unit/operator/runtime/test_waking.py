@@ -1,4 +1,6 @@
-"""What the wirings of the kinds share: who is woken by a change of a Controller, RestApi, Accounting or reference."""
+"""What the wirings of the kinds share: who is woken by a change of a Controller, RestApi,
+Accounting or reference.
+"""
 
 from typing import Literal
 
@@ -32,7 +34,7 @@ async def two_clusters() -> Parts:
     return parts
 
 
-async def test_a_controller_that_changes_wakes_what_refers_to_it_and_nothing_of_another_cluster() -> None:
+async def test_a_changed_controller_wakes_what_refers_to_it_and_no_other_cluster() -> None:
     parts = await two_clusters()
     parts.custom("Controller", "other", {}, generation=2)
     assert await parts.woken() == {
@@ -61,14 +63,18 @@ async def test_a_secret_that_one_loginset_refers_to_wakes_that_one() -> None:
     assert await parts.woken() == {"loginsets": {key("other-login")}}
 
 
-@pytest.mark.parametrize(("status", "woken"), [("True", {"controllers", "restapis"}), ("False", set())])
+@pytest.mark.parametrize(
+    ("status", "woken"), [("True", {"controllers", "restapis"}), ("False", set())]
+)
 async def test_an_accounting_that_becomes_ready_wakes_controllers_and_restapis_of_its_namespace(
     status: Literal["True", "False"], woken: set[str]
 ) -> None:
     parts = await two_clusters()
     manifest = parts.custom("Accounting", "db", {})
     await parts.woken()
-    await parts.runtime.status.report(ACCOUNTINGS, manifest, [Condition("Ready", status, Ready.READY, "")])
+    await parts.runtime.status.report(
+        ACCOUNTINGS, manifest, [Condition("Ready", status, Ready.READY, "")]
+    )
     [patch] = parts.requests.of("patch status", "Accounting")
     parts.custom("Accounting", "db", {}, patch["status"])
     assert set(await parts.woken()) == woken

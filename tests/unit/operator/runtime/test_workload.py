@@ -1,4 +1,4 @@
-"""What the kinds made of one StatefulSet or Deployment share."""
+"""What the kinds with one StatefulSet or Deployment share."""
 
 from typing import Any
 
@@ -19,7 +19,12 @@ OWNER = {"kind": "RestApi", "metadata": {"namespace": NAMESPACE, "name": "slurm"
 
 
 def service(name: str = "s") -> Manifest:
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": NAMESPACE, "name": name}, "spec": {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": NAMESPACE, "name": name},
+        "spec": {},
+    }
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,7 @@ async def test_what_can_t_be_rendered_is_a_reason_and_a_text_that_names_the_plac
     assert caught.value.reason == reason
 
 
-async def test_objects_are_applied_in_order_and_one_that_is_refused_is_raised_when_all_others_were_applied() -> None:
+async def test_objects_are_applied_in_order_and_a_refusal_is_raised_after_all_others() -> None:
     parts = Parts()
     parts.requests.refusals["apply Service"] = Forbidden(403, "Forbidden", "not you")
     objects = [service(), service("t"), workload_of("StatefulSet")]
@@ -48,10 +53,17 @@ async def test_objects_are_applied_in_order_and_one_that_is_refused_is_raised_wh
 
 
 @pytest.mark.parametrize("read", ["Secret", "ConfigMap"])
-async def test_pods_are_not_replaced_for_a_secret_or_a_configmap_that_was_refused(read: str) -> None:
+async def test_pods_are_not_replaced_for_a_secret_or_a_configmap_that_was_refused(
+    read: str,
+) -> None:
     parts = Parts()
     parts.requests.refusals[f"apply {read}"] = Forbidden(403, "Forbidden", "not you")
-    objects = [{**service("r"), "kind": read}, workload_of("StatefulSet"), workload_of("Deployment"), service()]
+    objects = [
+        {**service("r"), "kind": read},
+        workload_of("StatefulSet"),
+        workload_of("Deployment"),
+        service(),
+    ]
     with pytest.raises(NotUsableError, match=f"refuses {read} r:"):
         await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: objects)
     assert [name for _, _, name in parts.requests.made] == ["r", "s"]
@@ -59,14 +71,24 @@ async def test_pods_are_not_replaced_for_a_secret_or_a_configmap_that_was_refuse
 
 def workload_of(kind: str) -> Manifest:
     spec = {"containers": [], "automountServiceAccountToken": False}
-    return {**service("w"), "kind": kind, "apiVersion": "apps/v1", "spec": {"template": {"spec": spec}}}
+    return {
+        **service("w"),
+        "kind": kind,
+        "apiVersion": "apps/v1",
+        "spec": {"template": {"spec": spec}},
+    }
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "Deployment"])
 async def test_no_workload_with_a_token_of_another_program_is_applied(kind: str) -> None:
     parts, item = Parts(), workload_of(kind)
-    item["spec"]["template"]["spec"] = {"serviceAccountName": "slurm-bridge", "automountServiceAccountToken": True}
-    with pytest.raises(NotUsableError, match="ServiceAccount 'slurm-bridge': set it to false") as caught:
+    item["spec"]["template"]["spec"] = {
+        "serviceAccountName": "slurm-bridge",
+        "automountServiceAccountToken": True,
+    }
+    with pytest.raises(
+        NotUsableError, match="ServiceAccount 'slurm-bridge': set it to false"
+    ) as caught:
         await workload.apply_all(parts.runtime, OWNER, "RestApi", lambda: [service(), item])
     assert caught.value.reason == "Invalid"
     assert parts.requests.made == []
@@ -87,7 +109,10 @@ async def test_a_fault_of_the_api_server_is_not_taken_for_a_refusal() -> None:
         ({"status": {"updatedReplicas": 0}}, ("False", "Updating")),
         ({"status": {"replicas": 2}}, ("False", "Updating")),
         ({"status": {"readyReplicas": 0}}, ("False", "PodsNotReady")),
-        ({"spec": {"replicas": 0}, "status": {"replicas": 0, "updatedReplicas": 0}}, ("True", "ScaledToZero")),
+        (
+            {"spec": {"replicas": 0}, "status": {"replicas": 0, "updatedReplicas": 0}},
+            ("True", "ScaledToZero"),
+        ),
     ],
 )
 async def test_a_workload_is_ready_when_its_newest_pods_are_and_no_old_one_is_left(
@@ -114,8 +139,14 @@ async def test_a_refusal_is_an_event_once_and_a_wait_of_every_start_is_none() ->
     manifest = parts.custom("RestApi", "slurm", {})
     condition = workload.refused(parts.runtime, manifest, NotUsableError(Ready.REFUSED, "no"))
     assert emitted == ["Refused: no"]
-    told = {"conditions": [{"type": "Ready", "reason": condition.reason, "message": condition.message}]}
-    workload.refused(parts.runtime, parts.custom("RestApi", "slurm", {}, told), NotUsableError(Ready.REFUSED, "no"))
+    received = {
+        "conditions": [{"type": "Ready", "reason": condition.reason, "message": condition.message}]
+    }
+    workload.refused(
+        parts.runtime,
+        parts.custom("RestApi", "slurm", {}, received),
+        NotUsableError(Ready.REFUSED, "no"),
+    )
     workload.refused(parts.runtime, manifest, NotUsableError(Ready.WAITING_FOR_KEYS, "soon"))
     assert len(emitted) == 1
 
@@ -125,9 +156,24 @@ SPECS: dict[str, Manifest] = {
     "RestApi": {"controllerRef": {"name": "slurm"}, "slurmrestd": {}},
     "LoginSet": {"controllerRef": {"name": "slurm"}, "login": {"image": "login:26.05"}},
     "Accounting": KEYS
-    | {"storageConfig": {"host": "db", "database": "d", "username": "u", "passwordKeyRef": {"name": "db", "key": "p"}}},
-    "Token": {"jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"}, "username": "ann", "lifetime": "1h"},
-    "NodeSet": {"controllerRef": {"name": "slurm"}, "replicas": 1, "slurmd": {"image": "slurmd:26.05"}},
+    | {
+        "storageConfig": {
+            "host": "db",
+            "database": "d",
+            "username": "u",
+            "passwordKeyRef": {"name": "db", "key": "p"},
+        }
+    },
+    "Token": {
+        "jwtKeyRef": {"name": "slurm-auth-jwt", "key": "jwt.key"},
+        "username": "ann",
+        "lifetime": "1h",
+    },
+    "NodeSet": {
+        "controllerRef": {"name": "slurm"},
+        "replicas": 1,
+        "slurmd": {"image": "slurmd:26.05"},
+    },
 }
 
 
@@ -143,7 +189,9 @@ SPECS: dict[str, Manifest] = {
         ("NodeSet", "create ControllerRevision"),
     ],
 )
-@pytest.mark.parametrize("error", [Forbidden(403, "Forbidden", "quota"), Invalid(422, "Invalid", "a policy")], ids=str)
+@pytest.mark.parametrize(
+    "error", [Forbidden(403, "Forbidden", "quota"), Invalid(422, "Invalid", "a policy")], ids=str
+)
 async def test_what_the_api_server_refuses_is_reported_and_tried_again_until_it_is_accepted(
     kind: str, refused: str, error: Exception
 ) -> None:
@@ -166,7 +214,9 @@ async def test_what_the_api_server_refuses_is_reported_and_tried_again_until_it_
 
 
 @pytest.mark.parametrize("refused", ["apply ServiceMonitor", "apply Secret"])
-async def test_what_is_refused_without_hindering_a_controller_is_tried_again_all_the_same(refused: str) -> None:
+async def test_what_is_refused_without_hindering_a_controller_is_tried_again_all_the_same(
+    refused: str,
+) -> None:
     parts = Parts()
     parts.keys()
     if refused == "apply Secret":

@@ -23,9 +23,12 @@ async def token(parts: Parts) -> Token:
 
 
 @pytest.mark.parametrize(
-    ("data", "why"), [(None, "doesn't exist"), ({}, "has no key 'jwt.key'"), ({"jwt.key": b""}, "or an empty one")]
+    ("data", "why"),
+    [(None, "doesn't exist"), ({}, "has no key 'jwt.key'"), ({"jwt.key": b""}, "or an empty one")],
 )
-async def test_without_a_key_nothing_can_be_signed_and_the_message_names_the_secret(data: Any, why: str) -> None:
+async def test_without_a_key_nothing_can_be_signed_and_the_message_names_the_secret(
+    data: Any, why: str
+) -> None:
     parts = Parts()
     if data is not None:
         parts.secret("slurm-auth-jwt", data)
@@ -41,15 +44,30 @@ async def test_the_key_is_the_one_that_is_referred_to() -> None:
     assert observe.signing_key(parts.runtime, await token(parts)) == b"k" * 32
 
 
-async def test_the_present_secret_is_seen_with_its_owner_so_that_no_foreign_one_is_overwritten() -> None:
+async def test_the_present_secret_is_read_with_its_owner_so_that_no_foreign_one_is_lost() -> None:
     parts = Parts()
     mine = await token(parts)
     assert observe.present_secret(parts.runtime, mine) is None
-    owner = {"apiVersion": "v1", "kind": "Deployment", "name": "d", "uid": "theirs", "controller": True}
-    parts.secret(render.secret_name(mine), {render.secret_key(mine): b"t.o.k"}, own=True, ownerReferences=[owner])
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Deployment",
+        "name": "d",
+        "uid": "theirs",
+        "controller": True,
+    }
+    parts.secret(
+        render.secret_name(mine),
+        {render.secret_key(mine): b"t.o.k"},
+        own=True,
+        ownerReferences=[owner],
+    )
     present = observe.present_secret(parts.runtime, mine)
     assert present is not None
-    assert (present.text, present.owner_kind, present.owner_uid) == ("t.o.k", "Deployment", "theirs")
+    assert (present.text, present.owner_kind, present.owner_uid) == (
+        "t.o.k",
+        "Deployment",
+        "theirs",
+    )
     assert present.keys == {render.secret_key(mine)}
 
 

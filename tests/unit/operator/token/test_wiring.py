@@ -11,7 +11,9 @@ ANN = {(NAMESPACE, "ann")}
 
 
 def token(parts: Parts, name: str = "ann", key: str = "slurm-auth-jwt", **metadata: Any) -> None:
-    parts.custom("Token", name, {"jwtKeyRef": {"name": key, "key": "jwt.key"}, "username": name}, **metadata)
+    parts.custom(
+        "Token", name, {"jwtKeyRef": {"name": key, "key": "jwt.key"}, "username": name}, **metadata
+    )
 
 
 async def test_a_changed_spec_wakes_its_token_alone() -> None:

@@ -16,7 +16,7 @@ def controller(parts: Parts) -> Controller:
     return read(Controller, parts.controller(accountingRef={"name": "db"}))
 
 
-async def test_a_missing_accounting_is_a_reason_and_one_not_ready_wakes_the_controller_at_the_deadline() -> None:
+async def test_a_missing_accounting_is_a_reason_and_an_unready_one_wakes_at_the_deadline() -> None:
     parts = Parts()
     waiting = controller(parts)
     with pytest.raises(NotUsableError) as caught:

@@ -32,12 +32,14 @@ async def test_slurmrestd_waits_with_its_new_image_until_slurmctld_has_its_own()
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", OLD)
     parts.workload(DEPLOYMENTS, "slurm-restapi", "slurmrestd", OLD)
     manifests = rendered("Deployment", "slurmrestd", NEW)
-    held = order.arrange(parts.runtime, manifests, "slurmrestd", order.before_clients(parts.runtime, controller))
-    assert held is not None
-    assert held.reason == Ready.WAITING_FOR_UPGRADE
-    assert "Controller 'slurm'" in held.condition.message
+    blocked = order.arrange(
+        parts.runtime, manifests, "slurmrestd", order.before_clients(parts.runtime, controller)
+    )
+    assert blocked is not None
+    assert blocked.reason == Ready.WAITING_FOR_UPGRADE
+    assert "Controller 'slurm'" in blocked.condition.message
     assert manifests[0]["spec"]["template"]["spec"]["containers"][0]["image"] == OLD
-    assert order.again(held) == order.AGAIN_SECONDS
+    assert order.again(blocked) == order.AGAIN_SECONDS
 
 
 async def test_slurmrestd_gets_its_new_image_when_slurmctld_is_ready_with_its_own() -> None:
@@ -47,7 +49,10 @@ async def test_slurmrestd_gets_its_new_image_when_slurmctld_is_ready_with_its_ow
     parts.workload(DEPLOYMENTS, "slurm-restapi", "slurmrestd", OLD)
     manifests = rendered("Deployment", "slurmrestd", NEW)
     assert (
-        order.arrange(parts.runtime, manifests, "slurmrestd", order.before_clients(parts.runtime, controller)) is None
+        order.arrange(
+            parts.runtime, manifests, "slurmrestd", order.before_clients(parts.runtime, controller)
+        )
+        is None
     )
     assert manifests[0]["spec"]["template"]["spec"]["containers"][0]["image"] == NEW
 
@@ -57,8 +62,10 @@ async def test_a_new_cluster_s_slurmrestd_is_not_created_before_slurmctld_is_rea
     controller = cluster(parts, NEW)
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", NEW, ready=False)
     manifests = rendered("Deployment", "slurmrestd", NEW)
-    held = order.arrange(parts.runtime, manifests, "slurmrestd", order.before_clients(parts.runtime, controller))
-    assert (held is None) == (manifests != [])
+    blocked = order.arrange(
+        parts.runtime, manifests, "slurmrestd", order.before_clients(parts.runtime, controller)
+    )
+    assert (blocked is None) == (manifests != [])
 
 
 async def test_slurmctld_waits_for_the_slurmdbd_of_its_accounting_and_for_no_external_one() -> None:
@@ -77,8 +84,12 @@ async def test_nodesets_come_after_slurmrestd_and_login_nodes_of_their_cluster_a
     parts = Parts()
     controller = cluster(parts, NEW)
     parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", NEW)
-    parts.custom("RestApi", "elsewhere", {"controllerRef": {"name": "other"}, "slurmrestd": {"image": NEW}})
+    parts.custom(
+        "RestApi", "elsewhere", {"controllerRef": {"name": "other"}, "slurmrestd": {"image": NEW}}
+    )
     assert order.before_workers(parts.runtime, controller).waits == ""
-    parts.custom("RestApi", "slurm", {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": NEW}})
+    parts.custom(
+        "RestApi", "slurm", {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": NEW}}
+    )
     parts.workload(DEPLOYMENTS, "slurm-restapi", "slurmrestd", OLD)
     assert "RestApi 'slurm'" in order.before_workers(parts.runtime, controller).waits

@@ -1,4 +1,6 @@
-"""What of SchedMD's operator waits until slurmctld has been taken over, and how each kind's pass shows it."""
+"""What of SchedMD's operator waits until slurmctld has been taken over, and how each kind's pass
+shows it.
+"""
 
 from typing import Any
 
@@ -18,23 +20,53 @@ from tests.support.operator_parts import CONTROLLER, NAMESPACE, Parts
 from tests.unit.operator.nodeset.builders import begin
 
 pytestmark = pytest.mark.looptime
-FORMER = [{"manager": "manager", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": {"f:spec": {}}}]
-STORAGE = {"host": "db", "database": "d", "username": "u", "passwordKeyRef": {"name": "db", "key": "p"}}
+FORMER = [
+    {
+        "manager": "manager",
+        "operation": "Update",
+        "apiVersion": "apps/v1",
+        "fieldsV1": {"f:spec": {}},
+    }
+]
+STORAGE = {
+    "host": "db",
+    "database": "d",
+    "username": "u",
+    "passwordKeyRef": {"name": "db", "key": "p"},
+}
 
 
-def theirs(parts: Parts, resource: Resource, name: str, owner: tuple[str, str], **spec: Any) -> Manifest:
+def theirs(
+    parts: Parts, resource: Resource, name: str, owner: tuple[str, str], **spec: Any
+) -> Manifest:
     """A workload of SchedMD's operator, which the caches don't show."""
     kind, owner_name = owner
     owners = [{"kind": kind, "name": owner_name, "uid": f"uid-of-{owner_name}", "controller": True}]
-    metadata: Manifest = {"namespace": NAMESPACE, "name": name, "uid": f"theirs-{name}", "resourceVersion": "5"}
+    metadata: Manifest = {
+        "namespace": NAMESPACE,
+        "name": name,
+        "uid": f"theirs-{name}",
+        "resourceVersion": "5",
+    }
     metadata |= {"ownerReferences": owners, "managedFields": FORMER, "labels": {}}
-    manifest = {"kind": resource.kind, "metadata": metadata, "spec": {"template": {"spec": {}}, **spec}}
+    manifest = {
+        "kind": resource.kind,
+        "metadata": metadata,
+        "spec": {"template": {"spec": {}}, **spec},
+    }
     parts.requests.stored[resource.kind, name] = manifest
     return manifest
 
 
 def slurmctld(parts: Parts, **spec: Any) -> None:
-    theirs(parts, STATEFUL_SETS, "slurm-controller", ("Controller", "slurm"), serviceName="slurm-controller", **spec)
+    theirs(
+        parts,
+        STATEFUL_SETS,
+        "slurm-controller",
+        ("Controller", "slurm"),
+        serviceName="slurm-controller",
+        **spec,
+    )
     parts.slurmctld_pod(ours=False)
 
 
@@ -55,7 +87,11 @@ def former_cluster() -> Parts:
 
 def applied(parts: Parts) -> list[str]:
     """All but the keys, which are new in any case."""
-    return [f"{kind} {name}" for verb, kind, name in parts.requests.made if verb == "apply" and kind != "Secret"]
+    return [
+        f"{kind} {name}"
+        for verb, kind, name in parts.requests.made
+        if verb == "apply" and kind != "Secret"
+    ]
 
 
 async def one_pass(parts: Parts) -> None:
@@ -67,7 +103,9 @@ async def test_a_statefulset_that_is_ours_or_does_not_exist_is_not_pending(unit:
     parts = Parts()
     if unit == "ours":
         parts.workload(STATEFUL_SETS, "slurm-controller", "slurmctld", "slurmctld:26.05")
-    assert not await takeover.is_pending(parts.runtime, STATEFUL_SETS, NAMESPACE, "slurm-controller")
+    assert not await takeover.is_pending(
+        parts.runtime, STATEFUL_SETS, NAMESPACE, "slurm-controller"
+    )
 
 
 async def test_a_statefulset_of_which_only_the_fields_have_been_taken_over_is_pending() -> None:
@@ -81,7 +119,7 @@ async def test_a_statefulset_of_which_only_the_fields_have_been_taken_over_is_pe
     assert "StatefulSet slurm-controller is taken over" in waits.message
 
 
-async def test_the_configuration_of_schedmds_slurmctld_stays_while_its_statefulset_is_being_replaced() -> None:
+async def test_schedmds_slurmctld_keeps_its_configuration_while_it_is_replaced() -> None:
     parts = former_cluster()
     parts.requests.refusals["apply StatefulSet"] = AssertionError("deleted first")
     # The API server refuses to create what exists; these Services are new.
@@ -100,7 +138,10 @@ async def one_pass_with_existing(parts: Parts) -> None:
 
     async def conditional(resource: Any, manifest: Manifest, **options: Any) -> Manifest:
         metadata = manifest["metadata"]
-        if metadata.get("resourceVersion") == "1" and (resource.kind, metadata["name"]) in parts.requests.stored:
+        if (
+            metadata.get("resourceVersion") == "1"
+            and (resource.kind, metadata["name"]) in parts.requests.stored
+        ):
             raise Conflict(409, "Conflict", "it exists")
         return await applies(resource, manifest, **options)
 
@@ -111,7 +152,7 @@ async def one_pass_with_existing(parts: Parts) -> None:
         parts.requests.apply = applies  # type: ignore[method-assign]
 
 
-async def test_the_configuration_is_published_after_the_statefulset_that_replaces_a_deleted_one() -> None:
+async def test_the_configuration_is_published_after_the_statefulset_is_created_again() -> None:
     parts = cluster()
     parts.slurmctld_pod(ours=False)
     await one_pass(parts)
@@ -135,7 +176,12 @@ async def test_a_configuration_with_a_fault_leaves_schedmds_slurmctld_as_it_is()
 async def test_slurmctld_waits_until_slurmdbd_is_taken_over_and_ready() -> None:
     parts = Parts()
     parts.keys()
-    parts.custom("Accounting", "slurm", KEYS | {"storageConfig": STORAGE}, creationTimestamp="2020-01-01T00:00:00Z")
+    parts.custom(
+        "Accounting",
+        "slurm",
+        KEYS | {"storageConfig": STORAGE},
+        creationTimestamp="2020-01-01T00:00:00Z",
+    )
     controller = read(Controller, parts.controller(accountingRef={"name": "slurm"}))
     with pytest.raises(NotUsableError, match="slurm-accounting is taken over") as caught:
         takeover.check_slurmctld(parts.runtime, controller, ())
@@ -151,12 +197,18 @@ async def test_slurmctld_waits_until_slurmdbd_is_taken_over_and_ready() -> None:
 async def test_what_the_workers_share_is_applied_although_slurmctld_is_refused() -> None:
     parts = Parts()
     parts.keys()
-    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "slurmd:26.05"}})
+    parts.custom(
+        "NodeSet",
+        "slinky",
+        {"controllerRef": {"name": "slurm"}, "slurmd": {"image": "slurmd:26.05"}},
+    )
     parts.controller()
     parts.requests.refusals["apply StatefulSet"] = Forbidden(403, "Forbidden", "quota")
     with pytest.raises(RefusedError):
         await one_pass(parts)
-    assert {"Service slurm-workers-slurm", "PodDisruptionBudget slurm-workers-pdb-slurm"} <= set(applied(parts))
+    assert {"Service slurm-workers-slurm", "PodDisruptionBudget slurm-workers-pdb-slurm"} <= set(
+        applied(parts)
+    )
     assert parts.condition("Controller")["reason"] == "Refused"
 
 
@@ -262,4 +314,7 @@ async def test_workers_of_ours_do_not_wait_for_slurmctld() -> None:
 async def test_an_external_slurmctld_is_not_waited_for() -> None:
     parts = Parts()
     external = {"external": True, "externalConfig": {"host": "h", "port": 6817}}
-    assert takeover.slurmctld_first(parts.runtime, read(Controller, parts.controller(**external))) is None
+    assert (
+        takeover.slurmctld_first(parts.runtime, read(Controller, parts.controller(**external)))
+        is None
+    )

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from sidecars.kube import Key, records
+from sidecars import objects
+from sidecars.kube import Key
 from sidecars.operator.accounts.reconcile import reconcile as reconcile_accounts
 from sidecars.operator.controller.reconcile import reconcile as reconcile_controller
 from sidecars.operator.users.reconcile import SETTLE_SECONDS, Memories, reconcile
@@ -68,18 +69,30 @@ class Setting:
 
     def annotated(self) -> list[str]:
         """The pods that were annotated, in order."""
-        return [name for verb, kind, name in self.parts.requests.made if (verb, kind) == ("patch", "Pod")]
+        return [
+            name
+            for verb, kind, name in self.parts.requests.made
+            if (verb, kind) == ("patch", "Pod")
+        ]
 
 
-def pod(name: str, labels: dict[str, str]) -> records.Pod:
-    metadata = {"namespace": NAMESPACE, "name": name, "uid": name, "resourceVersion": "1", "labels": labels}
-    return msgspec.convert({"metadata": metadata}, records.Pod)
+def pod(name: str, labels: dict[str, str]) -> objects.Pod:
+    metadata = {
+        "namespace": NAMESPACE,
+        "name": name,
+        "uid": name,
+        "resourceVersion": "1",
+        "labels": labels,
+    }
+    return msgspec.convert({"metadata": metadata}, objects.Pod)
 
 
 async def test_users_become_files_and_a_settled_declaration_writes_nothing() -> None:
     setting = Setting()
     await setting.settle()
-    assert [it["passwd"] for it in setting.applied] == ["alice:*:10001:10001::/home/alice:/bin/bash\n"]
+    assert [it["passwd"] for it in setting.applied] == [
+        "alice:*:10001:10001::/home/alice:/bin/bash\n"
+    ]
     assert setting.condition == ("True", "Applied", "1 users, 0 groups")
     made = len(setting.parts.requests.made)
     assert await setting.run() is None
@@ -90,7 +103,9 @@ async def test_the_pods_of_the_cluster_and_no_others_are_annotated_twice_after_a
     setting = Setting()
     other = pod("slurm-accounting-0", {names.APP_NAME: "slurmdbd", names.APP_INSTANCE: "other"})
     served = pod("slurm-restapi-a", {names.APP_NAME: "slurmrestd", names.APP_INSTANCE: "slurm"})
-    setting.parts.requests.stored |= {("Pod", it.metadata.name): msgspec.to_builtins(it) for it in (other, served)}
+    setting.parts.requests.stored |= {
+        ("Pod", it.metadata.name): msgspec.to_builtins(it) for it in (other, served)
+    }
     setting.parts.restapi()
     assert await setting.run() == 3.0
     assert setting.annotated() == ["slurm-worker-0", "slurm-controller-0", "slurm-restapi-a"]
@@ -98,7 +113,10 @@ async def test_the_pods_of_the_cluster_and_no_others_are_annotated_twice_after_a
     setting.parts.now += 3.0
     assert await setting.run() == SETTLE_SECONDS - 3.0
     assert len(setting.annotated()) == 6
-    marks = [it["metadata"]["annotations"][names.USERS_NUDGE] for it in setting.parts.requests.of("patch", "Pod")]
+    marks = [
+        it["metadata"]["annotations"][names.USERS_NUDGE]
+        for it in setting.parts.requests.of("patch", "Pod")
+    ]
     assert len(set(marks)) == 2
 
 
@@ -130,11 +148,17 @@ async def test_files_that_someone_deletes_while_pods_get_them_are_applied_again(
 @pytest.mark.parametrize(
     ("text", "reason", "words"),
     [
-        ('{"users": {"a": {"uid": 1000}, "b": {"uid": 1000}}}', "Invalid", "users.b.uid: users.a.uid is 1000 too"),
+        (
+            '{"users": {"a": {"uid": 1000}, "b": {"uid": 1000}}}',
+            "Invalid",
+            "users.b.uid: users.a.uid is 1000 too",
+        ),
         ("{", "Invalid", "not YAML"),
     ],
 )
-async def test_a_wrong_declaration_leaves_the_users_as_they_are(text: str, reason: str, words: str) -> None:
+async def test_a_wrong_declaration_leaves_the_users_as_they_are(
+    text: str, reason: str, words: str
+) -> None:
     setting = Setting()
     await setting.settle()
     setting.declare(text)
@@ -149,7 +173,9 @@ async def test_entries_that_another_source_leaves_out_are_in_the_condition() -> 
     await setting.settle()
     lines = [f"user `u{n}` (uid=u{n}): change\nit {'x' * 1000}" for n in range(25)]
     users = json.dumps({"users": USERS}).encode()
-    setting.parts.secret(NAME, {"users.yaml": users, report.LEFT_OUT: report.left_out(lines) or b""})
+    setting.parts.secret(
+        NAME, {"users.yaml": users, report.LEFT_OUT: report.left_out(lines) or b""}
+    )
     assert CONTROLLER in (await setting.parts.woken())["declared_users"]
     assert await setting.run() is None
     status, reason, message = setting.condition
@@ -164,9 +190,13 @@ async def test_entries_that_another_source_leaves_out_are_in_the_condition() -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'"\xff"', b"[1]", b'{"entries": "x"}'])
-async def test_what_another_program_wrote_where_left_out_entries_are_expected_is_ignored(content: bytes) -> None:
+async def test_what_another_program_wrote_where_left_out_entries_are_expected_is_ignored(
+    content: bytes,
+) -> None:
     setting = Setting()
-    setting.parts.secret(NAME, {"users.yaml": json.dumps({"users": USERS}).encode(), report.LEFT_OUT: content})
+    setting.parts.secret(
+        NAME, {"users.yaml": json.dumps({"users": USERS}).encode(), report.LEFT_OUT: content}
+    )
     await setting.settle()
     assert setting.condition == ("True", "Applied", "1 users, 0 groups")
 
@@ -207,7 +237,9 @@ async def test_the_controllers_pass_writes_the_condition() -> None:
     setting.parts.keys()
     await setting.run()
     assert CONTROLLER in (await setting.parts.woken())["controllers"]
-    await reconcile_controller(setting.parts.runtime, setting.parts.operator.controllers, CONTROLLER)
+    await reconcile_controller(
+        setting.parts.runtime, setting.parts.operator.controllers, CONTROLLER
+    )
     assert setting.parts.condition("Controller", "UsersApplied")["reason"] == "Distributing"
 
 
@@ -215,7 +247,9 @@ async def test_declared_accounts_wait_until_slurmctld_can_know_their_users() -> 
     setting = Setting()
     parts = setting.parts
     parts.config_map("declared", {"declared.json": "{}"})
-    parts.controller(usersRef={"name": NAME, "key": "users.yaml"}, declaredAccountsRef={"name": "declared"})
+    parts.controller(
+        usersRef={"name": NAME, "key": "users.yaml"}, declaredAccountsRef={"name": "declared"}
+    )
 
     async def wait() -> float | None:
         return await reconcile_accounts(parts.runtime, parts.operator.accounts, CONTROLLER)

@@ -1,4 +1,4 @@
-"""The patch that makes a pod show its Slurm node's states."""
+"""The patch that has a pod show its Slurm node's states."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.kube import records
+from sidecars import objects
 from sidecars.operator.worker_pod.reconcile import condition_operations, reconcile
 from sidecars.workloads.names import POD_DEADLINE, POD_PROTECT
 from tests.support.operator_parts import NAMESPACE, Parts, SlurmConnection
@@ -15,10 +15,13 @@ from tests.support.operator_parts import NAMESPACE, Parts, SlurmConnection
 NOW = 1_700_000_000.0
 
 
-def pod(conditions: list[dict[str, str]]) -> records.Pod:
+def pod(conditions: list[dict[str, str]]) -> objects.Pod:
     return msgspec.convert(
-        {"metadata": {"name": "p", "uid": "u", "resourceVersion": "7"}, "status": {"conditions": conditions}},
-        records.Pod,
+        {
+            "metadata": {"name": "p", "uid": "u", "resourceVersion": "7"},
+            "status": {"conditions": conditions},
+        },
+        objects.Pod,
     )
 
 
@@ -26,9 +29,14 @@ def condition(kind: str, message: str = "") -> dict[str, str]:
     return {"type": kind, "status": "True", "message": message}
 
 
-def patched(conditions: list[dict[str, str]], operations: list[dict[str, Any]]) -> list[dict[str, str]]:
+def patched(
+    conditions: list[dict[str, str]], operations: list[dict[str, Any]]
+) -> list[dict[str, str]]:
     """RFC 6902, as far as it is used."""
-    item: dict[str, Any] = {"metadata": {"uid": "u", "resourceVersion": "7"}, "status": {"conditions": [*conditions]}}
+    item: dict[str, Any] = {
+        "metadata": {"uid": "u", "resourceVersion": "7"},
+        "status": {"conditions": [*conditions]},
+    }
     for operation in operations:
         *way, last = operation["path"].split("/")[1:]
         at: Any = item
@@ -47,17 +55,24 @@ def patched(conditions: list[dict[str, str]], operations: list[dict[str, Any]]) 
     return list(item["status"]["conditions"])
 
 
-KINDS = st.sampled_from(["SlurmNodeStateIdle", "SlurmNodeStateMixed", "SlurmNodeStateDrain", "SlurmNodeStateDown"])
+KINDS = st.sampled_from(
+    ["SlurmNodeStateIdle", "SlurmNodeStateMixed", "SlurmNodeStateDrain", "SlurmNodeStateDown"]
+)
 WANTED = st.dictionaries(KINDS, st.sampled_from(["", "bad disk"]))
 
 
-@given(st.permutations(["Ready", "Initialized", *(f"SlurmNodeState{i}" for i in ("Idle", "Drain"))]), WANTED)
+@given(
+    st.permutations(["Ready", "Initialized", *(f"SlurmNodeState{i}" for i in ("Idle", "Drain"))]),
+    WANTED,
+)
 def test_after_the_patch_the_states_are_as_wanted_and_the_kubelets_conditions_untouched(
     before: list[str], wanted: dict[str, str]
 ) -> None:
     present = [condition(kind) for kind in before]
     after = patched(present, condition_operations(pod(present), wanted, NOW))
-    assert {it["type"]: it["message"] for it in after if it["type"].startswith("SlurmNodeState")} == wanted
+    assert {
+        it["type"]: it["message"] for it in after if it["type"].startswith("SlurmNodeState")
+    } == wanted
     assert [it for it in after if not it["type"].startswith("Slurm")] == [
         it for it in present if not it["type"].startswith("Slurm")
     ]
@@ -76,7 +91,7 @@ def test_a_pod_without_any_condition_gets_a_list_unless_it_changed_meanwhile() -
 
 
 @pytest.mark.looptime
-async def test_a_terminating_pod_shows_its_jobs_and_when_they_end_and_without_jobs_nothing_is_written() -> None:
+async def test_a_terminating_pod_shows_its_jobs_and_their_end_and_nothing_without_jobs() -> None:
     slurm = SlurmConnection()
     parts = Parts(connect=lambda *_: slurm)
     parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
@@ -92,5 +107,60 @@ async def test_a_terminating_pod_shows_its_jobs_and_when_they_end_and_without_jo
     [patch] = parts.requests.of("patch", "Pod")
     assert name == "busy"
     assert patch["metadata"]["labels"] == {POD_PROTECT: "true"}
-    assert patch["metadata"]["annotations"] == {POD_DEADLINE: "2023-11-14T22:23:20Z"}
+    assert patch["metadata"]["annotations"] == {
+        POD_DEADLINE: "2023-11-14T22:23:20Z",
+        "karpenter.sh/do-not-disrupt": "true",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    }
     assert slurm.model.jobs[job].start_time + 600 == 1_700_000_600
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("forged", ["", "never", "9999-12-31T23:59:59Z", "\x1b[2J\n" + "9" * 9999])
+async def test_what_others_write_in_the_place_of_protection_and_deadline_is_replaced(
+    forged: str,
+) -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}})
+    before = parts.pod("busy", terminating=True).metadata
+    labels = {**before.labels, POD_PROTECT: "false"}
+    meta = {"labels": labels, "annotations": {**before.annotations, POD_DEADLINE: forged}}
+    pod = parts.pod("busy", terminating=True, meta=meta)
+    slurm.model.node_register(pod.spec.hostname)
+    slurm.model.job_start(["busy"], time_limit=10)
+    slurm.model.update_node("busy", "DRAIN", "slurm-node: the pod is terminating")
+    await parts.connect()
+    await reconcile(parts.runtime, lambda *_: False, (NAMESPACE, "busy"))
+    [patch] = parts.requests.of("patch", "Pod")
+    assert patch["metadata"]["labels"] == {POD_PROTECT: "true"}
+    assert patch["metadata"]["annotations"][POD_DEADLINE] == "2023-11-14T22:23:20Z"
+
+
+@pytest.mark.looptime
+async def test_node_autoscalers_keep_the_kubernetes_node_of_a_worker_with_jobs() -> None:
+    slurm = SlurmConnection()
+    parts = Parts(connect=lambda *_: slurm)
+    own = {"karpenter.sh/do-not-disrupt": "false"}
+    template = {"metadata": {"annotations": own}}
+    parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}, "template": template})
+    kept = {**own, "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    for name, annotations in (("busy", own), ("idle", kept)):
+        pod = parts.pod(name, meta={"annotations": annotations})
+        slurm.model.node_register(pod.spec.hostname)
+        if name == "busy":
+            slurm.model.job_start([name], time_limit=10)
+    await parts.connect()
+    for name in ("busy", "idle"):
+        await reconcile(parts.runtime, lambda *_: False, (NAMESPACE, name))
+    changed = [
+        (made[2], patch["metadata"]["annotations"])
+        for made, patch in zip(
+            [it for it in parts.requests.made if it[:2] == ("patch", "Pod")],
+            parts.requests.of("patch", "Pod"),
+            strict=True,
+        )
+        if "annotations" in patch.get("metadata", {})
+    ]
+    evict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+    assert changed == [("busy", {evict: "false"}), ("idle", {evict: None})]

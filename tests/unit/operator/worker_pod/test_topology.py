@@ -21,15 +21,21 @@ FEATURES = "features.slinky.slurm.net/spec"
 class Scene:
     """A worker pod on Kubernetes node kube-1, whose annotations are given, and its Slurm node."""
 
-    def __init__(self, annotations: dict[str, str] | None, *, registered: str = "slinky-0", **spec: Any) -> None:
+    def __init__(
+        self, annotations: dict[str, str] | None, *, registered: str = "slinky-0", **spec: Any
+    ) -> None:
         self.slurm = SlurmConnection()
         self.topologies: list[Any] = []
         self.parts = Parts(connect=lambda *_: self.slurm)
-        self.nodeset = self.parts.custom("NodeSet", "slinky", {"controllerRef": {"name": "slurm"}} | spec)
+        self.nodeset = self.parts.custom(
+            "NodeSet", "slinky", {"controllerRef": {"name": "slurm"}} | spec
+        )
         self.pod = self.parts.pod("slinky-0")
         if annotations is not None:
             self.parts.kube_node("kube-1", annotations=annotations)
-        self.slurm.model.node_register("slinky-0", extra=encode(PodFacts(registered)), features=["gpu"])
+        self.slurm.model.node_register(
+            "slinky-0", extra=encode(PodFacts(registered)), features=["gpu"]
+        )
 
     async def send(self) -> float | None:
         cluster = await self.parts.connect(topologies=self.topologies)
@@ -45,7 +51,7 @@ class Scene:
         return [patch["metadata"]["annotations"][TOPOLOGY] for patch in patches]
 
 
-async def test_a_pod_that_is_not_registered_yet_is_stamped_with_the_topology_of_its_kubernetes_node() -> None:
+async def test_an_unregistered_pod_is_stamped_with_the_topology_of_its_kubernetes_node() -> None:
     scene = Scene({TOPOLOGY: " tree:rack1 "})
     await topology.stamp(scene.parts.runtime, scene.pod, scene.nodeset)
     assert scene.stamped == ["tree:rack1"]
@@ -57,7 +63,7 @@ async def test_nothing_is_stamped_while_the_kubernetes_node_is_unknown() -> None
     assert scene.stamped == []
 
 
-async def test_the_nodesets_template_says_where_the_kubernetes_node_does_not() -> None:
+async def test_the_nodesets_template_counts_where_the_kubernetes_node_has_none() -> None:
     template = {"metadata": {"annotations": {TOPOLOGY: "tree:default"}}}
     scene = Scene({}, template=template)
     await topology.stamp(scene.parts.runtime, scene.pod, scene.nodeset)
@@ -82,13 +88,17 @@ async def test_slurm_gets_the_topology_and_features_and_then_the_pod_is_stamped(
 LONG = "tree:s1234567890123456789012345"
 
 
-@pytest.mark.parametrize(("stamped", "stays"), [(None, ""), ("tree:rack1", "tree:rack1"), (LONG, "")])
+@pytest.mark.parametrize(
+    ("stamped", "stays"), [(None, ""), ("tree:rack1", "tree:rack1"), (LONG, "")]
+)
 async def test_a_number_that_would_end_slurmctld_is_not_sent_and_the_pod_shows_why(
     stamped: str | None, stays: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene({TOPOLOGY: LONG})
     events: list[str] = []
-    monkeypatch.setattr(scene.parts.runtime.events, "emit", lambda *arguments: events.append(arguments[4]))
+    monkeypatch.setattr(
+        scene.parts.runtime.events, "emit", lambda *arguments: events.append(arguments[4])
+    )
     if stamped is not None:
         scene.pod = scene.parts.pod("slinky-0", meta={"annotations": {TOPOLOGY: stamped}})
     scene.slurm.model.nodes["slinky-0"].topology = stays
@@ -121,7 +131,10 @@ async def test_a_topology_that_slurm_refuses_is_tried_again_later_and_the_pod_is
 
     monkeypatch.setattr(cluster.poller, "update", refuse)
     node = cluster.poller.nodes["slinky-0"]
-    assert await topology.send(scene.parts.runtime, scene.pod, scene.nodeset, cluster, node) == TRY_AGAIN
+    assert (
+        await topology.send(scene.parts.runtime, scene.pod, scene.nodeset, cluster, node)
+        == TRY_AGAIN
+    )
     assert scene.stamped == []
     await scene.parts.runtime.clusters.close()
 
@@ -141,7 +154,9 @@ def test_a_feature_that_an_administrator_has_just_set_is_kept() -> None:
             record.features, record.active_features = ["slinky", "fast"], ["slinky"]
             w.slurms["slurm", "slurm"]._touch(record.name)
             annotate(w, "zone-a")
-            await w.until("the annotation's feature is set", lambda: "k8s/zone-a" in record.features)
+            await w.until(
+                "the annotation's feature is set", lambda: "k8s/zone-a" in record.features
+            )
             assert sorted(record.features) == ["fast", "k8s/zone-a", "slinky"]
             assert sorted(record.active_features) == ["k8s/zone-a", "slinky"]
 
@@ -156,7 +171,9 @@ def test_only_active_features_are_written_where_only_they_differ() -> None:
             annotate(w, "zone-a")
             slurm = w.slurms["slurm", "slurm"]
             [record] = slurm.nodes.values()
-            await w.until("the annotation's feature is set", lambda: "k8s/zone-a" in record.active_features)
+            await w.until(
+                "the annotation's feature is set", lambda: "k8s/zone-a" in record.active_features
+            )
             await w.run(5)
             slurm.calls.clear()
             record.active_features = [it for it in record.active_features if it != "k8s/zone-a"]
@@ -177,7 +194,9 @@ FILE = """\
 RACK = {"zone": "z1", "rack": "r1", "domain": "d1"}
 
 
-def labelled(labels: dict[str, str], annotations: dict[str, str] | None = None, *, file: str | None = FILE) -> Scene:
+def labelled(
+    labels: dict[str, str], annotations: dict[str, str] | None = None, *, file: str | None = FILE
+) -> Scene:
     """A worker whose Controller has topologies and the running slurmctld this topology.yaml."""
     scene = Scene(None)
     scene.topologies = [FABRIC, NVLINK]
@@ -215,12 +234,14 @@ async def test_a_changed_label_moves_the_slurm_node() -> None:
     assert scene.stamped == [former, "fabric:fabric:z2:r1,nvlink:d1"]
 
 
-async def test_labels_that_contradict_those_of_other_nodes_are_an_event_of_the_pod_and_looked_at_again(
+async def test_labels_that_contradict_those_of_other_nodes_are_an_event_of_the_pod_and_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = labelled(RACK)
     emitted: list[str] = []
-    monkeypatch.setattr(scene.parts.runtime.events, "emit", lambda *arguments: emitted.append(arguments[4]))
+    monkeypatch.setattr(
+        scene.parts.runtime.events, "emit", lambda *arguments: emitted.append(arguments[4])
+    )
     for other in ("kube-2", "kube-3"):
         scene.parts.kube_node(other, labels=RACK | {"zone": "z2"})
     assert await scene.send() == TRY_AGAIN

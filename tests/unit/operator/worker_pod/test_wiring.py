@@ -32,7 +32,9 @@ async def test_a_condition_of_ours_wakes_the_pod_and_what_the_kubelet_reports_do
     parts = await settled()
     parts.pod("slinky-0", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
     assert await woken(parts) == set()
-    parts.pod("slinky-0", phase="Running", conditions=[{"type": "SlurmNodeStateIdle", "status": "True"}])
+    parts.pod(
+        "slinky-0", phase="Running", conditions=[{"type": "SlurmNodeStateIdle", "status": "True"}]
+    )
     assert await woken(parts) == {FIRST}
 
 
@@ -73,7 +75,7 @@ async def test_of_a_nodeset_only_what_its_pods_show_wakes_them() -> None:
 TREE = [{"name": "fabric", "tree": {"labels": ["rack"]}}]
 
 
-async def test_the_topologies_of_the_controller_wake_all_its_pods_and_the_rest_of_its_spec_does_not() -> None:
+async def test_the_topologies_of_the_controller_wake_its_pods_and_the_rest_does_not() -> None:
     parts = await settled()
     parts.controller(extraConf="MaxJobCount=7")
     assert await woken(parts) == set()
@@ -87,5 +89,7 @@ async def test_the_topology_yaml_of_the_running_slurmctld_wakes_all_pods() -> No
     parts.config_map("slurm-config", {"topology.yaml": "[]"}, own=True, **owner)
     parts.config_map("slurm-config-accepted", {"slurm.conf": ""}, own=True, **owner)
     assert await woken(parts) == set()
-    parts.config_map("slurm-config-accepted", {"slurm.conf": "", "topology.yaml": "[]"}, own=True, **owner)
+    parts.config_map(
+        "slurm-config-accepted", {"slurm.conf": "", "topology.yaml": "[]"}, own=True, **owner
+    )
     assert await woken(parts) == {FIRST, SECOND}

@@ -4,7 +4,15 @@ from typing import Any
 
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import Nodes, Past, Plan, PresentNode, ScaledNodeSet, Settings, Shape
+from sidecars.policy.autoscaling.records import (
+    Nodes,
+    Past,
+    Plan,
+    PresentNode,
+    ScaledNodeSet,
+    Settings,
+    Shape,
+)
 from sidecars.slurm.gres import Gres
 from sidecars.slurm.records import JobRequest, Pending, QueuedJob
 
@@ -13,9 +21,17 @@ SHAPE = Shape(1, 4, 2, 8000, features=frozenset({"cpu"}))
 GPUS = Shape(2, 8, 1, 64000, (Gres("gpu", "h100", 4),), frozenset({"gpu"}))
 
 
-def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **more: Any) -> QueuedJob:
-    """A pending job of one task with 1000 MiB. `more`: fields of JobRequest, of Pending, or of QueuedJob."""
-    own = {key: more.pop(key) for key in list(more) if key in ("array_job_id", "submit_time", "time_limit")}
+def job(
+    job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **more: Any
+) -> QueuedJob:
+    """A pending job of one task with 1000 MiB. `more`: fields of JobRequest, of Pending, or of
+    QueuedJob.
+    """
+    own = {
+        key: more.pop(key)
+        for key in list(more)
+        if key in ("array_job_id", "submit_time", "time_limit", "user_name")
+    }
     names = set(Pending.__dataclass_fields__)
     pending = {key: more.pop(key) for key in list(more) if key in names}
     fields: dict[str, Any] = {
@@ -36,7 +52,12 @@ def job(job_id: int = 1, *, reason: str = "Resources", priority: int = 100, **mo
 
 def nodeset(name: str = "cpu", **more: Any) -> ScaledNodeSet:
     """A NodeSet of up to ten nodes with four cores of two threads each."""
-    fields: dict[str, Any] = {"shape": SHAPE, "partitions": frozenset({"all"}), "replicas": 0, "max": 10} | more
+    fields: dict[str, Any] = {
+        "shape": SHAPE,
+        "partitions": frozenset({"all"}),
+        "replicas": 0,
+        "max": 10,
+    } | more
     return ScaledNodeSet(name, **fields)
 
 
@@ -74,9 +95,11 @@ def plan(
     now: float = NOW,
 ) -> Plan:
     """The plan for these, by default for one empty NodeSet."""
-    queue = Queue(jobs or [], settings.tiers if settings else None)
+    queue = Queue(jobs or [], settings or Settings())
     sets = [nodeset()] if nodesets is None else nodesets
-    return Autoscaling(settings or Settings()).plan(sets, Jobs(queue, now), Nodes(nodes or [], now), memory or {}, now)
+    return Autoscaling(settings or Settings()).plan(
+        sets, Jobs(queue, now), Nodes(nodes or [], now), memory or {}, now
+    )
 
 
 def replicas(found: Plan) -> dict[str, int]:

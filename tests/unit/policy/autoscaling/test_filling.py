@@ -44,7 +44,9 @@ def present(busy: int) -> list[PresentNode]:
 
 
 CHANGE = st.tuples(st.integers(1, JOBS + 20), st.integers(0, len(KINDS) - 1) | st.none())
-STEP = st.tuples(st.lists(CHANGE, max_size=3), st.sampled_from([0, 0, 0, 1]), st.sampled_from([0, 0, 0, 2]))
+STEP = st.tuples(
+    st.lists(CHANGE, max_size=3), st.sampled_from([0, 0, 0, 1]), st.sampled_from([0, 0, 0, 2])
+)
 
 
 def decision(autoscaling: Autoscaling, queue: Queue, more: int, busy: int) -> Plan:
@@ -52,7 +54,9 @@ def decision(autoscaling: Autoscaling, queue: Queue, more: int, busy: int) -> Pl
 
 
 @given(st.lists(STEP, max_size=4))
-def test_the_plan_for_a_changed_queue_is_that_of_a_planner_that_has_seen_no_other(steps: Any) -> None:
+def test_the_plan_for_a_changed_queue_is_that_of_a_planner_that_has_seen_no_other(
+    steps: Any,
+) -> None:
     jobs = {number: some(number, crc32(b"%d" % number) % len(KINDS)) for number in range(1, JOBS)}
     queue, autoscaling = Queue(), Autoscaling(Settings())
     for changes, more, busy in [([], 0, 0), *steps]:
@@ -83,3 +87,18 @@ def test_what_comes_before_a_change_is_not_placed_again(monkeypatch: pytest.Monk
     queue.update([some(last.job_id, 4)])
     decision(autoscaling, queue, 0, 0)
     assert len(placed) <= EVERY + 2 * len(KINDS)
+
+
+def test_jobs_that_are_as_many_and_request_more_are_placed_again() -> None:
+    each = len(KINDS) // 3
+    small, large = (
+        [some(number, first + crc32(b"%d" % number) % each) for number in range(1, 2 * JOBS)]
+        for first in (0, 2 * each)
+    )
+    queue, autoscaling = Queue(small), Autoscaling(Settings())
+    assert len(queue.look(NOW).runs) > EXACT
+    decision(autoscaling, queue, 0, 0)
+    queue.replace(QueuedJobs(tuple(large), 0))
+    assert decision(autoscaling, queue, 0, 0) == decision(
+        Autoscaling(Settings()), Queue(large), 0, 0
+    )

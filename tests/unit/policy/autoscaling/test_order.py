@@ -5,13 +5,14 @@ from hypothesis import strategies as st
 
 from sidecars.policy.autoscaling.needs import Needs, read
 from sidecars.policy.autoscaling.order import EXACT, Entry, Order, Run
+from sidecars.policy.autoscaling.records import Settings
 from tests.unit.policy.autoscaling.builders import job
 
 
 def bundle(tasks: int) -> tuple[Needs]:
     pending = job(tasks=tasks).pending
     assert pending is not None
-    needs = read(pending.request, {})
+    needs = read(pending.request, Settings())
     assert isinstance(needs, Needs)
     return (needs,)
 
@@ -25,7 +26,9 @@ def entry(number: int) -> Entry:
 
 
 @given(st.sets(NUMBERS, min_size=EXACT - 20, max_size=EXACT + 20), st.lists(NUMBERS, max_size=60))
-def test_a_changed_order_is_what_a_new_order_of_the_same_jobs_is(numbers: set[int], changes: list[int]) -> None:
+def test_a_changed_order_is_what_a_new_order_of_the_same_jobs_is(
+    numbers: set[int], changes: list[int]
+) -> None:
     order, present = Order(map(entry, numbers)), set(numbers)
     for number in changes:
         if number in present:
@@ -55,7 +58,7 @@ def test_few_jobs_are_taken_one_after_the_other() -> None:
     assert found == numbers
 
 
-def test_the_jobs_of_a_run_that_were_placed_and_those_that_were_not_overlap_in_an_array_placed_in_part() -> None:
+def test_placed_and_unplaced_jobs_of_a_run_overlap_in_an_array_that_is_placed_in_part() -> None:
     run = Run(BUNDLES[0], (7, 8, 9), (1, 4, 1))
     parts = {placed: (run.first(placed), run.rest(placed)) for placed in (0, 1, 3, 5, 6)}
     assert parts == {

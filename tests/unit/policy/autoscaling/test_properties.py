@@ -1,4 +1,6 @@
-"""What holds for any queue: bounds, budget, nothing in use removed, a settled decision, few changes of direction."""
+"""What is true for any queue: bounds, budget, nothing in use removed, a settled decision, few
+changes of direction.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -9,12 +11,34 @@ from hypothesis import strategies as st
 
 from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
 from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import Behavior, Nodes, Past, Plan, PresentNode, ScaledNodeSet, Settings
+from sidecars.policy.autoscaling.records import (
+    Behavior,
+    Nodes,
+    Past,
+    Plan,
+    PresentNode,
+    ScaledNodeSet,
+    Settings,
+)
 from sidecars.slurm.records import QueuedJob
-from tests.unit.policy.autoscaling.builders import GPUS, NOW, busy, job, node, nodeset, plan, replicas, unusable
+from tests.unit.policy.autoscaling.builders import (
+    GPUS,
+    NOW,
+    busy,
+    job,
+    node,
+    nodeset,
+    plan,
+    replicas,
+    unusable,
+)
 
 REQUEST: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-    {"tasks": st.integers(1, 9), "memory_per_node": st.sampled_from([0, 1000, 3000]), "priority": st.integers(1, 5)},
+    {
+        "tasks": st.integers(1, 9),
+        "memory_per_node": st.sampled_from([0, 1000, 3000]),
+        "priority": st.integers(1, 5),
+    },
     optional={
         "tres_per_node": st.sampled_from(["gres/gpu:1", "gres/gpu:h100:3"]),
         "shared": st.just(frozenset({"none"})),
@@ -40,7 +64,15 @@ def sets(cpu: int = 0, gpu: int = 0, **more: Any) -> list[ScaledNodeSet]:
     """Two NodeSets of three and two nodes at most."""
     return [
         nodeset(replicas=cpu, max=3, **more),
-        nodeset("gpu", shape=GPUS, partitions=frozenset({"all", "gpu"}), replicas=gpu, max=2, price=4.0, **more),
+        nodeset(
+            "gpu",
+            shape=GPUS,
+            partitions=frozenset({"all", "gpu"}),
+            replicas=gpu,
+            max=2,
+            price=4.0,
+            **more,
+        ),
     ]
 
 
@@ -68,7 +100,11 @@ def test_a_plan_never_exceeds_the_budget(jobs: list[QueuedJob], budget: int) -> 
 @given(QUEUE)
 def test_each_job_is_promised_or_left_out_with_a_reason(jobs: list[QueuedJob]) -> None:
     found = plan(sets(), jobs)
-    tasks = {it.job_id: {"1-3": 3, "0-8:2": 5}.get(it.pending.array_tasks, 1) for it in jobs if it.pending}
+    tasks = {
+        it.job_id: {"1-3": 3, "0-8:2": 5}.get(it.pending.array_tasks, 1)
+        for it in jobs
+        if it.pending
+    }
     promised = sum(it.count for it in found.promises)
     assert promised + sum(it.count for it in found.excluded) == sum(tasks.values())
 
@@ -94,11 +130,15 @@ def test_a_job_of_low_priority_never_makes_the_cluster_smaller(jobs: list[Queued
     def total(queue: list[QueuedJob]) -> int:
         return sum(replicas(plan([nodeset(max=9)], queue)).values())
 
-    assert total([*jobs, job(99, tasks=8, priority=1, submit_time=9, memory_per_node=0)]) >= total(jobs)
+    assert total([*jobs, job(99, tasks=8, priority=1, submit_time=9, memory_per_node=0)]) >= total(
+        jobs
+    )
 
 
 @given(st.lists(st.tuples(QUEUE, st.floats(1, 400)), max_size=20))
-def test_the_direction_changes_at_most_twice_in_each_cool_down(steps: list[tuple[list[QueuedJob], float]]) -> None:
+def test_the_direction_changes_at_most_twice_in_each_cool_down(
+    steps: list[tuple[list[QueuedJob], float]],
+) -> None:
     behavior = Behavior(idle_seconds=1, step_seconds=1, cool_down=300)
     now, size, memory = NOW, 0, dict[str, Past]()
     autoscaling, idle_since = Autoscaling(Settings()), dict[str, float]()
@@ -106,16 +146,26 @@ def test_the_direction_changes_at_most_twice_in_each_cool_down(steps: list[tuple
     for jobs, seconds in steps:
         now += seconds
         names = [f"cpu-{i}" for i in range(size)]
-        nodes: list[PresentNode] = [node(name, idle_since=idle_since.setdefault(name, now)) for name in names]
+        nodes: list[PresentNode] = [
+            node(name, idle_since=idle_since.setdefault(name, now)) for name in names
+        ]
         found = autoscaling.plan(
-            [nodeset(replicas=size, behavior=behavior)], Jobs(Queue(jobs), now), Nodes(nodes, now), memory, now
+            [nodeset(replicas=size, behavior=behavior)],
+            Jobs(Queue(jobs), now),
+            Nodes(nodes, now),
+            memory,
+            now,
         )
         memory = dict(found.memory)
         after = found.wanted["cpu"].replicas
         if after != size:
             changes.append((now, 1 if after > size else -1))
         size = after
-    downs = [(up, down) for (up, first), (down, second) in pairwise(changes) if (first, second) == (1, -1)]
+    downs = [
+        (up, down)
+        for (up, first), (down, second) in pairwise(changes)
+        if (first, second) == (1, -1)
+    ]
     assert all(down - up >= 300 for up, down in downs)
 
 
@@ -131,7 +181,9 @@ def test_no_worker_is_added_while_most_cannot_run_jobs_and_none_of_those_is_remo
 
 
 @given(QUEUE, st.integers(1, 9))
-def test_a_nodeset_none_of_whose_workers_ever_runs_a_job_gets_few(jobs: list[QueuedJob], step: int) -> None:
+def test_a_nodeset_none_of_whose_workers_ever_runs_a_job_gets_few(
+    jobs: list[QueuedJob], step: int
+) -> None:
     size, memory = 0, dict[str, Past]()
     for turn in range(60):
         found = plan(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecars.policy.autoscaling.queue import MOST_REQUESTS, Look, Queue, index_count
+from sidecars.policy.autoscaling.records import Settings
 from sidecars.slurm.records import QueuedJob, QueuedJobs
 from tests.unit.policy.autoscaling.builders import NOW, job
 
@@ -42,15 +43,23 @@ def made(job_id: int, fields: dict[str, Any], kind: str) -> QueuedJob:
     return job(job_id, **fields)
 
 
-JOBS = st.tuples(st.integers(1, 12), FIELDS, st.sampled_from(["pending", "pending", "running", "ended"]))
+JOBS = st.tuples(
+    st.integers(1, 12), FIELDS, st.sampled_from(["pending", "pending", "running", "ended"])
+)
 
 
 def comparable(look: Look) -> Any:
-    runs = [([id(it) for it in run.bundle] and len(run.bundle), run.jobs, run.counts) for run in look.runs]
+    runs = [
+        ([id(it) for it in run.bundle] and len(run.bundle), run.jobs, run.counts)
+        for run in look.runs
+    ]
     return runs, sorted((it.reason, it.detail, it.count, it.jobs) for it in look.excluded)
 
 
-@given(st.lists(JOBS, max_size=12), st.lists(st.lists(JOBS | st.integers(1, 12), max_size=4), max_size=5))
+@given(
+    st.lists(JOBS, max_size=12),
+    st.lists(st.lists(JOBS | st.integers(1, 12), max_size=4), max_size=5),
+)
 def test_a_changed_queue_is_what_a_new_queue_of_the_same_jobs_is(before: Any, steps: Any) -> None:
     present = {job_id: made(job_id, fields, kind) for job_id, fields, kind in before}
     queue, replaced = Queue(present.values()), Queue()
@@ -86,7 +95,13 @@ def test_jobs_are_taken_by_tier_then_priority_then_age_then_id() -> None:
         job(4, priority=9, tasks=4, submit_time=6),
         job(5, priority=1, tasks=5, partitions=("all", "fast")),
     ]
-    assert [run.jobs for run in Queue(jobs, {"fast": 2}).look(NOW).runs] == [(5,), (3,), (4,), (2,), (1,)]
+    assert [run.jobs for run in Queue(jobs, Settings(tiers={"fast": 2})).look(NOW).runs] == [
+        (5,),
+        (3,),
+        (4,),
+        (2,),
+        (1,),
+    ]
 
 
 def test_jobs_in_a_row_that_request_the_same_are_one_run() -> None:
@@ -102,7 +117,17 @@ def test_a_job_counts_from_its_begin_time_on() -> None:
 
 
 def test_the_numbers_of_a_list_are_counted() -> None:
-    counts = {"": 0, "5": 1, "0-9": 10, "0-9:2": 5, "1,3,5-7": 5, "1-3,...": 3, "0-9999": 10_000, "x": 1, "9-1": 1}
+    counts = {
+        "": 0,
+        "5": 1,
+        "0-9": 10,
+        "0-9:2": 5,
+        "1,3,5-7": 5,
+        "1-3,...": 3,
+        "0-9999": 10_000,
+        "x": 1,
+        "9-1": 1,
+    }
     assert {text: index_count(text) for text in counts} == counts
 
 
@@ -138,7 +163,11 @@ def test_a_year_of_arrays_and_heterogeneous_jobs_leaves_nothing_behind() -> None
     queue.look(NOW)
     before = remembered(queue)
     for number in range(1000, 6000, 5):
-        array: dict[str, Any] = {"array_job_id": number, "array_tasks": "1-9", "array_max_running": 2}
+        array: dict[str, Any] = {
+            "array_job_id": number,
+            "array_tasks": "1-9",
+            "array_max_running": 2,
+        }
         queue.update(
             [
                 job(number, **array),
@@ -153,11 +182,41 @@ def test_a_year_of_arrays_and_heterogeneous_jobs_leaves_nothing_behind() -> None
     assert remembered(queue) == before
 
 
-@pytest.mark.parametrize(("max_nodes", "counts"), [({}, True), ({"all": 2}, True), ({"all": 1}, False)])
+@pytest.mark.parametrize(
+    ("max_nodes", "counts"), [({}, True), ({"all": 2}, True), ({"all": 1}, False)]
+)
 def test_a_job_for_more_nodes_than_the_partition_has_counts_unless_its_maximum_is_lower(
     max_nodes: dict[str, int], counts: bool
 ) -> None:
     wide = job(1, reason="PartitionNodeLimit", min_nodes=2, max_nodes=2, tasks=2)
-    look = Queue([wide], max_nodes=max_nodes).look(NOW)
+    look = Queue([wide], Settings(max_nodes=max_nodes)).look(NOW)
     assert [run.jobs for run in look.runs] == ([(1,)] if counts else [])
     assert bool(look.excluded) is not counts
+
+
+def test_a_job_that_may_have_fewer_nodes_than_the_least_of_its_partition_does_not_count() -> None:
+    settings = Settings(min_nodes={"all": 2})
+    for most, counts in ((1, False), (2, True), (0, True)):
+        few = job(1, reason="PartitionNodeLimit", max_nodes=most)
+        assert bool(Queue([few], settings).look(NOW).runs) is counts
+
+
+def test_jobs_that_request_the_same_as_one_at_a_limit_of_the_same_user_are_left_out() -> None:
+    first = job(1, reason="QOSMaxGRESPerUser", qos="normal", user_name="ada")
+    rest = [job(i, reason="Priority", qos="normal", user_name="ada") for i in range(2, 9)]
+    others = [
+        job(9, reason="Priority", qos="normal", user_name="bob"),
+        job(10, reason="Priority", qos="high", user_name="ada"),
+        job(11, reason="Priority", qos="normal", user_name="ada", tasks=2),
+        job(12, reason="Resources", qos="normal", user_name="ada"),
+    ]
+    queue = Queue([first, *rest, *others])
+    look = queue.look(NOW)
+    assert sorted(it for run in look.runs for it in run.jobs) == [9, 10, 11, 12]
+    [excluded] = look.excluded
+    assert (excluded.reason.value, excluded.detail) == ("Limit", "QOSMaxGRESPerUser")
+    assert excluded.count == 8
+    queue.update([], [1])
+    assert queue.look(NOW).excluded == ()
+    queue.update([first])
+    assert queue.look(NOW).excluded[0].count == 8

@@ -5,14 +5,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecars.policy.autoscaling import sizing
-from sidecars.policy.autoscaling.applied import Applied, Owner
+from sidecars.contract.autoscaling import Applied
+from sidecars.policy.autoscaling import applied, sizing
+from sidecars.policy.autoscaling.applied import Owner
 from sidecars.policy.autoscaling.nodesets import Pods, Worker, pods
 from sidecars.policy.autoscaling.plan import Autoscaling
 from sidecars.policy.autoscaling.records import Behavior, PresentNode, ScaledNodeSet, Settings
 from sidecars.policy.autoscaling.sizing import Size
 from sidecars.policy.conditions import Condition
-from sidecars.policy.reasons.autoscaling import Autoscaled, JobsCounted, NotCounted
+from sidecars.policy.reasons.autoscaling import Autoscaled
 from sidecars.slurm.records import QueuedJob
 from tests.unit.policy.autoscaling.builders import NOW, busy, job, node, nodeset, plan
 
@@ -31,7 +32,7 @@ def sized(
     before: Applied | None = None,
 ) -> Size:
     found = pods(workers, before, wanted.replicas)
-    memory = {wanted.name: before.past} if before is not None else {}
+    memory = {wanted.name: applied.past(before)} if before is not None else {}
     planned = plan([wanted], jobs, nodes, memory=memory)
     return sizing.size(wanted, found, {it.name for it in nodes}, planned, NOW)
 
@@ -57,7 +58,9 @@ def test_without_data_nothing_is_named_and_only_the_minimum_raises_the_number() 
         assert (found.replicas, found.remove, found.reason) == (want, (), Autoscaled.NO_DATA)
 
 
-def test_the_first_node_of_a_nodeset_of_unknown_shape_is_started_for_a_job_and_no_second_one() -> None:
+def test_the_first_node_of_a_nodeset_of_unknown_shape_is_started_for_a_job_and_no_second_one() -> (
+    None
+):
     unknown = nodeset(shape=None)
     assert sized(unknown, [], []).replicas == 0
     found = sized(unknown, [], [], [job()])
@@ -75,6 +78,13 @@ def test_pods_that_have_not_started_are_removed_when_no_job_needs_them_any_more(
     assert sized(nodeset(replicas=2, min=2), workers, []).replicas == 2
 
 
+def test_pods_that_a_person_has_started_for_a_job_that_cannot_be_counted_stay() -> None:
+    starting = [worker(name, started=False) for name in "abcd"]
+    waiting = [job(constraints="zone=a")]
+    assert sized(nodeset(replicas=4), starting, [], waiting).replicas == 4
+    assert sized(nodeset(replicas=4), starting, []).replicas == 0
+
+
 def test_a_pod_that_has_just_been_created_or_that_may_have_started_stays() -> None:
     for young in (worker("a", started=False, created=NOW - 299), worker("a")):
         assert sized(nodeset(replicas=1), [young], []).replicas == 1
@@ -82,7 +92,14 @@ def test_a_pod_that_has_just_been_created_or_that_may_have_started_stays() -> No
     assert sized(nodeset(replicas=1), [worker("a", started=False)], [], before=late).replicas == 1
 
 
-def test_pods_that_cannot_start_stay_while_only_their_nodeset_could_run_a_job_and_that_is_said() -> None:
+def test_a_pod_that_runs_and_has_not_registered_in_time_is_removed_when_no_job_needs_it() -> None:
+    late = worker("a", stuck_since=NOW - 999, failed=True, why="not in Slurm")
+    wanted = nodeset(replicas=1, unschedulable=1, unschedulable_since=NOW - 999)
+    assert sized(wanted, [late], []).remove == ("a",)
+    assert sized(wanted, [late], [], [job()]).reason is Autoscaled.NO_CAPACITY
+
+
+def test_pods_that_cannot_start_stay_and_are_reported_while_a_job_needs_their_nodeset() -> None:
     stuck = worker("a", started=False, stuck_since=NOW - 500, why="0/3 nodes are available")
     wanted = nodeset(replicas=1, unschedulable=1, unschedulable_since=NOW - 500)
     found = sized(wanted, [stuck], [], [job()])
@@ -96,6 +113,18 @@ def test_numbers_that_change_with_each_job_are_no_part_of_the_condition() -> Non
     one = sized(nodeset(replicas=1), [worker("a")], [busy("a")])
     other = sized(nodeset(replicas=2), [worker("a"), worker("b")], [busy("a"), busy("b")])
     assert sizing.condition(one) == sizing.condition(other)
+
+
+def test_workers_that_register_otherwise_are_reported_where_nothing_else_is() -> None:
+    quiet = Size(1, (), Autoscaled.SATISFIED, "")
+    found = sizing.condition(quiet, "cores 8 instead of 16")
+    assert (found.status, found.reason) == ("True", Autoscaled.SHAPE_DIFFERS)
+    assert found.message == "cores 8 instead of 16"
+    assert sizing.condition(Size(1, (), Autoscaled.BUDGET, ""), "cores").reason is Autoscaled.BUDGET
+    kept = Applied(1, (), node="CPUs=1", declared="CPUs=2")
+    known = {"declared": "CPUs=2"}
+    assert sizing.applied(quiet, nodeset(replicas=1), kept, "CPUs=1", NOW, **known) is None
+    assert sizing.applied(quiet, nodeset(replicas=1), kept, "CPUs=1", NOW) is not None
 
 
 def test_a_write_is_recorded_and_what_changes_nothing_is_not_written() -> None:
@@ -121,7 +150,7 @@ def test_without_data_a_number_that_another_client_has_set_is_not_overwritten() 
     assert sizing.applied(kept, nodeset(replicas=5), Applied(2, ("a",)), "", NOW) is None
 
 
-def test_a_number_that_is_held_names_who_has_set_it_and_what_ends_that() -> None:
+def test_a_number_that_is_kept_names_who_has_set_it_and_what_ends_that() -> None:
     person = sizing.other_owner(Owner("kubectl", NOW, scales=True), 4, 0.0)
     assert "'kubectl' has set replicas to 4" in person.message
     assert "1970-01-01T00:00:00Z" in person.message
@@ -129,45 +158,11 @@ def test_a_number_that_is_held_names_who_has_set_it_and_what_ends_that() -> None
     assert "kubectl annotate" in program.message
 
 
-def test_jobs_that_nothing_helps_are_named_with_what_is_missing() -> None:
-    jobs = [job(7, tres_per_node="gres/gpu:h200:1"), job(8, reason="Licenses")]
-    found = sizing.counted(plan(jobs=jobs), known=True)
-    assert (found.status, found.reason) == ("False", JobsCounted.NOT_COUNTED)
-    assert NotCounted.IMPOSSIBLE.value in found.message
-    assert "gpu:h200:1" in found.message
-    assert "(job 7)" in found.message
-    assert "8" not in found.message
-    assert sizing.counted(plan(jobs=[job()]), known=True).status == "True"
-    assert sizing.counted(plan(), known=False).status == "Unknown"
-
-
-def test_one_more_job_that_nothing_helps_is_seldom_worth_a_write() -> None:
-    def message(count: int) -> str:
-        jobs = [job(it, tres_per_node="gres/gpu:h200:1") for it in range(7, 7 + count)]
-        return sizing.counted(plan(jobs=jobs), known=True).message
-
-    assert message(3).endswith("(jobs 7, 8, 9)")
-    assert message(4).endswith("(jobs 7, 8, 9 and others)")
-    assert message(250).endswith("(jobs 7, 8, 9 and others, at least 100 together)")
-    assert len({message(count) for count in range(1, 300)}) == 6
-
-
-def test_an_array_that_nothing_helps_is_named_once() -> None:
-    found = sizing.counted(plan(jobs=[job(7, tres_per_node="gres/gpu:h200:1", array_tasks="0-9999")]), known=True)
-    assert found.message.endswith("(job 7)")
-
-
-def test_jobs_that_are_submitted_later_and_lack_something_else_change_no_word() -> None:
-    def message(count: int) -> str:
-        return sizing.counted(plan(jobs=[job(it, tmp_disk=1000 - it) for it in range(1, count)]), known=True).message
-
-    assert message(20) == message(30)
-    assert "job 5)" in message(20)
-
-
 def test_what_the_status_has_is_kept_until_the_first_pass() -> None:
     kept = {"type": "Autoscaled", "status": "False", "reason": "NoData", "message": "why"}
-    assert sizing.reported([{"type": "Ready"}, kept]) == Condition("Autoscaled", "False", Autoscaled.NO_DATA, "why")
+    assert sizing.reported([{"type": "Ready"}, kept]) == Condition(
+        "Autoscaled", "False", Autoscaled.NO_DATA, "why"
+    )
     assert sizing.reported([kept | {"reason": "OfAFormerVersion"}]) is None
     assert sizing.reported([]) is None
 
@@ -177,7 +172,14 @@ def drawn(draw: Any) -> tuple[list[Worker], list[PresentNode]]:
     for name in "abcdef"[: draw(st.integers(0, 6))]:
         kind = draw(st.sampled_from(["idle", "busy", "drained", "starting", "stuck"]))
         stuck = NOW - draw(st.sampled_from([1.0, 500.0])) if kind == "stuck" else None
-        workers.append(worker(name, started=kind not in ("starting", "stuck"), busy=kind == "busy", stuck_since=stuck))
+        workers.append(
+            worker(
+                name,
+                started=kind not in ("starting", "stuck"),
+                busy=kind == "busy",
+                stuck_since=stuck,
+            )
+        )
         if kind in ("idle", "busy", "drained"):
             idle = node(name, idle_since=NOW - draw(st.sampled_from([10.0, 400.0])))
             drained = node(name, usable=False, idle_since=None)
@@ -186,10 +188,15 @@ def drawn(draw: Any) -> tuple[list[Worker], list[PresentNode]]:
 
 
 @given(st.data())
-def test_whatever_happens_only_idle_or_unstarted_workers_that_no_job_needs_are_removed(data: Any) -> None:
+def test_whatever_happens_only_idle_or_unstarted_workers_that_no_job_needs_are_removed(
+    data: Any,
+) -> None:
     workers, nodes = drawn(data.draw)
     low = data.draw(st.integers(0, 3))
-    jobs = [job(number, cpus_per_task=data.draw(st.integers(1, 9))) for number in range(data.draw(st.integers(0, 5)))]
+    jobs = [
+        job(number, cpus_per_task=data.draw(st.integers(1, 9)))
+        for number in range(data.draw(st.integers(0, 5)))
+    ]
     stuck = [it.stuck_since for it in workers if it.stuck_since is not None]
     wanted = nodeset(
         replicas=len(workers),

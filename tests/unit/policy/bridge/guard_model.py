@@ -1,8 +1,10 @@
-"""The small Slurm and Kubernetes of `model` whose nodes have a slurmd: guards, Epilogs, and Slurm's own jobs.
+"""The small Slurm and Kubernetes of `model` whose nodes have a slurmd: guards, Epilogs, and Slurm's
+own jobs.
 
-Slurm gives what an ended guard has on a node to others when the Epilog there has ended, or when slurmd is lost. It
-gives the cores of a suspended guard to others, and what a guard had whose start a killed slurmctld has forgotten: until
-the bridge has drained the node, its own jobs may get that, as docs/bridge.md describes.
+Slurm gives what an ended guard has on a node to others when the Epilog there has ended, or when
+slurmd is lost. It gives the cores of a suspended guard to others, and what a guard had whose start
+a killed slurmctld has forgotten: until the bridge has drained the node, its own jobs may get that,
+as docs/bridge.md describes.
 
 Pods get devices from a device plugin, which knows nothing of Slurm's own jobs.
 """
@@ -73,7 +75,9 @@ class GuardWorld(World):
         return 0
 
     def change_output(self, job: SimJob) -> None:
-        """Of a guard that is pending, as its user can, who may have one that runs queued again before."""
+        """Of a guard that is pending, as its user can, who may have one that runs queued again
+        before.
+        """
         if job.phase in (Phase.RUNNING, Phase.STARTING):
             self._begin_epilogs(job)
             job.phase = Phase.PENDING
@@ -106,7 +110,9 @@ class GuardWorld(World):
 
     def _begin_epilogs(self, job: SimJob) -> None:
         """They wait for the bridge, if it is a guard by its output, or has been queued again."""
-        self.completing[job.job_id] = set(job.slots) - self.lost.keys() if self._retains(job.job_id) else set()
+        self.completing[job.job_id] = (
+            set(job.slots) - self.lost.keys() if self._retains(job.job_id) else set()
+        )
 
     def _retains(self, job_id: int) -> bool:
         return job_id not in self.changed or job_id in self.restarted
@@ -114,8 +120,13 @@ class GuardWorld(World):
     def used(self, node: str) -> int:
         """As for any node. A drained one, and one without its slurmd, has no place."""
         retained = self._retained(node)
-        # What a suspended guard had may be another job's: only the state COMPLETING keeps others from the node.
-        if node in self.lost or node in self.drained or any(it.job_id in self.suspended for it in retained):
+        # What a suspended guard had may be another job's: only the state COMPLETING keeps others
+        # from the node.
+        if (
+            node in self.lost
+            or node in self.drained
+            or any(it.job_id in self.suspended for it in retained)
+        ):
             return CPUS
         its = sum(job.cpus(node) for job in retained)
         return super().used(node) + its + sum(it.cpus for it in self.native if it.node == node)
@@ -123,7 +134,11 @@ class GuardWorld(World):
     def used_memory(self, node: str) -> int:
         """As `used`."""
         its = sum(job.memory(node) for job in self._retained(node))
-        return super().used_memory(node) + its + sum(it.memory for it in self.native if it.node == node)
+        return (
+            super().used_memory(node)
+            + its
+            + sum(it.memory for it in self.native if it.node == node)
+        )
 
     def free_gpus(self, node: str) -> list[int]:
         """As `used`."""
@@ -150,15 +165,21 @@ class GuardWorld(World):
             gpus = self.rng.choice((0, 0, 1))
             fits = self.used(node) + cpus <= CPUS and self.used_memory(node) + memory <= MEMORY
             if self.busy and self.rng.random() < 0.3 and fits and len(self.free_gpus(node)) >= gpus:
-                suspended = any(node in self.jobs[it].slots for it in self.suspended if it in self.jobs)
-                self.native.append(Native(node, cpus, memory, gpus, suspended or bool(self._excuses(node))))
+                suspended = any(
+                    node in self.jobs[it].slots for it in self.suspended if it in self.jobs
+                )
+                self.native.append(
+                    Native(node, cpus, memory, gpus, suspended or bool(self._excuses(node)))
+                )
 
     def _excuses(self, node: str) -> list[str]:
         """The pods there whose cores Slurm has given away, or may have."""
         return [
             uid
             for uid, it in self.pods.items()
-            if it.pod.node == node and it.pod.present and (uid in self.unguarded or it.pod.job in self.suspended)
+            if it.pod.node == node
+            and it.pod.present
+            and (uid in self.unguarded or it.pod.job in self.suspended)
         ]
 
     def lose_slurmd(self, node: str) -> None:
@@ -195,7 +216,9 @@ class GuardWorld(World):
             nodes.difference_update(gone)
         self.native = [it for it in self.native if self.rng.random() < 0.8]
         # Without a bridge that has seen the loss, the node could get jobs at once.
-        for node in [node for node, looked in self.lost.items() if looked and self.rng.random() < 0.5]:
+        for node in [
+            node for node, looked in self.lost.items() if looked and self.rng.random() < 0.5
+        ]:
             del self.lost[node]
 
     # --- the bridge
@@ -206,7 +229,9 @@ class GuardWorld(World):
 
     def record(self, job: SimJob) -> ExternalJob:
         """That of a batch job."""
-        return dataclasses.replace(super().record(job), external=False, guard=job.job_id not in self.changed)
+        return dataclasses.replace(
+            super().record(job), external=False, guard=job.job_id not in self.changed
+        )
 
     def view(self) -> View:
         """Each partition has nodes with a slurmd."""
@@ -228,8 +253,10 @@ class GuardWorld(World):
         lost = list(self.lost)
         actions = super().act(kill=kill)
         view = self.view()
-        told = guards.decide(view, map(self._worker, self.nodes), {it: self._record(it) for it in self.nodes})
-        for action in told[: self.rng.randrange(len(told) + 1)] if kill else told:
+        received = guards.decide(
+            view, map(self._worker, self.nodes), {it: self._record(it) for it in self.nodes}
+        )
+        for action in received[: self.rng.randrange(len(received) + 1)] if kill else received:
             match action:
                 case Gone(worker, text):
                     self.annotations[worker.kube_node] = text
@@ -239,11 +266,17 @@ class GuardWorld(World):
                     self.drained.pop(name, None)
         if not kill and view.known:
             self.lost |= {node: True for node in lost if node in self.lost}
-        return [*actions, *told]
+        return [*actions, *received]
 
     def _worker(self, node: str) -> Worker:
-        metadata = {"name": node, "uid": node, "annotations": {bridge.GONE: self.annotations.get(node, "")}}
-        return Worker(node, node, msgspec.convert({"metadata": metadata, "spec": {"nodeName": node}}, Pod))
+        metadata = {
+            "name": node,
+            "uid": node,
+            "annotations": {bridge.GONE: self.annotations.get(node, "")},
+        }
+        return Worker(
+            node, node, msgspec.convert({"metadata": metadata, "spec": {"nodeName": node}}, Pod)
+        )
 
     def _record(self, node: str) -> Node:
         states = {*(("DOWN", "NOT_RESPONDING") if node in self.lost else ("IDLE",))}
@@ -255,11 +288,18 @@ class GuardWorld(World):
         """Nothing of a pod is another job's of Slurm."""
         super().check()
         for node in self.nodes:
-            pods = [it for it in self.pods.values() if it.pod.bound and it.pod.node == node and it.pod.present]
+            pods = [
+                it
+                for it in self.pods.values()
+                if it.pod.bound and it.pod.node == node and it.pod.present
+            ]
             excused = self._excuses(node)
             native = [it for it in self.native if it.node == node and not (excused and it.excused)]
             self._check_beside(node, pods, native)
-            self.met |= {"suspended" if self.pods[it].pod.job in self.suspended else "forgotten" for it in excused}
+            self.met |= {
+                "suspended" if self.pods[it].pod.job in self.suspended else "forgotten"
+                for it in excused
+            }
 
     def _check_beside(self, node: str, pods: list[SimPod], native: list[Native]) -> None:
         for what, most, its, others in (

@@ -1,8 +1,9 @@
-"""A small Slurm and a small Kubernetes around `decide`, with everything that can go wrong between its steps.
+"""A small Slurm and a small Kubernetes around `decide`, with everything that can go wrong between
+its steps.
 
-The scheduler of this Kubernetes binds a released pod whatever else is on the node: only the bridge prevents that two
-pods use the same CPU, MiB or device. Every reader sees pods late, each by itself, as in a cache. The bridge reads the
-jobs with its `JobBook` while Slurm goes on.
+The scheduler of this Kubernetes binds a released pod whatever else is on the node: only the bridge
+prevents that two pods use the same CPU, MiB or device. Every reader sees pods late, each alone,
+as in a cache. The bridge reads the jobs with its `JobBook` while Slurm continues.
 """
 
 import dataclasses
@@ -79,7 +80,9 @@ class Room:
         if shape.exclusive and (self.cpus, self.memory, len(self.indices)) != (CPUS, MEMORY, GPUS):
             return 0
         by_memory = self.memory // shape.memory if shape.memory else most
-        return min(most, self.cpus // shape.cpus, by_memory, len(self.indices) // gpus if gpus else most)
+        return min(
+            most, self.cpus // shape.cpus, by_memory, len(self.indices) // gpus if gpus else most
+        )
 
 
 @dataclass
@@ -99,7 +102,9 @@ class SimJob:
     indices: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Of its GPUs, by node."""
     rolled_back: bool = False
-    """Whether Slurm has forgotten a start of it: it may give it other devices, and its pods keep theirs."""
+    """Whether Slurm has forgotten a start of it: it may give it other devices, and its pods keep
+    theirs.
+    """
     ended: int = 0
     state: str = CANCELLED
     """Once it has ended."""
@@ -111,11 +116,19 @@ class SimJob:
 
     def cpus(self, node: str) -> int:
         """What Slurm has given to it there."""
-        return CPUS if self.shape.exclusive and node in self.slots else self.slots.get(node, 0) * self.shape.cpus
+        return (
+            CPUS
+            if self.shape.exclusive and node in self.slots
+            else self.slots.get(node, 0) * self.shape.cpus
+        )
 
     def memory(self, node: str) -> int:
         """As `cpus`, in MiB."""
-        return MEMORY if self.shape.exclusive and node in self.slots else self.slots.get(node, 0) * self.shape.memory
+        return (
+            MEMORY
+            if self.shape.exclusive and node in self.slots
+            else self.slots.get(node, 0) * self.shape.memory
+        )
 
     def allocation(self, node: str) -> Allocation:
         """As Slurm's record has it."""
@@ -164,6 +177,8 @@ class World:
     """How often a pod was queued again."""
     sent: dict[str, str] = field(default_factory=dict)
     """The nodes of releases that the bridge has sent, by pod."""
+    labelling: dict[str, int] = field(default_factory=dict)
+    """The jobs of labels that the bridge has sent, by pod."""
     seen: set[tuple[Phase, ...]] = field(default_factory=set)
     """The phases that components of one job had at the same time."""
 
@@ -187,10 +202,14 @@ class World:
         group = f"group/g{self.serial}" if len(cpus) > 1 else ""
         gres = f"gres/{GRES}:{gpus}" if gpus else ""
         for each in cpus:
-            shape = Shape(user=USER, partition="p", cpus=each, memory=memory, gres=gres, exclusive=exclusive)
+            shape = Shape(
+                user=USER, partition="p", cpus=each, memory=memory, gres=gres, exclusive=exclusive
+            )
             self._pod(group, shape, owner, len(cpus), unbindable=unbindable)
 
-    def _pod(self, group: str, shape: Shape, owner: str, size: int, *, unbindable: bool = False) -> None:
+    def _pod(
+        self, group: str, shape: Shape, owner: str, size: int, *, unbindable: bool = False
+    ) -> None:
         self.serial += 1
         uid = f"u{self.serial}"
         key = GroupKey(NAMESPACE, group or uid)
@@ -210,7 +229,9 @@ class World:
             found.pod = dataclasses.replace(found.pod, **values)  # type: ignore[arg-type]
 
     def delete(self, uid: str) -> None:
-        """As kubectl delete: a gated or unbound pod goes at once, a bound one after its grace."""
+        """As kubectl delete: a gated or unbound pod is deleted at once, a bound one after its
+        grace.
+        """
         found = self.pods.get(uid)
         if found is None or found.pod.deleting:
             return
@@ -233,7 +254,9 @@ class World:
         lead = max([*self.jobs, *self.forgotten, 0]) + 1
         comment = comment_for(action)
         for job_id, part in enumerate(action.parts, lead):
-            self.jobs[job_id] = SimJob(job_id, action.key, *part, comment, lead, excluded=action.excluded)
+            self.jobs[job_id] = SimJob(
+                job_id, action.key, *part, comment, lead, excluded=action.excluded
+            )
 
     def components(self, job: SimJob) -> list[SimJob]:
         """All of the job."""
@@ -259,7 +282,12 @@ class World:
     def free_gpus(self, node: str) -> list[int]:
         """A suspended job keeps them."""
         on = (Phase.RUNNING, Phase.STARTING, Phase.STOPPED)
-        given = {index for job in self.jobs.values() if job.phase in on for index in job.indices.get(node, ())}
+        given = {
+            index
+            for job in self.jobs.values()
+            if job.phase in on
+            for index in job.indices.get(node, ())
+        }
         return [index for index in range(GPUS) if index not in given]
 
     def resume(self, job: SimJob) -> None:
@@ -267,7 +295,9 @@ class World:
         job.phase = Phase.RUNNING
 
     def roll_back(self, job: SimJob) -> None:
-        """slurmctld was killed before it saved its state: a job that runs has not started, or is forgotten."""
+        """slurmctld was killed before it saved its state: a job that runs has not started, or is
+        forgotten.
+        """
         self.killed += 1
         its = self.components(job)
         forgets = self.rng.random() < 0.3
@@ -292,7 +322,10 @@ class World:
             if job.phase is Phase.PENDING and job.lead == job.job_id and self.step >= job.later:
                 self._place([it for it in self.components(job) if it.phase is not Phase.ENDED])
         for job in list(self.jobs.values()):
-            if all(it.phase is Phase.ENDED and self.step - it.ended > FORGET for it in self.components(job)):
+            if all(
+                it.phase is Phase.ENDED and self.step - it.ended > FORGET
+                for it in self.components(job)
+            ):
                 self.forgotten.add(job.job_id)
                 del self.jobs[job.job_id]
 
@@ -306,7 +339,9 @@ class World:
         if any(it.phase is not Phase.PENDING for it in components):
             return
         rooms = {
-            node: Room(cpus - self.used(node), MEMORY - self.used_memory(node), self.free_gpus(node))
+            node: Room(
+                cpus - self.used(node), MEMORY - self.used_memory(node), self.free_gpus(node)
+            )
             for node, cpus in self.nodes.items()
         }
         found: list[tuple[dict[str, int], dict[str, tuple[int, ...]]]] = []
@@ -321,7 +356,9 @@ class World:
                 if fit > 0:
                     slots[node] = fit
                     left -= fit
-                    its = len(room.indices) if job.shape.exclusive else fit * gpus_of(job.shape.gres)
+                    its = (
+                        len(room.indices) if job.shape.exclusive else fit * gpus_of(job.shape.gres)
+                    )
                     indices[node] = tuple(sorted(self.rng.sample(room.indices, its)))
                     room.cpus -= room.cpus if job.shape.exclusive else fit * job.shape.cpus
                     room.memory -= room.memory if job.shape.exclusive else fit * job.shape.memory
@@ -330,10 +367,15 @@ class World:
                 return
             found.append((slots, indices))
         for job, given in zip(components, found, strict=True):
-            (job.slots, job.indices), job.phase = given, self.rng.choice((Phase.STARTING, Phase.RUNNING))
+            (job.slots, job.indices), job.phase = (
+                given,
+                self.rng.choice((Phase.STARTING, Phase.RUNNING)),
+            )
 
     def lose_node(self, node: str) -> None:
-        """The Kubernetes node is gone, and so are its pods. Slurm keeps its record, and the jobs there run on."""
+        """The Kubernetes node is gone, and so are its pods. Slurm keeps its record, and the jobs
+        there run on.
+        """
         self.nodes.pop(node, None)
         for uid in [uid for uid, it in self.pods.items() if it.pod.bound and it.pod.node == node]:
             self._gone(uid)
@@ -344,7 +386,8 @@ class World:
         for uid, it in list(self.pods.items()):
             pod = it.pod
             if not pod.gated and not pod.bound and pod.node in self.nodes and not it.unbindable:
-                # kube-scheduler would allocate a claim without devices itself, and any policy refuses that.
+                # kube-scheduler would allocate a claim without devices itself, and any policy
+                # refuses that.
                 if self.rng.random() < 0.7 and (not it.gpus or self.claims.has(uid)):
                     self.change(uid, bound=True)
             elif pod.finished:
@@ -373,7 +416,10 @@ class World:
         comment, shape = job.comment, job.shape
         text = bridge.encode(comment)
         if comment.by_user:
-            text = f"{bridge.BY_USER}{comment.namespace}/{comment.group.removeprefix(bridge.group_id(''))}"
+            text = (
+                f"{bridge.BY_USER}{comment.namespace}/"
+                f"{comment.group.removeprefix(bridge.group_id(''))}"
+            )
         return ExternalJob(
             job.job_id,
             self.states(job),
@@ -424,12 +470,16 @@ class World:
             if pod.job is not None and pod.shape is not None:
                 shapes[pod.job].add((pod.key, pod.shape))
         names = {node: node for node in self.nodes}
-        devices = {node: tuple((GRES, gpu(node, index)) for index in range(GPUS)) for node in self.nodes}
+        devices = {
+            node: tuple((GRES, gpu(node, index)) for index in range(GPUS)) for node in self.nodes
+        }
         jobs = self.book.jobs(shapes, names, names, devices)
         self.seen |= {tuple(it.phase for it in self.components(job)) for job in self.jobs.values()}
         for key, since in list(self.submitting.items()):
             # A late submission arrives within two steps.
-            if self.step > since + 2 or any(job.key == key and job.phase is Phase.SUBMITTED for job in jobs.values()):
+            if self.step > since + 2 or any(
+                job.key == key and job.phase is Phase.SUBMITTED for job in jobs.values()
+            ):
                 del self.submitting[key]
         pods = []
         for uid, pod in self.cache.items():
@@ -439,11 +489,17 @@ class World:
                 unbound = SECONDS * (self.step - true.released)
             if not pod.gated:
                 self.sent.pop(uid, None)
+            if pod.job is not None:
+                self.labelling.pop(uid, None)
             node = pod.node or self.sent.get(uid, "")
             reason = "taint" if true is not None and true.unbindable else ""
             claims = self.claims.of(uid)
-            seen = dataclasses.replace(pod, unbound_seconds=unbound, unbound_reason=reason, node=node, claims=claims)
-            pods.append(seen if claims is not None else dataclasses.replace(seen, shape=None, size=0))
+            seen = dataclasses.replace(
+                pod, unbound_seconds=unbound, unbound_reason=reason, node=node, claims=claims
+            )
+            pods.append(
+                seen if claims is not None else dataclasses.replace(seen, shape=None, size=0)
+            )
         return View(
             pods=tuple(pods),
             jobs=jobs,
@@ -451,9 +507,11 @@ class World:
             users={NAMESPACE: USER},
             nodes=dict.fromkeys(self.nodes, ""),
             submitting=frozenset(self.submitting),
+            labelling=dict(self.labelling),
             avoided=dict(self.avoided),
             obstacles={
-                job: it._replace(seconds=SECONDS * (self.step - since)) for job, (since, it) in self.obstructed.items()
+                job: it._replace(seconds=SECONDS * (self.step - since))
+                for job, (since, it) in self.obstructed.items()
             },
             cpus=dict(self.nodes),
             holders=self.claims.holders(),
@@ -469,6 +527,7 @@ class World:
             self.avoided.clear()
             self.obstructed.clear()
             self.sent.clear()
+            self.labelling.clear()
             self.claims.sent.clear()
             self.claims.returned.clear()
             self.observe(all_of=True)
@@ -478,7 +537,8 @@ class World:
         """Apply what is decided, in any order; of a bridge that is killed, a part of it."""
         decision = decide.decided(self.view())
         self.obstructed = {
-            job: (self.obstructed.get(job, (self.step,))[0], it) for job, it in decision.obstacles.items()
+            job: (self.obstructed.get(job, (self.step,))[0], it)
+            for job, it in decision.obstacles.items()
         }
         actions = list(decision.actions)
         most = self.rng.randrange(len(actions) + 1) if kill else len(actions)
@@ -490,79 +550,105 @@ class World:
     def apply(self, action: Action) -> None:
         match action:
             case Submit():
-                self.submitting[action.key] = self.step
-                fate = self.rng.random()
-                if fate < 0.8:
-                    self.submit(action)
-                elif fate < 0.9:
-                    self.late.append((self.step + self.rng.randrange(1, 3), action))
+                self._submit(action)
             case Label():
-                found = self.pods.get(action.pod.uid)
-                # The patch names the label's former value: a pod that has one by now is refused.
-                if found is not None and found.pod.job is None:
-                    self.change(action.pod.uid, job=action.job)
+                self._label(action)
             case Start():
-                # Each component is started by itself, and the bridge may be killed between two of them.
-                for job_id in action.job.ids[:: -1 if self.rng.random() < 0.8 else 1]:
-                    if self.rng.random() < 0.1:
-                        break
-                    job = self.jobs.get(job_id)
-                    if job is not None and job.phase is Phase.SUBMITTED:
-                        job.phase, job.confirmed = Phase.PENDING, True
-                        self.book.stale(job_id)
-                        if self.rng.random() < 0.9:
-                            self.book.started(job_id, bridge.encode(action.job.comment))
+                self._start(action)
             case Grant():
                 self.claims.grant(action)
             case Deallocate():
                 self.claims.deallocate(action)
             case Release():
-                self.sent[action.pod.uid] = action.node
-                found = self.pods.get(action.pod.uid)
-                job = self.jobs.get(action.job)
-                if job is not None and not all(it.slots for it in self.components(job)):
-                    raise AssertionError(f"{action} while a component of {job} has no node")
-                if found is not None and found.pod.gated and not found.pod.deleting:
-                    if found.gpus and not self.claims.has(action.pod.uid):
-                        raise AssertionError(f"{action} without its devices")
-                    self.change(action.pod.uid, gated=False, node=action.node)
-                    found.released = self.step
+                self._release(action)
             case Report():
                 self.change(action.pod.uid, reported=(action.why.value, action.message))
             case Cancel():
-                if action.avoid is not None:
-                    owner, node = action.avoid
-                    self.avoided[owner] = (*self.avoided.get(owner, ()), node)[-2:]
-                for job_id in (action.job, *action.rest):
-                    job = self.jobs.get(job_id)
-                    if job is not None and self.rng.random() < 0.2:
-                        job.by_bridge = job.by_bridge or job.phase is Phase.RUNNING
-                        self.end(job)
+                self._cancel(action)
             case Requeue():
-                found = self.pods.get(action.pod.uid)
-                # The patch names the pod's version.
-                if found is not None and found.pod.gated and found.pod.job == action.job:
-                    self.change(action.pod.uid, job=None)
-                    self.sent.pop(action.pod.uid, None)
-                    self.requeued += 1
-                    if action.node:
-                        key = avoid_key(action.pod)
-                        self.avoided[key] = (*self.avoided.get(key, ()), action.node)[-2:]
+                self._requeue(action)
             case DeletePod():
-                found = self.pods.get(action.pod.uid)
-                job = self.jobs.get(found.pod.job or 0) if found is not None else None
-                if found is not None and job is not None and not self.may_delete(job):
-                    raise AssertionError(f"{action} while job {job} runs")
-                if found is not None and job is not None and found.pod.gated:
-                    self._check_deletion(action, job)
-                self.delete(action.pod.uid)
+                self._delete(action)
+
+    def _submit(self, action: Submit) -> None:
+        self.submitting[action.key] = self.step
+        fate = self.rng.random()
+        if fate < 0.8:
+            self.submit(action)
+        elif fate < 0.9:
+            self.late.append((self.step + self.rng.randrange(1, 3), action))
+
+    def _label(self, action: Label) -> None:
+        self.labelling[action.pod.uid] = action.job
+        found = self.pods.get(action.pod.uid)
+        # The patch names the label's former value: a pod that has one by now is refused.
+        if found is not None and found.pod.job is None:
+            self.change(action.pod.uid, job=action.job)
+
+    def _start(self, action: Start) -> None:
+        # Each component is started alone, and the bridge may be killed between two of them.
+        for job_id in action.job.ids[:: -1 if self.rng.random() < 0.8 else 1]:
+            if self.rng.random() < 0.1:
+                break
+            job = self.jobs.get(job_id)
+            if job is not None and job.phase is Phase.SUBMITTED:
+                job.phase, job.confirmed = Phase.PENDING, True
+                self.book.stale(job_id)
+                if self.rng.random() < 0.9:
+                    self.book.started(job_id, bridge.encode(action.job.comment))
+
+    def _release(self, action: Release) -> None:
+        self.sent[action.pod.uid] = action.node
+        found = self.pods.get(action.pod.uid)
+        job = self.jobs.get(action.job)
+        if job is not None and not all(it.slots for it in self.components(job)):
+            raise AssertionError(f"{action} while a component of {job} has no node")
+        if found is not None and found.pod.gated and not found.pod.deleting:
+            if found.gpus and not self.claims.has(action.pod.uid):
+                raise AssertionError(f"{action} without its devices")
+            self.change(action.pod.uid, gated=False, node=action.node)
+            found.released = self.step
+
+    def _cancel(self, action: Cancel) -> None:
+        if action.avoid is not None:
+            owner, node = action.avoid
+            self.avoided[owner] = (*self.avoided.get(owner, ()), node)[-2:]
+        for job_id in (action.job, *action.rest):
+            job = self.jobs.get(job_id)
+            if job is not None and self.rng.random() < 0.2:
+                job.by_bridge = job.by_bridge or job.phase is Phase.RUNNING
+                self.end(job)
+
+    def _requeue(self, action: Requeue) -> None:
+        found = self.pods.get(action.pod.uid)
+        # The patch names the pod's version.
+        if found is not None and found.pod.gated and found.pod.job == action.job:
+            self.change(action.pod.uid, job=None)
+            self.sent.pop(action.pod.uid, None)
+            self.requeued += 1
+            if action.node:
+                key = avoid_key(action.pod)
+                self.avoided[key] = (*self.avoided.get(key, ()), action.node)[-2:]
+
+    def _delete(self, action: DeletePod) -> None:
+        found = self.pods.get(action.pod.uid)
+        job = self.jobs.get(found.pod.job or 0) if found is not None else None
+        if found is not None and job is not None and not self.may_delete(job):
+            raise AssertionError(f"{action} while job {job} runs")
+        if found is not None and job is not None and found.pod.gated:
+            self._check_deletion(action, job)
+        self.delete(action.pod.uid)
 
     def _check_deletion(self, action: DeletePod, job: SimJob) -> None:
         """A pod that never ran is deleted only if someone has cancelled its job."""
         ended = [it for it in self.components(job) if it.phase is Phase.ENDED]
         by_someone = any(it.state == CANCELLED and not it.by_bridge for it in ended)
-        if not job.comment.by_user and not (by_someone and all(it.state == CANCELLED for it in ended)):
-            raise AssertionError(f"{action.pod.uid} never ran and is deleted: {action.message}, {ended}")
+        if not job.comment.by_user and not (
+            by_someone and all(it.state == CANCELLED for it in ended)
+        ):
+            raise AssertionError(
+                f"{action.pod.uid} never ran and is deleted: {action.message}, {ended}"
+            )
 
     def may_delete(self, job: SimJob) -> bool:
         """Whether the pods of the job may be deleted: a component has ended."""
@@ -580,7 +666,9 @@ class World:
         self.kubelets()
 
     def go_on(self, *, kill: float = 0.0, all_of: bool = False) -> None:
-        """One step, checked twice. `kill`: how probably the bridge is killed in it; `all_of`: as in `observe`."""
+        """One step, checked twice. `kill`: how probably the bridge is killed in it; `all_of`: as in
+        `observe`.
+        """
         self.observe(all_of=all_of)
         self.run_bridge(kill=kill > 0 and self.rng.random() < kill)
         self.check()
@@ -588,10 +676,16 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """No CPU, MiB or device has two owners, each device is the job's, and no group has two jobs that may run."""
+        """No CPU, MiB or device has two owners, each device is the job's, and no group has two jobs
+        that may run.
+        """
         using = [(uid, it) for uid, it in self.pods.items() if it.pod.bound and not it.pod.finished]
         claims = [Claim(uid, it.pod.node, {"cpus": it.cpus, "MiB": it.memory}) for uid, it in using]
-        started = [(job.key, job.lead) for job in self.jobs.values() if job.phase not in (Phase.SUBMITTED, Phase.ENDED)]
+        started = [
+            (job.key, job.lead)
+            for job in self.jobs.values()
+            if job.phase not in (Phase.SUBMITTED, Phase.ENDED)
+        ]
         capacity = {node: {"cpus": CPUS, "MiB": MEMORY} for node in self.nodes}
         wrong = overbooked(capacity, claims) + rivals(started)
         assert not wrong, f"step {self.step}: {wrong}"
@@ -608,7 +702,9 @@ class World:
         assert len(has) == it.gpus, f"step {self.step}: {it.pod} has {has}"
         for device in has:
             other = owners.setdefault(device, it.pod.uid)
-            assert other == it.pod.uid, f"step {self.step}: {device} has two owners, {other} and {it.pod.uid}"
+            assert other == it.pod.uid, (
+                f"step {self.step}: {device} has two owners, {other} and {it.pod.uid}"
+            )
         job = self.jobs.get(it.pod.job or 0)
         if job is not None and job.phase is not Phase.ENDED and not job.rolled_back:
             given = {gpu(node, index) for index in job.indices.get(node, ())}
@@ -616,7 +712,9 @@ class World:
 
     def leaks(self) -> list[str]:
         """What is left when all is settled; see `leaked`."""
-        jobs = [Component(it.job_id, it.lead, it.phase is not Phase.ENDED) for it in self.jobs.values()]
+        jobs = [
+            Component(it.job_id, it.lead, it.phase is not Phase.ENDED) for it in self.jobs.values()
+        ]
         pods = {
             uid: (it.pod.job, it.pod.bound and it.pod.job not in self.forgotten)
             for uid, it in self.pods.items()

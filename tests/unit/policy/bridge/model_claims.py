@@ -1,7 +1,9 @@
-"""The ResourceClaims of the small Kubernetes of `model`: seen late, and deleted some time after the pod.
+"""The ResourceClaims of the small Kubernetes of `model`: seen late, and deleted some time after the
+pod.
 
-The bridge's cache of them is a prefix of their history, as a watch gives it. Its writes are refused when the claim has
-changed since the version that it has seen. An answer may be lost, with or without the write.
+The bridge's cache of them is a prefix of their history, as a watch gives it. Its writes are refused
+when the claim has changed since the version that it has seen. An answer may be lost, with or
+without the write.
 """
 
 import random
@@ -53,7 +55,7 @@ class SimClaims:
         self._store(claim_of(pod), None)
 
     def end(self, pod: str, step: int) -> None:
-        """The pod doesn't need it any more."""
+        """The pod doesn't need it by now."""
         if claim_of(pod) in self.stored:
             self._doomed.append((step + self.rng.randrange(5), claim_of(pod)))
 
@@ -89,7 +91,16 @@ class SimClaims:
         wishes = (Wish("gpu", GRES, number),)
         shown = granted is not None
         returned = self.returned.get(uid) == self.cache[uid][0]
-        return (Claim(uid, uid, wishes, granted if shown else self.sent.get(uid), shown=shown, returned=returned),)
+        return (
+            Claim(
+                uid,
+                uid,
+                wishes,
+                granted if shown else self.sent.get(uid),
+                shown=shown,
+                returned=returned,
+            ),
+        )
 
     def holders(self) -> dict[Device, set[str]]:
         """As `claims.holders`."""

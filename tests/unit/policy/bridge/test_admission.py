@@ -22,7 +22,9 @@ def review(spec: Any, **request: Any) -> bytes:
         "object": {"kind": "Pod", "metadata": {"name": "p"}, "spec": spec},
         **request,
     }
-    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}).encode()
+    return json.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    ).encode()
 
 
 def patch(spec: Any) -> list[dict[str, Any]]:
@@ -45,10 +47,14 @@ def test_a_pod_without_gates_gets_the_gate(gates: dict[str, Any]) -> None:
 
 
 def test_other_gates_stay() -> None:
-    assert patch({"schedulingGates": [OTHER]}) == [{"op": "add", "path": "/spec/schedulingGates/-", "value": GATE}]
+    assert patch({"schedulingGates": [OTHER]}) == [
+        {"op": "add", "path": "/spec/schedulingGates/-", "value": GATE}
+    ]
 
 
-@pytest.mark.parametrize("spec", [{"schedulingGates": [GATE]}, {"schedulingGates": [OTHER, GATE]}, {"nodeName": "k1"}])
+@pytest.mark.parametrize(
+    "spec", [{"schedulingGates": [GATE]}, {"schedulingGates": [OTHER, GATE]}, {"nodeName": "k1"}]
+)
 def test_a_pod_that_has_the_gate_or_a_node_is_not_changed(spec: dict[str, Any]) -> None:
     assert patch(spec) == []
 
@@ -59,7 +65,10 @@ def test_a_pod_that_has_the_gate_or_a_node_is_not_changed(spec: dict[str, Any]) 
         ({"operation": "UPDATE"}, "UPDATE of pods"),
         ({"subResource": "binding"}, "CREATE of pods/binding"),
         ({"resource": {"group": "", "version": "v1", "resource": "secrets"}}, "CREATE of secrets"),
-        ({"resource": {"group": "example.com", "version": "v1", "resource": "pods"}}, "CREATE of pods"),
+        (
+            {"resource": {"group": "example.com", "version": "v1", "resource": "pods"}},
+            "CREATE of pods",
+        ),
     ],
 )
 def test_anything_but_the_creation_of_a_pod_is_refused(request_: dict[str, Any], what: str) -> None:
@@ -74,7 +83,9 @@ def test_what_nobody_can_read_to_its_end_is_no_question() -> None:
         answer(review({}).replace(b'"spec": {}', deep))
 
 
-@pytest.mark.parametrize("content", [None, {"spec": {"schedulingGates": "all"}}, {"spec": {"nodeName": 3}}, []])
+@pytest.mark.parametrize(
+    "content", [None, {"spec": {"schedulingGates": "all"}}, {"spec": {"nodeName": 3}}, []]
+)
 def test_a_pod_that_cannot_be_read_is_refused(content: Any) -> None:
     response = answer(review({}, object=content))["response"]
     assert response["allowed"] is False

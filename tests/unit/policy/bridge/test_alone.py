@@ -1,4 +1,6 @@
-"""No pod is released by a job that shares its cores, or that has a part of the devices of a node with a slurmd."""
+"""No pod is released by a job that shares its cores, or that has a part of the devices of a node
+with a slurmd.
+"""
 
 import dataclasses
 from typing import Any
@@ -7,9 +9,9 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.alone import Own, totals
+from sidecars.policy.bridge.alone import totals
 from sidecars.policy.bridge.placeholder import job_of
-from sidecars.policy.bridge.records import Job, Pod, Release, Report, Why
+from sidecars.policy.bridge.records import Job, Own, Pod, Release, Report, Why
 from sidecars.slurm.external import Allocation, ExternalJob, Gres
 from tests.unit.policy.bridge.test_decide import POD, RUNNING, SHAPE, act
 
@@ -56,13 +58,17 @@ def test_all_devices_that_a_guard_has_count_when_the_requests_of_its_pod_are_not
 def test_a_pod_that_requests_whole_nodes_gets_none_where_other_jobs_may_be() -> None:
     pod = dataclasses.replace(WAITS, shape=dataclasses.replace(SHAPE, exclusive=True))
     assert act(pod, jobs=(GUARD,), gres=NODE) == (Release(pod, 7, "a", 1000),)
-    assert "other jobs may be on the nodes of job 7" in words(dataclasses.replace(GUARD, own=Own()), pod)
+    assert "other jobs may be on the nodes of job 7" in words(
+        dataclasses.replace(GUARD, own=Own()), pod
+    )
 
 
 def test_what_a_pod_may_not_be_beside_slurms_jobs_counts_at_its_release() -> None:
     """Its user can change its annotations after the submission."""
     pod = dataclasses.replace(POD, job=7, unguarded="request the whole node")
-    assert "pod can't run there: request the whole node" in words(dataclasses.replace(GUARD, own=Own()), pod)
+    assert "pod can't run there: request the whole node" in words(
+        dataclasses.replace(GUARD, own=Own()), pod
+    )
     external = dataclasses.replace(RUNNING)
     assert act(pod, jobs=(external,)) == (Release(pod, 7, "a", 1000),)
 
@@ -70,7 +76,9 @@ def test_what_a_pod_may_not_be_beside_slurms_jobs_counts_at_its_release() -> Non
 def test_a_pod_of_which_not_everything_is_known_is_released_on_whole_nodes_alone() -> None:
     """Its user can write a wrong annotation after the submission."""
     pod = dataclasses.replace(POD, job=7, shape=None, problem="annotation x doesn't exist")
-    assert "what pod may use is not known: annotation x" in words(dataclasses.replace(GUARD, own=Own()), pod)
+    assert "what pod may use is not known: annotation x" in words(
+        dataclasses.replace(GUARD, own=Own()), pod
+    )
     assert act(pod, jobs=(GUARD,), gres=NODE) == (Release(pod, 7, "a", 1000),)
 
 
@@ -105,7 +113,9 @@ def test_the_gpus_of_all_types_count_together() -> None:
     assert totals("gpu:x:y:z") is None
 
 
-@pytest.mark.parametrize("other", ["bandwidth:lustre:no_consume:4G", "bandwidth:No_Consume:4G", "bandwidth:4G"])
+@pytest.mark.parametrize(
+    "other", ["bandwidth:lustre:no_consume:4G", "bandwidth:No_Consume:4G", "bandwidth:4G"]
+)
 def test_what_jobs_do_not_consume_hides_no_gpus_of_its_node(other: str) -> None:
     assert totals(f"{other},gpu:h100:4(S:0-1)") == {"gpu": 4, "bandwidth": 2**32}
     assert totals("gpu:no_consumers:4") == {"gpu": 4}
@@ -114,7 +124,12 @@ def test_what_jobs_do_not_consume_hides_no_gpus_of_its_node(other: str) -> None:
 def test_how_a_job_has_its_nodes_is_by_its_record() -> None:
     gres = (Gres("gpu:h100", 3, frozenset({0, 1, 2})), Gres("gpu:a100", 1))
     record = ExternalJob(
-        7, frozenset({"RUNNING"}), guard=True, allocations=(Allocation("w0", 8, gres=gres),), shared=True, whole=True
+        7,
+        frozenset({"RUNNING"}),
+        guard=True,
+        allocations=(Allocation("w0", 8, gres=gres),),
+        shared=True,
+        whole=True,
     )
     comment = Comment("team", "u")
     job = job_of(

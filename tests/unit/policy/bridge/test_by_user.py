@@ -31,12 +31,18 @@ SHAPE = Shape("ada", "p", cpus=2)
 KEY = GroupKey("team", "group/g")
 COMMENT = Comment("team", "group/g", by_user=True)
 PENDING = Job(8, Phase.PENDING, "ada", COMMENT, reason="Resources", whole=7)
-RUNNING = dataclasses.replace(PENDING, phase=Phase.RUNNING, slots=(("a", 1), ("b", 1)), end_time=1000)
+RUNNING = dataclasses.replace(
+    PENDING, phase=Phase.RUNNING, slots=(("a", 1), ("b", 1)), end_time=1000
+)
 
 
 def group(size: int = 2, **values: Any) -> tuple[Pod, ...]:
-    first = Pod("u", "team", "p", KEY, gated=True, shape=SHAPE, size=size, group="group g", submit=False)
-    return tuple(dataclasses.replace(first, uid=f"u{i}", name=f"p{i}", **values) for i in range(size))
+    first = Pod(
+        "u", "team", "p", KEY, gated=True, shape=SHAPE, size=size, group="group g", submit=False
+    )
+    return tuple(
+        dataclasses.replace(first, uid=f"u{i}", name=f"p{i}", **values) for i in range(size)
+    )
 
 
 def act(*pods: Pod, jobs: tuple[Job, ...] = (), **values: Any) -> tuple[Action, ...]:
@@ -48,7 +54,9 @@ def test_no_job_is_submitted_for_pods_that_wait_for_one_of_their_user() -> None:
     found = act(*group())
     assert {type(it) for it in found} == {Report}
     assert {it.why for it in found if isinstance(it, Report)} == {Why.NO_JOB}
-    assert all("comment slurm-bridge:team/g" in it.message for it in found if isinstance(it, Report))
+    assert all(
+        "comment slurm-bridge:team/g" in it.message for it in found if isinstance(it, Report)
+    )
 
 
 @pytest.mark.parametrize("job", [PENDING, RUNNING])
@@ -71,8 +79,8 @@ def test_the_pods_get_the_first_of_several_jobs_of_their_user(job: Job) -> None:
 
 def test_a_job_of_the_user_does_not_keep_one_of_the_bridge_from_its_start() -> None:
     pods = group(job=5, submit=True)
-    held = Job(5, Phase.SUBMITTED, "ada", Comment("team", "group/g", SHAPE.digest, 2))
-    assert act(*pods, jobs=(held, PENDING)) == (Start(held),)
+    kept = Job(5, Phase.SUBMITTED, "ada", Comment("team", "group/g", SHAPE.digest, 2))
+    assert act(*pods, jobs=(kept, PENDING)) == (Start(kept),)
 
 
 def test_a_job_that_runs_before_its_pods_exist_is_not_cancelled() -> None:
@@ -88,11 +96,18 @@ def test_a_job_of_another_user_brings_no_pods_along() -> None:
 
 def test_the_pods_are_released_when_all_of_them_have_the_job_and_it_has_places_for_all() -> None:
     first, second = group(job=8)
-    assert act(first, second, jobs=(RUNNING,)) == (Release(first, 8, "a", 1000), Release(second, 8, "b", 1000))
+    assert act(first, second, jobs=(RUNNING,)) == (
+        Release(first, 8, "a", 1000),
+        Release(second, 8, "b", 1000),
+    )
     unlabelled = dataclasses.replace(second, job=None)
-    incomplete = Report(first, Why.INCOMPLETE, "1 of 2 pods of group g have Slurm job 8, which runs")
+    incomplete = Report(
+        first, Why.INCOMPLETE, "1 of 2 pods of group g have Slurm job 8, which runs"
+    )
     assert act(first, unlabelled, jobs=(RUNNING,)) == (Label(unlabelled, 8), incomplete)
-    assert act(first, jobs=(RUNNING,)) == (incomplete,), "the other one was deleted while the job waited"
+    assert act(first, jobs=(RUNNING,)) == (incomplete,), (
+        "the other one was deleted while the job waited"
+    )
     small = dataclasses.replace(RUNNING, slots=(("a", 1),))
     found = act(first, second, jobs=(small,))
     assert [it.message for it in found if isinstance(it, Report)] == [
@@ -103,7 +118,9 @@ def test_the_pods_are_released_when_all_of_them_have_the_job_and_it_has_places_f
 def test_unequal_pods_are_refused() -> None:
     first, second = group()
     other = dataclasses.replace(second, shape=dataclasses.replace(SHAPE, cpus=4))
-    assert {it.why for it in act(first, other, jobs=(RUNNING,)) if isinstance(it, Report)} == {Why.REFUSED}
+    assert {it.why for it in act(first, other, jobs=(RUNNING,)) if isinstance(it, Report)} == {
+        Why.REFUSED
+    }
 
 
 def test_a_pod_that_replaces_another_one_gets_its_place() -> None:
@@ -127,7 +144,9 @@ def test_a_pod_that_is_not_bound_costs_the_whole_heterogeneous_job() -> None:
     assert (found.job, found.rest) == (7, (8,))
 
 
-@pytest.mark.parametrize("text", ["slurm-bridge:team/g", "slurm-bridge:team", "slurm-bridge:/g", "team/g", ""])
+@pytest.mark.parametrize(
+    "text", ["slurm-bridge:team/g", "slurm-bridge:team", "slurm-bridge:/g", "team/g", ""]
+)
 def test_only_a_comment_that_names_namespace_and_group_brings_pods_along(text: str) -> None:
     record = ExternalJob(8, external=True, comment=text)
     assert comment_of(record) == (COMMENT if text == "slurm-bridge:team/g" else None)
@@ -136,14 +155,31 @@ def test_only_a_comment_that_names_namespace_and_group_brings_pods_along(text: s
 
 def test_a_comment_of_the_bridge_goes_before_that_of_a_user() -> None:
     theirs = Comment("team", "u", "d")
-    record = ExternalJob(8, external=True, comment="slurm-bridge:team/g", admin_comment=bridge.encode(theirs))
+    record = ExternalJob(
+        8, external=True, comment="slurm-bridge:team/g", admin_comment=bridge.encode(theirs)
+    )
     assert comment_of(record) == theirs
 
 
-def test_a_job_that_its_user_holds_waits_and_is_not_started() -> None:
-    record = ExternalJob(8, external=True, user_name="ada", blocked=True, het_id=7, het_offset=1, reason="JobHeldUser")
+def test_a_job_that_its_user_blocks_waits_and_is_not_started() -> None:
+    record = ExternalJob(
+        8,
+        external=True,
+        user_name="ada",
+        blocked=True,
+        het_id=7,
+        het_offset=1,
+        reason="JobHeldUser",
+    )
     job = job_of(record, COMMENT, frozenset({"PENDING"}), current=True, shapes={}, kube_nodes={})
     assert (job.phase, job.whole) == (Phase.PENDING, 7)
     runs = dataclasses.replace(record, allocations=(Allocation("n", 4),), cpus_per_task=2)
-    job = job_of(runs, COMMENT, frozenset({"RUNNING"}), current=True, shapes={8: {(KEY, SHAPE)}}, kube_nodes={"n": "k"})
+    job = job_of(
+        runs,
+        COMMENT,
+        frozenset({"RUNNING"}),
+        current=True,
+        shapes={8: {(KEY, SHAPE)}},
+        kube_nodes={"n": "k"},
+    )
     assert (job.phase, job.slots) == (Phase.RUNNING, (("k", 2),))

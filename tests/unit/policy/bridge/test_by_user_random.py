@@ -1,4 +1,6 @@
-"""Random runs with jobs that users submit for their pods, beside everything else that can happen."""
+"""Random runs with jobs that users submit for their pods, beside everything else that can
+happen.
+"""
 
 import collections
 import dataclasses
@@ -25,7 +27,9 @@ class UserWorld(World):
         self.groups: dict[str, tuple[Shape, int]] = {}
         self.released = 0
 
-    def _pod(self, group: str, shape: Shape, owner: str, size: int, *, unbindable: bool = False) -> None:
+    def _pod(
+        self, group: str, shape: Shape, owner: str, size: int, *, unbindable: bool = False
+    ) -> None:
         super()._pod(group, shape, owner, size, unbindable=unbindable)
         if group in self.groups:
             self.change(f"u{self.serial}", submit=False)
@@ -48,7 +52,9 @@ class UserWorld(World):
                 disturb(self)
 
     def submit_for(self, group: str) -> None:
-        """A job for the group, if it has none that may run. It may request more or less than the pods do."""
+        """A job for the group, if it has none that may run. It may request more or less than the
+        pods do.
+        """
         key = GroupKey(NAMESPACE, group)
         if any(job.key == key and job.phase is not Phase.ENDED for job in self.jobs.values()):
             return
@@ -63,12 +69,16 @@ class UserWorld(World):
 
     def count(self) -> None:
         """Remember how many pods of such groups ran."""
-        bound = [it for it in self.pods.values() if it.pod.bound and it.pod.key.group in self.groups]
+        bound = [
+            it for it in self.pods.values() if it.pod.bound and it.pod.key.group in self.groups
+        ]
         self.released = max(self.released, len(bound))
 
 
 def run(seed: int) -> UserWorld:
-    """One run, checked after each step, until the users have ended their jobs and everything has settled."""
+    """One run, checked after each step, until the users have ended their jobs and everything has
+    settled.
+    """
     world = UserWorld(random.Random(seed))  # noqa: S311 - reproducible
     for step in range(STEPS + 120):
         if step == STEPS + 20:
@@ -100,13 +110,17 @@ def test_the_runs_reach_groups_that_run_with_a_job_of_their_user() -> None:
     assert max(run(seed).released for seed in range(20)) >= 2
 
 
-def test_the_model_finds_pods_of_users_beside_those_of_ended_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_finds_pods_of_users_beside_those_of_ended_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(decide, "_blockers", lambda view: {})
     with pytest.raises(AssertionError, match="are in use by"):
         collections.deque(map(run, range(300)), maxlen=0)
 
 
-def test_the_model_finds_pods_of_users_with_more_memory_than_their_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_finds_pods_of_users_with_more_memory_than_their_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fits = placeholder._fits
 
     def ignores(it: Allocation, shape: Shape) -> int:

@@ -28,7 +28,9 @@ async def test_a_certificate_is_renewed_when_a_third_of_its_life_is_left() -> No
     assert policy.is_due(present, HOST, now + (365 - 119) * DAY)
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+)
 def test_what_is_no_certificate_is_replaced(text: str) -> None:
     assert policy.expiry(text, HOST) is None
     assert policy.is_due(Content(text, "k"), HOST, 0.0)
@@ -46,7 +48,9 @@ async def test_the_api_server_trusts_the_former_certificate_until_it_ends() -> N
     new, former = await made(), await made(2)
     assert trusted(policy.bundle((new, former), HOST, time.time())) == 2
     assert trusted(policy.bundle((new, former), HOST, time.time() + 3 * DAY)) == 1
-    assert policy.bundle((new, ""), HOST, time.time()) == policy.bundle((new, new), HOST, time.time())
+    assert policy.bundle((new, ""), HOST, time.time()) == policy.bundle(
+        (new, new), HOST, time.time()
+    )
 
 
 async def test_the_api_server_trusts_no_certificate_of_others() -> None:
@@ -57,4 +61,6 @@ def test_a_secret_is_read_whatever_is_in_it() -> None:
     text = base64.b64encode(b"text").decode()
     assert policy.content({}) == Content()
     assert policy.content({"data": None}) == Content()
-    assert policy.content({"data": {"tls.crt": text, "tls.key": "*", "former.crt": "/w=="}}) == Content("text", "", "")
+    assert policy.content(
+        {"data": {"tls.crt": text, "tls.key": "*", "former.crt": "/w=="}}
+    ) == Content("text", "", "")

@@ -21,5 +21,7 @@ from sidecars.policy.bridge.claim_manifests import DeviceOfSlice
         ({}, "type", None),
     ],
 )
-def test_an_attribute_without_a_domain_is_the_drivers(attributes: Any, key: str, value: str | None) -> None:
+def test_an_attribute_without_a_domain_is_the_drivers(
+    attributes: Any, key: str, value: str | None
+) -> None:
     assert DeviceOfSlice("d", attributes).attribute(key, "driver.example") == value

@@ -27,18 +27,31 @@ def pod(**spec: Any) -> Pod:
 
 def claim(spec: Any = None, status: Any = None, owner: str = "u", **metadata: Any) -> ResourceClaim:
     owners = [{"kind": "Pod", "name": "p", "uid": owner, "controller": True}]
-    found = {"name": "p-gpu-x", "namespace": "team", "uid": "c", "resourceVersion": "7", "ownerReferences": owners}
+    found = {
+        "name": "p-gpu-x",
+        "namespace": "team",
+        "uid": "c",
+        "resourceVersion": "7",
+        "ownerReferences": owners,
+    }
     item = {"metadata": {**found, **metadata}, "spec": spec or claim_spec(), "status": status or {}}
     return msgspec.convert(item, ResourceClaim)
 
 
 def allocated(*pods: str, device: str = "gpu-2") -> dict[str, Any]:
     results = [{"request": "gpu", "driver": DRIVER, "pool": "k1", "device": device}]
-    return {"allocation": {"devices": {"results": results}}, "reservedFor": [{"uid": it} for it in pods]}
+    return {
+        "allocation": {"devices": {"results": results}},
+        "reservedFor": [{"uid": it} for it in pods],
+    }
 
 
-def found(it: ResourceClaim | None, this: Pod | None = None, **planned: tuple[Granted, ...]) -> PodClaims:
-    return claims_of(this or pod(), {} if it is None else {it.metadata.name: it}, PARSED, planned, {})
+def found(
+    it: ResourceClaim | None, this: Pod | None = None, **planned: tuple[Granted, ...]
+) -> PodClaims:
+    return claims_of(
+        this or pod(), {} if it is None else {it.metadata.name: it}, PARSED, planned, {}
+    )
 
 
 def test_a_pod_without_claims_has_none() -> None:
@@ -70,7 +83,9 @@ def test_a_device_class_that_does_not_exist_is_waited_for() -> None:
     it = claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, {}, classes=frozenset({"another"}))
     assert it.claims is None
     assert it.missing == f"DeviceClass {DRIVER} doesn't exist: an administrator creates it"
-    assert claims_of(pod(), {"p-gpu-x": claim()}, PARSED, {}, {}, classes=frozenset({DRIVER})).claims
+    assert claims_of(
+        pod(), {"p-gpu-x": claim()}, PARSED, {}, {}, classes=frozenset({DRIVER})
+    ).claims
 
 
 def test_claims_without_a_rule_for_a_driver_are_refused() -> None:
@@ -85,12 +100,18 @@ def test_a_claim_that_several_pods_can_share_is_refused() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (claim_spec(name="other"), "DeviceClass other is no GRES of Slurm; those that are: gpu.example.com, mig"),
+        (
+            claim_spec(name="other"),
+            "DeviceClass other is no GRES of Slurm; those that are: gpu.example.com, mig",
+        ),
         (claim_spec(selectors=[{"cel": {"expression": "true"}}]), "selectors"),
         (claim_spec(allocationMode="All"), "allocationMode All"),
         (claim_spec(adminAccess=True), "adminAccess"),
         (claim_spec(capacity={"requests": {"memory": "1Gi"}}), "capacity"),
-        ({"devices": {"requests": [{"name": "gpu", "firstAvailable": [{"name": "a"}]}]}}, "firstAvailable"),
+        (
+            {"devices": {"requests": [{"name": "gpu", "firstAvailable": [{"name": "a"}]}]}},
+            "firstAvailable",
+        ),
         ({"devices": {"requests": [], "constraints": [{"matchAttribute": "a/b"}]}}, "constraints"),
         (claim_spec(33), "more than 32"),
     ],
@@ -110,7 +131,7 @@ def test_a_claim_has_what_it_shows_and_else_what_was_sent_to_it() -> None:
     assert foreign.others
 
 
-def test_a_device_is_held_by_the_claims_that_show_it_and_by_those_it_was_sent_to() -> None:
+def test_a_device_belongs_to_the_claims_that_show_it_and_to_those_it_was_sent_to() -> None:
     other = claim(status=allocated(), uid="d", name="other")
     assert claims.holders([claim(), other], {"c": GRANTED}) == {GPU: {"c", "d"}}
 
@@ -124,7 +145,9 @@ def test_a_claim_with_access_of_an_administrator_has_no_device() -> None:
 
 def test_an_allocation_is_for_the_pod_on_its_node_and_has_the_settings_of_the_class() -> None:
     spec = claim_spec()
-    spec["devices"]["config"] = [{"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"a": 1}}}]
+    spec["devices"]["config"] = [
+        {"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"a": 1}}}
+    ]
     classes = {DRIVER: msgspec.convert(device_class(), DeviceClass)}
     *tests, write = claims.allocation_patch(claim(spec), GRANTED, pod(), "k1", classes)
     assert [it["op"] for it in tests] == ["test", "test"]
@@ -145,7 +168,15 @@ def test_the_finalizer_is_added_once() -> None:
 
 
 def test_devices_are_taken_back_with_the_reservation() -> None:
-    paths = [it["path"] for it in claims.deallocation_patch(claim(status=allocated("u"))) if it["op"] == "remove"]
+    paths = [
+        it["path"]
+        for it in claims.deallocation_patch(claim(status=allocated("u")))
+        if it["op"] == "remove"
+    ]
     assert paths == ["/status/allocation", "/status/reservedFor"]
-    paths = [it["path"] for it in claims.deallocation_patch(claim(status=allocated())) if it["op"] == "remove"]
+    paths = [
+        it["path"]
+        for it in claims.deallocation_patch(claim(status=allocated()))
+        if it["op"] == "remove"
+    ]
     assert paths == ["/status/allocation"]

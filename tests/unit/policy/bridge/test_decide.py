@@ -44,7 +44,9 @@ KEY = GroupKey("team", "u")
 POD = Pod("u", "team", "pod", KEY, gated=True, shape=SHAPE)
 JOB = Job(7, Phase.SUBMITTED, "ada", Comment("team", "u", SHAPE.digest))
 LABELLED = dataclasses.replace(POD, job=7)
-RUNNING = dataclasses.replace(JOB, phase=Phase.RUNNING, slots=(("a", 1),), end_time=1000, confirmed=True)
+RUNNING = dataclasses.replace(
+    JOB, phase=Phase.RUNNING, slots=(("a", 1),), end_time=1000, confirmed=True
+)
 BOUND = dataclasses.replace(LABELLED, gated=False, node="a", bound=True)
 
 
@@ -56,7 +58,9 @@ def act(*pods: Pod, jobs: tuple[Job, ...] = (), **values: Any) -> tuple[Action, 
 def group(size: int, **values: Any) -> tuple[Pod, ...]:
     key = GroupKey("team", "group/g")
     return tuple(
-        dataclasses.replace(POD, uid=f"u{i}", name=f"p{i}", key=key, size=size, group="group g", **values)
+        dataclasses.replace(
+            POD, uid=f"u{i}", name=f"p{i}", key=key, size=size, group="group g", **values
+        )
         for i in range(size)
     )
 
@@ -81,7 +85,9 @@ def test_a_pod_is_released_when_its_claim_shows_the_device_of_its_job() -> None:
 
 def test_a_pod_is_not_released_when_its_claim_shows_another_device() -> None:
     shown = claiming(granted=(Granted("gpu", Device("d", "a", "gpu-7")),), shown=True)
-    assert act(shown, jobs=(HAS_GPUS,)) == (Deallocate(shown, shown.claims[0] if shown.claims else CLAIM),)
+    assert act(shown, jobs=(HAS_GPUS,)) == (
+        Deallocate(shown, shown.claims[0] if shown.claims else CLAIM),
+    )
     lost = dataclasses.replace(LABELLED, claims=None, problem="no claim")
     [report] = act(lost, jobs=(HAS_GPUS,))
     assert isinstance(report, Report)
@@ -89,7 +95,9 @@ def test_a_pod_is_not_released_when_its_claim_shows_another_device() -> None:
 
 
 def test_no_device_is_given_on_a_node_with_a_pod_of_an_ended_job() -> None:
-    other = dataclasses.replace(BOUND, uid="o", name="old", key=GroupKey("team", "o"), job=6, deleting=True)
+    other = dataclasses.replace(
+        BOUND, uid="o", name="old", key=GroupKey("team", "o"), job=6, deleting=True
+    )
     [report] = act(claiming(), other, jobs=(HAS_GPUS,))
     assert isinstance(report, Report)
     assert report.why is Why.NODE_NOT_FREE
@@ -158,16 +166,23 @@ def test_a_pod_is_not_released_to_a_node_with_a_pod_of_an_ended_job() -> None:
 
 def test_a_pod_is_not_released_to_cores_that_slurm_has_given_to_two_jobs() -> None:
     """Slurm gives the cores of a suspended job to others, and resumes it all the same."""
-    resumed = Job(3, Phase.RUNNING, "ada", Comment("team", "o"), (("a", 1),), confirmed=True, cpus=(("a", 2),))
+    resumed = Job(
+        3, Phase.RUNNING, "ada", Comment("team", "o"), (("a", 1),), confirmed=True, cpus=(("a", 2),)
+    )
     theirs = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
     job = dataclasses.replace(RUNNING, cpus=(("a", 1),))
     [action] = act(LABELLED, theirs, jobs=(job, resumed), cpus={"a": 2})
     assert isinstance(action, Report)
-    words = "jobs 3, 7 have more CPUs than it has, as after the resumption of a suspended job: cancel one of them"
+    words = (
+        "jobs 3, 7 have more CPUs than it has, as after the resumption of a suspended job: "
+        "cancel one of them"
+    )
     assert action.message == f"Slurm job 7 has its nodes, but {words} on node a"
     cpus: tuple[dict[str, int], ...] = ({"a": 3}, {})
     for each in cpus:
-        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), cpus=each)] == [Release]
+        assert [type(it) for it in act(LABELLED, theirs, jobs=(job, resumed), cpus=each)] == [
+            Release
+        ]
 
 
 @pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STARTING])
@@ -177,15 +192,22 @@ def test_a_pod_is_not_released_beside_one_whose_job_has_lost_its_start(phase: Ph
     rolled_back = Job(3, phase, "ada", Comment("team", "o"), confirmed=True)
     actions = act(LABELLED, theirs, jobs=(RUNNING, rolled_back))
     [report] = [it for it in actions if isinstance(it, Report)]
-    assert report.message == "Slurm job 7 has its nodes, but pod team/old, whose job has no place there, is on node a"
+    assert (
+        report.message
+        == "Slurm job 7 has its nodes, but pod team/old, whose job has no place there, is on node a"
+    )
     assert [it for it in actions if isinstance(it, Release)] == []
     elsewhere = dataclasses.replace(rolled_back, phase=Phase.RUNNING, slots=(("b", 1),))
-    assert not any(isinstance(it, Release) for it in act(LABELLED, theirs, jobs=(RUNNING, elsewhere)))
+    assert not any(
+        isinstance(it, Release) for it in act(LABELLED, theirs, jobs=(RUNNING, elsewhere))
+    )
 
 
-def test_a_pod_is_not_released_beside_more_pods_of_a_job_than_it_has_places_there_since_it_started_again() -> None:
+def test_a_pod_is_not_released_where_a_job_that_started_again_has_as_many_pods_as_places() -> None:
     key, comment = GroupKey("team", "group/o"), Comment("team", "group/o", pods=2)
-    theirs = [Pod(f"o{i}", "team", f"old-{i}", key, job=3, node="a", bound=True, size=2) for i in range(2)]
+    theirs = [
+        Pod(f"o{i}", "team", f"old-{i}", key, job=3, node="a", bound=True, size=2) for i in range(2)
+    ]
     moved = Job(3, Phase.RUNNING, "ada", comment, slots=(("a", 1), ("b", 1)), confirmed=True)
     actions = act(LABELLED, *theirs, jobs=(RUNNING, moved))
     assert [it.message for it in actions if isinstance(it, Report)] == [
@@ -193,7 +215,9 @@ def test_a_pod_is_not_released_beside_more_pods_of_a_job_than_it_has_places_ther
     ]
     assert [it for it in actions if isinstance(it, Release)] == []
     both = dataclasses.replace(moved, slots=(("a", 2),))
-    assert [it.pod for it in act(LABELLED, *theirs, jobs=(RUNNING, both)) if isinstance(it, Release)] == [LABELLED]
+    assert [
+        it.pod for it in act(LABELLED, *theirs, jobs=(RUNNING, both)) if isinstance(it, Release)
+    ] == [LABELLED]
 
 
 def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None:
@@ -202,7 +226,10 @@ def test_a_pod_is_not_released_to_a_node_with_a_pod_of_a_suspended_job() -> None
     suspended = Job(3, Phase.STOPPED, "ada", Comment("team", "o"), (("a", 1),))
     [action] = act(LABELLED, old, jobs=(RUNNING, suspended))
     assert isinstance(action, Report)
-    assert action.message == "Slurm job 7 has its nodes, but pod team/old of a suspended job is on node a"
+    assert (
+        action.message
+        == "Slurm job 7 has its nodes, but pod team/old of a suspended job is on node a"
+    )
 
 
 def test_a_pod_whose_release_a_cache_may_not_show_yet_blocks_the_nodes_of_its_ended_job() -> None:
@@ -245,13 +272,17 @@ def test_a_job_is_cancelled_when_its_last_pod_is_gone_and_not_while_it_terminate
 
 
 def test_a_pod_of_another_namespace_with_the_id_from_a_lost_state_keeps_no_job() -> None:
-    other = dataclasses.replace(BOUND, namespace="other", key=GroupKey("other", "v"), uid="v", node="c")
+    other = dataclasses.replace(
+        BOUND, namespace="other", key=GroupKey("other", "v"), uid="v", node="c"
+    )
     assert Cancel(7, "none of its pods exists") in act(other, jobs=(RUNNING,))
     assert not [it for it in act(other, BOUND, jobs=(RUNNING,)) if isinstance(it, Cancel)]
 
 
 def test_a_pod_that_is_not_bound_in_time_costs_its_job_and_the_node_is_avoided() -> None:
-    late = dataclasses.replace(BOUND, bound=False, unbound_seconds=15, unbound_reason="taint", owner="rs")
+    late = dataclasses.replace(
+        BOUND, bound=False, unbound_seconds=15, unbound_reason="taint", owner="rs"
+    )
     [action] = act(late, jobs=(RUNNING,))
     assert isinstance(action, Cancel)
     assert (action.avoid, action.unbound) == (("team/rs", "a"), late)
@@ -269,7 +300,9 @@ def test_a_pod_that_the_scheduler_has_not_tried_yet_keeps_its_job_for_minutes() 
 
 
 @pytest.mark.parametrize("nodes", [{}, {"a": "node a is cordoned"}])
-def test_a_pod_is_not_released_to_a_node_that_is_gone_or_takes_no_pods(nodes: dict[str, str]) -> None:
+def test_a_pod_is_not_released_to_a_node_that_is_gone_or_takes_no_pods(
+    nodes: dict[str, str],
+) -> None:
     [action] = act(LABELLED, jobs=(RUNNING,), nodes=nodes)
     assert isinstance(action, Report)
 
@@ -282,6 +315,38 @@ def obstacles_of(*pods: Pod, jobs: tuple[Job, ...], **values: Any) -> dict[int, 
     return dict(decide_module.decided(dataclasses.replace(view, **values)).obstacles)
 
 
+def test_a_pod_that_kubernetes_refuses_to_release_is_tried_for_a_minute_and_then_queued_again() -> (
+    None
+):
+    refused = {LABELLED.uid: "no"}
+    [obstacle] = obstacles_of(LABELLED, jobs=(RUNNING,), refused=refused).values()
+    assert obstacle == Obstacle("Kubernetes refuses to release a pod: no")
+    before = {7: obstacle._replace(seconds=59)}
+    assert [
+        type(it) for it in act(LABELLED, jobs=(RUNNING,), refused=refused, obstacles=before)
+    ] == [Release]
+    late = {7: obstacle._replace(seconds=60)}
+    [action] = act(LABELLED, jobs=(RUNNING,), refused=refused, obstacles=late)
+    assert action == Requeue(LABELLED, 7, f"job 7 had its nodes for 60 s: {obstacle.message}")
+    assert obstacles_of(LABELLED, jobs=(RUNNING,), refused={"another": "no"}) == {}
+    # Neither does it take the id of the job off the pod.
+    given_up = dataclasses.replace(RUNNING.comment, given_up=True)
+    for stuck, more in (
+        ({LABELLED.uid: 7}, (Cancel(7, action.message, given_up=given_up),)),
+        ({LABELLED.uid: 6}, ()),
+        ({"another": 7}, ()),
+    ):
+        found = act(LABELLED, jobs=(RUNNING,), refused=refused, obstacles=late, stuck=stuck)
+        assert found == (action, *more)
+    ended = dataclasses.replace(
+        RUNNING, phase=Phase.ENDED, state="CANCELLED", slots=(), comment=given_up
+    )
+    [again] = act(LABELLED, jobs=(ended,))
+    assert isinstance(again, Requeue)
+    [gone] = act(LABELLED, jobs=(dataclasses.replace(ended, comment=RUNNING.comment),))
+    assert isinstance(gone, DeletePod)
+
+
 @pytest.mark.parametrize("nodes", [{}, CORDONED])
 def test_a_pod_that_its_running_job_can_not_start_for_a_minute_is_queued_again_and_avoids_the_node(
     nodes: dict[str, str],
@@ -289,14 +354,20 @@ def test_a_pod_that_its_running_job_can_not_start_for_a_minute_is_queued_again_a
     [obstacle] = obstacles_of(LABELLED, jobs=(RUNNING,), nodes=nodes).values()
     assert obstacle.node == "a"
     before = {7: obstacle._replace(seconds=59)}
-    assert [type(it) for it in act(LABELLED, jobs=(RUNNING,), nodes=nodes, obstacles=before)] == [Report]
-    [action] = act(LABELLED, jobs=(RUNNING,), nodes=nodes, obstacles={7: obstacle._replace(seconds=60)})
+    assert [type(it) for it in act(LABELLED, jobs=(RUNNING,), nodes=nodes, obstacles=before)] == [
+        Report
+    ]
+    [action] = act(
+        LABELLED, jobs=(RUNNING,), nodes=nodes, obstacles={7: obstacle._replace(seconds=60)}
+    )
     assert action == Requeue(LABELLED, 7, f"job 7 had its nodes for 60 s: {obstacle.message}", "a")
     without = act(dataclasses.replace(LABELLED, job=None), jobs=(RUNNING,), nodes=nodes)
     assert [type(it) for it in without] == [Report, Cancel]
 
 
-def test_a_job_waits_for_a_pod_that_terminates_and_no_longer_when_its_grace_period_is_over() -> None:
+def test_a_job_waits_for_a_pod_that_terminates_and_no_longer_when_its_grace_period_is_over() -> (
+    None
+):
     old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True, deleting=True)
     ended = Job(3, Phase.ENDED, "ada", Comment("team", "o"))
     assert obstacles_of(LABELLED, old, jobs=(RUNNING, ended)) == {}
@@ -305,10 +376,13 @@ def test_a_job_waits_for_a_pod_that_terminates_and_no_longer_when_its_grace_peri
     assert obstacles_of(LABELLED, late, jobs=(RUNNING, ended)) == {7: Obstacle(words, "a")}
 
 
-def test_a_job_does_not_wait_for_pods_that_have_no_known_end_or_for_devices_and_places_that_it_lacks() -> None:
+def test_a_job_does_not_wait_for_pods_without_a_known_end_or_devices_and_places_it_lacks() -> None:
     unknown = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
     assert obstacles_of(LABELLED, unknown, jobs=(RUNNING,))[7].node == "a"
-    assert obstacles_of(claiming(), jobs=(HAS_GPUS,), holders={it: {"other"} for it in GPUS})[7].node == "a"
+    assert (
+        obstacles_of(claiming(), jobs=(HAS_GPUS,), holders={it: {"other"} for it in GPUS})[7].node
+        == "a"
+    )
     assert obstacles_of(claiming(), jobs=(HAS_GPUS,))[7].message == "its devices are not allocated"
     assert obstacles_of(LABELLED, jobs=(dataclasses.replace(RUNNING, slots=()),))[7].node == ""
     assert obstacles_of(LABELLED, jobs=(RUNNING,)) == {}
@@ -319,11 +393,15 @@ def test_while_slurm_is_unknown_the_time_of_an_obstacle_goes_on() -> None:
     assert obstacles_of(LABELLED, jobs=(RUNNING,), known=False, obstacles=known) == known
 
 
-def test_a_whole_group_is_queued_again_and_what_runs_of_it_loses_its_job_only_after_the_others() -> None:
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1)))
+def test_a_whole_group_is_queued_again_and_its_running_pods_lose_their_job_last() -> None:
+    job = dataclasses.replace(
+        RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1))
+    )
     known = {7: Obstacle("node a is cordoned", "a", 60)}
     waits = group(2, job=7)
-    assert {it.pod.name for it in act(*waits, jobs=(job,), obstacles=known) if isinstance(it, Requeue)} == {"p0", "p1"}
+    assert {
+        it.pod.name for it in act(*waits, jobs=(job,), obstacles=known) if isinstance(it, Requeue)
+    } == {"p0", "p1"}
     runs = dataclasses.replace(waits[1], gated=False, bound=True, node="b")
     assert [type(it) for it in act(waits[0], runs, jobs=(job,), obstacles=known)] == [Requeue]
     again = dataclasses.replace(waits[0], job=None)
@@ -331,12 +409,19 @@ def test_a_whole_group_is_queued_again_and_what_runs_of_it_loses_its_job_only_af
     assert act(runs, jobs=(job,), obstacles=known) == ()
 
 
-def test_pods_that_wait_beside_one_that_is_not_bound_are_queued_again_before_their_job_is_cancelled() -> None:
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1)))
+def test_pods_that_wait_beside_an_unbound_one_are_queued_again_before_their_job_ends() -> None:
+    job = dataclasses.replace(
+        RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1))
+    )
     first, second = group(2, job=7)
-    late = dataclasses.replace(first, gated=False, node="a", unbound_seconds=15, unbound_reason="taint")
+    late = dataclasses.replace(
+        first, gated=False, node="a", unbound_seconds=15, unbound_reason="taint"
+    )
     assert [type(it) for it in act(late, second, jobs=(job,))] == [Requeue]
-    assert [type(it) for it in act(late, dataclasses.replace(second, job=None), jobs=(job,))] == [Cancel, Report]
+    assert [type(it) for it in act(late, dataclasses.replace(second, job=None), jobs=(job,))] == [
+        Cancel,
+        Report,
+    ]
 
 
 def test_the_job_of_a_user_that_can_not_start_its_pods_is_ended_by_its_user_alone() -> None:
@@ -346,7 +431,9 @@ def test_the_job_of_a_user_that_can_not_start_its_pods_is_ended_by_its_user_alon
     assert {type(it) for it in act(pod, jobs=(its,), nodes=CORDONED, obstacles=known)} == {Report}
 
 
-@pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "COMPLETING,TIMEOUT"])
+@pytest.mark.parametrize(
+    "state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "COMPLETING,TIMEOUT"]
+)
 def test_a_pod_that_never_ran_is_queued_again_when_slurm_has_ended_its_job(state: str) -> None:
     ended = dataclasses.replace(RUNNING, phase=Phase.ENDED, state=state)
     [action] = act(LABELLED, jobs=(ended,))
@@ -355,7 +442,9 @@ def test_a_pod_that_never_ran_is_queued_again_when_slurm_has_ended_its_job(state
     assert [type(it) for it in act(BOUND, jobs=(ended,))] == [DeletePod]
 
 
-@pytest.mark.parametrize("state", ["CANCELLED", "COMPLETED", "FAILED", "DEADLINE", "REVOKED", "OUT_OF_MEMORY"])
+@pytest.mark.parametrize(
+    "state", ["CANCELLED", "COMPLETED", "FAILED", "DEADLINE", "REVOKED", "OUT_OF_MEMORY"]
+)
 def test_a_pod_that_never_ran_is_deleted_when_someone_has_ended_its_job(state: str) -> None:
     ended = dataclasses.replace(RUNNING, phase=Phase.ENDED, state=state)
     assert [type(it) for it in act(LABELLED, jobs=(ended,))] == [DeletePod]
@@ -363,8 +452,12 @@ def test_a_pod_that_never_ran_is_deleted_when_someone_has_ended_its_job(state: s
     assert [type(it) for it in act(LABELLED, jobs=(its,))] == [DeletePod]
 
 
-def test_a_pod_that_never_ran_is_queued_again_when_its_guard_was_and_one_that_runs_is_deleted() -> None:
-    again = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True, state="PENDING")
+def test_a_pod_that_never_ran_is_queued_again_when_its_guard_was_and_one_that_runs_is_deleted() -> (
+    None
+):
+    again = dataclasses.replace(
+        RUNNING, guard=True, phase=Phase.PENDING, completing=True, state="PENDING"
+    )
     assert [type(it) for it in act(LABELLED, jobs=(again,))] == [Requeue]
     assert [type(it) for it in act(BOUND, jobs=(again,))] == [DeletePod]
 
@@ -377,7 +470,9 @@ def test_a_group_waits_until_all_of_its_pods_exist() -> None:
 
 def test_a_group_is_released_together_or_not_at_all() -> None:
     pods = group(3, job=7)
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=3), slots=(("a", 2), ("b", 1)))
+    job = dataclasses.replace(
+        RUNNING, comment=Comment("team", "group/g", pods=3), slots=(("a", 2), ("b", 1))
+    )
     assert [it.node for it in act(*pods, jobs=(job,)) if isinstance(it, Release)] == ["a", "a", "b"]
     actions = act(*pods, jobs=(job,), nodes={"a": "", "b": "node b is cordoned"})
     assert [type(it) for it in actions] == [Report] * 3
@@ -385,59 +480,80 @@ def test_a_group_is_released_together_or_not_at_all() -> None:
 
 def test_a_release_that_is_not_seen_yet_keeps_its_place() -> None:
     first, second = group(2, job=7)
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1)))
+    job = dataclasses.replace(
+        RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1))
+    )
     sent = dataclasses.replace(second, node="a")
-    assert [(it.pod, it.node) for it in act(first, sent, jobs=(job,)) if isinstance(it, Release)] == [
+    assert [
+        (it.pod, it.node) for it in act(first, sent, jobs=(job,)) if isinstance(it, Release)
+    ] == [
         (sent, "a"),
         (first, "b"),
     ]
 
 
 def test_a_job_starts_only_when_all_pods_of_the_group_have_its_label() -> None:
-    pods, job = group(2, job=7), dataclasses.replace(JOB, comment=Comment("team", "group/g", pods=2))
+    pods, job = (
+        group(2, job=7),
+        dataclasses.replace(JOB, comment=Comment("team", "group/g", pods=2)),
+    )
     half = (pods[0], dataclasses.replace(pods[1], job=None))
     assert [type(it) for it in act(*half, jobs=(job,))] == [Label]
     assert act(*pods, jobs=(job,)) == (Start(job),)
 
 
 def test_a_replacement_takes_the_place_of_a_pod_only_when_that_one_is_gone() -> None:
-    first, second = (dataclasses.replace(it, gated=False, node="a", bound=True) for it in group(2, job=7))
+    first, second = (
+        dataclasses.replace(it, gated=False, node="a", bound=True) for it in group(2, job=7)
+    )
     new = dataclasses.replace(group(2)[0], uid="n", name="n")
-    job = dataclasses.replace(RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 2),))
+    job = dataclasses.replace(
+        RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 2),)
+    )
     leaving = dataclasses.replace(second, deleting=True)
     assert not any(isinstance(it, Label) for it in act(first, leaving, new, jobs=(job,)))
     assert act(first, new, jobs=(job,)) == (Label(new, 7),)
 
 
 @pytest.mark.parametrize("phase", [Phase.SUBMITTED, Phase.RUNNING])
-def test_a_pod_that_requests_something_else_gets_no_place_in_a_job_of_equal_pods(phase: Phase) -> None:
+def test_a_pod_that_requests_something_else_gets_no_place_in_a_job_of_equal_pods(
+    phase: Phase,
+) -> None:
     first, second = group(2)
-    job = dataclasses.replace(RUNNING, phase=phase, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    job = dataclasses.replace(
+        RUNNING, phase=phase, comment=Comment("team", "group/g", SHAPE.digest, 2)
+    )
     larger = dataclasses.replace(second, shape=dataclasses.replace(SHAPE, cpus=64))
     actions = act(dataclasses.replace(first, job=7), larger, jobs=(job,))
     [message] = [it.message for it in actions if isinstance(it, Report) and it.pod is larger]
-    assert message.startswith("job 7 of this group has no place for what this pod requests: delete the other pods")
+    assert message.startswith(
+        "job 7 of this group has no place for what this pod requests: delete the other pods"
+    )
     assert not any(isinstance(it, Label | Start) for it in actions)
 
 
-def test_what_an_administrator_changes_for_all_pods_of_a_group_parts_none_of_them_from_its_job() -> None:
+def test_a_change_that_an_administrator_makes_to_a_whole_group_parts_no_pod_from_its_job() -> None:
     first, second = group(2, shape=dataclasses.replace(SHAPE, account="new"))
     job = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
     assert Label(second, 7) in act(dataclasses.replace(first, job=7), second, jobs=(job,))
 
 
-def test_a_pod_with_another_job_than_the_others_of_its_group_is_told_so() -> None:
+def test_a_pod_with_another_job_than_the_others_of_its_group_is_notified() -> None:
     first, second = group(2)
     pods = dataclasses.replace(first, job=8), dataclasses.replace(second, job=7)
-    held = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
-    runs = dataclasses.replace(RUNNING, job_id=8, comment=held.comment, slots=(("a", 2),))
-    for other, told in ((dataclasses.replace(held, job_id=8), pods[0]), (runs, pods[1])):
-        [message] = [it.message for it in act(*pods, jobs=(held, other)) if isinstance(it, Report) and it.pod is told]
+    kept = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
+    runs = dataclasses.replace(RUNNING, job_id=8, comment=kept.comment, slots=(("a", 2),))
+    for other, received in ((dataclasses.replace(kept, job_id=8), pods[0]), (runs, pods[1])):
+        [message] = [
+            it.message
+            for it in act(*pods, jobs=(kept, other))
+            if isinstance(it, Report) and it.pod is received
+        ]
         assert message.endswith("delete this pod")
-    assert Release(pods[0], 8, "a", 1000) in act(*pods, jobs=(held, runs))
+    assert Release(pods[0], 8, "a", 1000) in act(*pods, jobs=(kept, runs))
 
 
-def test_a_refused_pod_is_told_why() -> None:
+def test_a_refused_pod_gets_the_reason() -> None:
     bad = dataclasses.replace(POD, shape=None, problem="no tenant")
     assert act(bad) == (Report(bad, Why.REFUSED, "no tenant"),)
     assert act(dataclasses.replace(bad, reported=("Refused", "no tenant"))) == ()
@@ -451,7 +567,9 @@ def test_a_message_that_a_condition_can_only_have_shortened_is_not_reported_agai
     for it in (it for it in act(bad, other) if isinstance(it, Report)):
         kube = msgspec.convert({"metadata": {"name": it.pod.name, "uid": it.pod.uid}}, KubePod)
         *_, written = pods.condition_patch(kube, it.why, it.message, 0)
-        reported.append(dataclasses.replace(it.pod, reported=(it.why.value, written["value"]["message"])))
+        reported.append(
+            dataclasses.replace(it.pod, reported=(it.why.value, written["value"]["message"]))
+        )
     assert [len(it.reported[1]) for it in reported] == [1024, 1024]
     assert act(*reported) == ()
 
@@ -464,7 +582,10 @@ def test_a_job_of_uid_0_that_the_bridge_has_submitted_is_cancelled_and_never_sta
     root = dataclasses.replace(JOB, user="root", root=True)
     words = "Slurm user ada has uid 0: an administrator maps this namespace to another user"
     cancel = Cancel(7, words, refused=KEY)
-    assert act(POD, jobs=(root,), misnamed={KEY: (root, "ada")}) == (Report(POD, Why.REFUSED, words), cancel)
+    assert act(POD, jobs=(root,), misnamed={KEY: (root, "ada")}) == (
+        Report(POD, Why.REFUSED, words),
+        cancel,
+    )
     assert act(jobs=(root,), misnamed={KEY: (root, "ada")}) == (cancel,)
     assert act(jobs=(root,)) == ()
 
@@ -472,11 +593,25 @@ def test_a_job_of_uid_0_that_the_bridge_has_submitted_is_cancelled_and_never_sta
 @pytest.mark.parametrize(
     ("shown", "words"),
     [
-        ("Ada", "user Ada for a job of user ada: an administrator maps namespace team to the user name that Slurm"),
-        ("", "no user for a job of user ada: an administrator has slurmrestd find the user's name by the uid"),
+        (
+            "Ada",
+            (
+                "user Ada for a job of user ada: an administrator maps namespace team to the user "
+                "name that Slurm"
+            ),
+        ),
+        (
+            "",
+            (
+                "no user for a job of user ada: an administrator has slurmrestd find the user's "
+                "name by the uid"
+            ),
+        ),
     ],
 )
-def test_a_job_of_the_bridge_that_slurm_shows_as_one_of_another_user_is_cancelled(shown: str, words: str) -> None:
+def test_a_job_of_the_bridge_that_slurm_shows_as_one_of_another_user_is_cancelled(
+    shown: str, words: str
+) -> None:
     job = dataclasses.replace(JOB, user=shown)
     report, cancel = act(POD, jobs=(job,), misnamed={KEY: (job, "ada")})
     assert isinstance(report, Report)
@@ -486,14 +621,20 @@ def test_a_job_of_the_bridge_that_slurm_shows_as_one_of_another_user_is_cancelle
 
 
 def test_another_job_with_the_same_comment_is_not_cancelled_for_it() -> None:
-    job, other = dataclasses.replace(JOB, user="Ada"), dataclasses.replace(JOB, user="eve", job_id=8)
+    job, other = (
+        dataclasses.replace(JOB, user="Ada"),
+        dataclasses.replace(JOB, user="eve", job_id=8),
+    )
     actions = act(POD, jobs=(job, other), misnamed={KEY: (job, "ada")})
     assert [it.job for it in actions if isinstance(it, Cancel)] == [7]
 
 
 def test_of_many_different_sizes_a_message_names_two() -> None:
     """Each is a label of a pod, of which anyone may create thousands."""
-    pods = [dataclasses.replace(POD, uid=f"u{size}", name=f"p{size}", size=size) for size in range(2, 1000)]
+    pods = [
+        dataclasses.replace(POD, uid=f"u{size}", name=f"p{size}", size=size)
+        for size in range(2, 1000)
+    ]
     reports = act(*pods)
     assert {it.message for it in reports if isinstance(it, Report)} == {
         f"the pods of {POD.group} have different sizes of their group, such as 2 and 3"
@@ -505,9 +646,13 @@ def test_a_job_that_waits_may_have_all_nodes_but_those_that_its_pods_avoid_now()
     job = dataclasses.replace(RUNNING, phase=Phase.PENDING, slots=(), excluded=("a", "b"))
     pod = dataclasses.replace(LABELLED, owner="rs")
     assert [it for it in act(pod, jobs=(job,)) if isinstance(it, Allow)] == [Allow(job)]
-    [some] = [it for it in act(pod, jobs=(job,), avoided={"team/rs": ("b",)}) if isinstance(it, Allow)]
+    [some] = [
+        it for it in act(pod, jobs=(job,), avoided={"team/rs": ("b",)}) if isinstance(it, Allow)
+    ]
     assert some == Allow(job, ("b",))
-    assert not any(isinstance(it, Allow) for it in act(pod, jobs=(job,), avoided={"team/rs": ("a", "b")}))
+    assert not any(
+        isinstance(it, Allow) for it in act(pod, jobs=(job,), avoided={"team/rs": ("a", "b")})
+    )
     running = dataclasses.replace(RUNNING, excluded=("b",))
     assert act(dataclasses.replace(pod, gated=False, bound=True, node="a"), jobs=(running,)) == ()
 
@@ -526,21 +671,39 @@ def unequal(**values: Any) -> tuple[Pod, Pod, Pod]:
 
 def labelled(**values: Any) -> tuple[Pod, Pod, Pod]:
     small, other, big = unequal(**values)
-    return tuple(dataclasses.replace(it, job=FIRST if it.shape == SHAPE else SECOND) for it in (small, other, big))  # type: ignore[return-value]
+    return tuple(
+        dataclasses.replace(it, job=FIRST if it.shape == SHAPE else SECOND)
+        for it in (small, other, big)
+    )  # type: ignore[return-value]
 
 
-def mixed(phase: Phase = Phase.SUBMITTED, second: Phase | None = None, slots: tuple[tuple[str, int], ...] = ()) -> Job:
+def mixed(
+    phase: Phase = Phase.SUBMITTED,
+    second: Phase | None = None,
+    slots: tuple[tuple[str, int], ...] = (),
+) -> Job:
     """A heterogeneous job for them. `slots`: of the small pods; the big one is on b."""
     comment = Comment("team", "group/g", "", 3, tuple((it.shape.digest, it.pods) for it in MIXED))
     confirmed = phase is not Phase.SUBMITTED
     its = []
     for offset, state in enumerate((phase, phase if second is None else second)):
         where = slots if 7 + offset == FIRST else (("b", 1),) if slots else ()
-        its.append(Job(7 + offset, state, "ada", comment, where, offset=offset, confirmed=confirmed, state=state.name))
+        its.append(
+            Job(
+                7 + offset,
+                state,
+                "ada",
+                comment,
+                where,
+                offset=offset,
+                confirmed=confirmed,
+                state=state.name,
+            )
+        )
     return together(its)
 
 
-def test_unequal_pods_of_one_group_get_one_heterogeneous_job_with_a_component_for_the_equal_ones() -> None:
+def test_unequal_pods_of_a_group_get_a_heterogeneous_job_with_a_component_for_equal_ones() -> None:
     assert act(*unequal()) == (Submit(GroupKey("team", "group/g"), MIXED),)
     labels = act(*unequal(), jobs=(mixed(),))
     assert [(it.pod.name, it.job) for it in labels if isinstance(it, Label)] == [
@@ -558,7 +721,9 @@ def test_pods_of_a_group_whose_others_get_their_label_need_no_condition() -> Non
     assert act(first, second, jobs=(job,)) == (Label(second, 7), incomplete)
 
 
-def test_a_pod_of_a_group_shows_that_another_is_missing_while_the_one_that_ends_has_its_place() -> None:
+def test_a_pod_of_a_group_shows_that_another_is_missing_while_the_one_that_ends_has_its_place() -> (
+    None
+):
     first, second = group(2, job=7)
     job = dataclasses.replace(JOB, comment=Comment("team", "group/g", SHAPE.digest, 2))
     incomplete = Report(first, Why.INCOMPLETE, "1 of 2 pods of group g exist")
@@ -573,40 +738,64 @@ def test_a_heterogeneous_job_of_other_requests_is_not_adopted() -> None:
 
 def test_pods_are_released_only_when_every_component_runs() -> None:
     waits = mixed(Phase.RUNNING, Phase.STARTING, slots=(("a", 2),))
-    assert {it.why for it in act(*labelled(), jobs=(waits,)) if isinstance(it, Report)} == {Why.WAITING}
+    assert {it.why for it in act(*labelled(), jobs=(waits,)) if isinstance(it, Report)} == {
+        Why.WAITING
+    }
     runs = mixed(Phase.RUNNING, slots=(("a", 2),))
-    released = [(it.pod.name, it.node) for it in act(*labelled(), jobs=(runs,)) if isinstance(it, Release)]
+    released = [
+        (it.pod.name, it.node) for it in act(*labelled(), jobs=(runs,)) if isinstance(it, Release)
+    ]
     assert sorted(released) == [("p0", "a"), ("p1", "a"), ("p2", "b")]
 
 
 def test_a_pod_gets_no_place_of_another_component() -> None:
     runs = mixed(Phase.RUNNING, slots=(("a", 1), ("b", 1)))
-    released = {it.pod.name: it.node for it in act(*labelled(), jobs=(runs,)) if isinstance(it, Release)}
+    released = {
+        it.pod.name: it.node for it in act(*labelled(), jobs=(runs,)) if isinstance(it, Release)
+    }
     assert released == {"p0": "a", "p1": "b", "p2": "b"}
     fewer = mixed(Phase.RUNNING, slots=(("a", 1),))
-    assert [it.pod.name for it in act(*labelled(), jobs=(fewer,)) if isinstance(it, Release)] == ["p0", "p2"]
+    assert [it.pod.name for it in act(*labelled(), jobs=(fewer,)) if isinstance(it, Release)] == [
+        "p0",
+        "p2",
+    ]
 
 
-@pytest.mark.parametrize(("first", "second"), [(Phase.ENDED, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)])
-def test_pods_that_never_ran_are_queued_again_when_slurm_has_ended_one_component(first: Phase, second: Phase) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"), [(Phase.ENDED, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)]
+)
+def test_pods_that_never_ran_are_queued_again_when_slurm_has_ended_one_component(
+    first: Phase, second: Phase
+) -> None:
     ended = mixed(first, second, slots=(("a", 2),))
     ended = dataclasses.replace(
         ended,
         state="TIMEOUT" if first is Phase.ENDED else "CANCELLED",
         rest=tuple(
-            dataclasses.replace(it, state="CANCELLED" if first is Phase.ENDED else "TIMEOUT") for it in ended.rest
+            dataclasses.replace(it, state="CANCELLED" if first is Phase.ENDED else "TIMEOUT")
+            for it in ended.rest
         ),
     )
-    assert [it.job for it in act(*labelled(), jobs=(ended,)) if isinstance(it, Requeue)] == [FIRST, FIRST, SECOND]
+    assert [it.job for it in act(*labelled(), jobs=(ended,)) if isinstance(it, Requeue)] == [
+        FIRST,
+        FIRST,
+        SECOND,
+    ]
 
 
-@pytest.mark.parametrize(("first", "second"), [(Phase.ENDED, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)])
-def test_the_end_of_one_component_deletes_all_pods_and_cancels_the_others(first: Phase, second: Phase) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"), [(Phase.ENDED, Phase.RUNNING), (Phase.RUNNING, Phase.ENDED)]
+)
+def test_the_end_of_one_component_deletes_all_pods_and_cancels_the_others(
+    first: Phase, second: Phase
+) -> None:
     ended = mixed(first, second, slots=(("a", 2),))
     pods = [dataclasses.replace(it, gated=False, bound=True, node="a") for it in labelled()]
     actions = act(*pods, jobs=(ended,))
     assert [it.pod.name for it in actions if isinstance(it, DeletePod)] == ["p0", "p1", "p2"]
-    assert [it.job for it in actions if isinstance(it, Cancel)] == [7 if second is Phase.ENDED else 8]
+    assert [it.job for it in actions if isinstance(it, Cancel)] == [
+        7 if second is Phase.ENDED else 8
+    ]
 
 
 def test_a_group_gets_no_other_job_while_a_component_of_its_earlier_one_has_not_ended() -> None:
@@ -630,7 +819,7 @@ def test_a_pod_of_a_component_that_has_not_ended_blocks_its_node_when_another_on
     assert not any(isinstance(it, Release) for it in act(big, waiting, jobs=jobs))
 
 
-def test_a_heterogeneous_job_with_a_component_that_slurm_does_not_list_is_neither_started_nor_ended() -> None:
+def test_a_heterogeneous_job_with_an_unlisted_component_is_neither_started_nor_ended() -> None:
     first = dataclasses.replace(mixed(), rest=())
     alone = together([first])
     assert alone.phase is Phase.STARTING
@@ -639,11 +828,15 @@ def test_a_heterogeneous_job_with_a_component_that_slurm_does_not_list_is_neithe
 
 def test_a_heterogeneous_job_none_of_whose_pods_exists_is_cancelled_with_all_components() -> None:
     assert act(jobs=(mixed(Phase.PENDING),)) == (Cancel(7, "none of its pods exists", rest=(8,)),)
-    assert not any(isinstance(it, Cancel) for it in act(labelled()[2], jobs=(mixed(Phase.PENDING),)))
+    assert not any(
+        isinstance(it, Cancel) for it in act(labelled()[2], jobs=(mixed(Phase.PENDING),))
+    )
 
 
 def test_a_replacement_takes_the_place_of_a_pod_of_its_own_component() -> None:
-    small, _, big = (dataclasses.replace(it, gated=False, node="a", bound=True) for it in labelled())
+    small, _, big = (
+        dataclasses.replace(it, gated=False, node="a", bound=True) for it in labelled()
+    )
     runs = mixed(Phase.RUNNING, slots=(("a", 2),))
     new = dataclasses.replace(unequal()[1], uid="n", name="n")
     assert act(small, big, new, jobs=(runs,)) == (Label(new, FIRST),)
@@ -653,11 +846,15 @@ def test_a_replacement_takes_the_place_of_a_pod_of_its_own_component() -> None:
 
 def test_a_component_that_no_node_fits_shows_slurms_reason_and_is_started_again() -> None:
     job = mixed()
-    stuck = dataclasses.replace(job.rest[0], phase=Phase.PENDING, confirmed=True, reason="PartitionConfig")
+    stuck = dataclasses.replace(
+        job.rest[0], phase=Phase.PENDING, confirmed=True, reason="PartitionConfig"
+    )
     start, *reports = act(*labelled(), jobs=(together([dataclasses.replace(job, rest=()), stuck]),))
     assert isinstance(start, Start)
     [message] = {it.message for it in reports if isinstance(it, Report)}
-    assert message.startswith("Slurm job 8 waits: PartitionConfig. The partition's configuration excludes the job")
+    assert message.startswith(
+        "Slurm job 8 waits: PartitionConfig. The partition's configuration excludes the job"
+    )
 
 
 def test_no_pod_is_released_by_a_job_whose_comment_its_user_can_change() -> None:
@@ -675,7 +872,7 @@ def test_a_waiting_pod_shows_slurms_reason() -> None:
 STUCK = dataclasses.replace(JOB, phase=Phase.PENDING, confirmed=True, reason="BadConstraints")
 
 
-def test_a_job_that_slurm_holds_because_no_node_fits_is_started_again_after_a_pause() -> None:
+def test_a_job_that_slurm_blocks_because_no_node_fits_is_started_again_after_a_pause() -> None:
     start, report = act(LABELLED, jobs=(STUCK,))
     assert start == Start(STUCK)
     assert isinstance(report, Report)
@@ -690,7 +887,9 @@ def test_a_job_that_slurm_holds_because_no_node_fits_is_started_again_after_a_pa
         ("JobHeldUser", "The job was submitted or set to wait for its release"),
     ],
 )
-def test_a_job_that_is_held_by_hand_stays_held_and_its_pods_say_so(reason: str, words: str) -> None:
+def test_a_job_that_is_blocked_by_hand_stays_blocked_and_its_pods_report_it(
+    reason: str, words: str
+) -> None:
     [report] = act(LABELLED, jobs=(dataclasses.replace(STUCK, reason=reason),))
     assert isinstance(report, Report)
     assert report.message.startswith(f"Slurm job 7 waits: {reason}. {words}")
@@ -698,13 +897,17 @@ def test_a_job_that_is_held_by_hand_stays_held_and_its_pods_say_so(reason: str, 
 
 def test_a_job_of_a_user_is_started_again_by_its_user_alone() -> None:
     its = dataclasses.replace(STUCK, comment=Comment("team", "u", by_user=True), confirmed=False)
-    assert [type(it) for it in act(dataclasses.replace(LABELLED, submit=False), jobs=(its,))] == [Report]
+    assert [type(it) for it in act(dataclasses.replace(LABELLED, submit=False), jobs=(its,))] == [
+        Report
+    ]
 
 
 def test_a_heterogeneous_job_is_started_again_when_no_node_fits_one_of_its_components() -> None:
     first, *rest = mixed(Phase.PENDING).components
     stuck = dataclasses.replace(rest[0], reason="BadConstraints", confirmed=True)
-    whole = together([dataclasses.replace(first, rest=(), confirmed=True, reason="Resources"), stuck])
+    whole = together(
+        [dataclasses.replace(first, rest=(), confirmed=True, reason="Resources"), stuck]
+    )
     start, *reports = act(*labelled(), jobs=(whole,))
     assert start == Start(whole)
     assert all(isinstance(it, Report) and "BadConstraints" in it.message for it in reports)
@@ -712,7 +915,10 @@ def test_a_heterogeneous_job_is_started_again_when_no_node_fits_one_of_its_compo
 
 def test_a_group_with_too_many_kinds_of_pods_is_refused() -> None:
     size = decide_module.MOST_PARTS + 1
-    pods = [dataclasses.replace(it, shape=dataclasses.replace(SHAPE, cpus=i + 1)) for i, it in enumerate(group(size))]
+    pods = [
+        dataclasses.replace(it, shape=dataclasses.replace(SHAPE, cpus=i + 1))
+        for i, it in enumerate(group(size))
+    ]
     actions = act(*pods)
     assert {it.why for it in actions if isinstance(it, Report)} == {Why.REFUSED}
     assert len(actions) == size
@@ -726,11 +932,11 @@ def test_unequal_pods_wait_while_slurm_has_fewer_nodes_than_components() -> None
     assert [type(it) for it in act(POD, places=0)] == [Submit]
 
 
-def test_a_group_waits_for_its_size_and_says_why_it_is_not_known() -> None:
+def test_a_group_waits_for_its_size_and_reports_why_it_is_not_known() -> None:
     pods = tuple(dataclasses.replace(it, size=0) for it in group(2))
     assert act(*pods) == ()
-    told = tuple(dataclasses.replace(it, unsized="JobSet js doesn't exist") for it in pods)
-    assert {(it.why, it.message) for it in act(*told) if isinstance(it, Report)} == {
+    received = tuple(dataclasses.replace(it, unsized="JobSet js doesn't exist") for it in pods)
+    assert {(it.why, it.message) for it in act(*received) if isinstance(it, Report)} == {
         (Why.INCOMPLETE, "JobSet js doesn't exist")
     }
 
@@ -744,7 +950,7 @@ def test_pods_that_disagree_about_the_size_of_their_group_are_refused() -> None:
     assert len(actions) == 3
 
 
-def test_a_pod_beyond_the_size_of_its_group_is_told_so_and_the_others_get_their_job() -> None:
+def test_a_pod_beyond_the_size_of_its_group_is_notified_and_the_others_get_their_job() -> None:
     pods = (*group(2), dataclasses.replace(group(2)[0], uid="x", name="x"))
     report, submit = act(*pods)
     assert isinstance(report, Report)
@@ -759,7 +965,9 @@ def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_g
     assert act(pod, jobs=(job,)) == ()
     [deleted] = act(pod, jobs=(dataclasses.replace(job, phase=Phase.ENDED),))
     assert isinstance(deleted, DeletePod)
-    unknown, cancelled = act(dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,))
+    unknown, cancelled = act(
+        dataclasses.replace(pod, key=GroupKey("team", "jobset/sx")), jobs=(job,)
+    )
     assert isinstance(unknown, Report)
     assert isinstance(cancelled, Cancel)
 
@@ -767,18 +975,25 @@ def test_pods_of_a_part_of_an_object_are_known_by_their_job_when_the_object_is_g
 def test_each_part_of_an_object_keeps_its_own_job_while_the_object_is_not_read() -> None:
     """After a restart, pods that have their jobs have one key until then."""
     key = GroupKey("team", "jobset/s")
-    driver, worker = (dataclasses.replace(it, key=key, size=0) for it in (BOUND, dataclasses.replace(LABELLED, job=8)))
+    driver, worker = (
+        dataclasses.replace(it, key=key, size=0)
+        for it in (BOUND, dataclasses.replace(LABELLED, job=8))
+    )
     drives = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/driver"))
-    works = dataclasses.replace(RUNNING, job_id=8, comment=Comment("team", "jobset/s/workers"), slots=(("b", 1),))
+    works = dataclasses.replace(
+        RUNNING, job_id=8, comment=Comment("team", "jobset/s/workers"), slots=(("b", 1),)
+    )
     assert act(driver, worker, jobs=(drives, works)) == (Release(worker, 8, "b", 1000),)
-    held = dataclasses.replace(works, phase=Phase.SUBMITTED, slots=(), confirmed=False)
-    assert act(driver, worker, jobs=(drives, held)) == (Start(held),)
+    kept = dataclasses.replace(works, phase=Phase.SUBMITTED, slots=(), confirmed=False)
+    assert act(driver, worker, jobs=(drives, kept)) == (Start(kept),)
 
 
 def test_a_pod_gets_no_place_in_the_job_of_another_part_of_its_object() -> None:
     key = GroupKey("team", "jobset/s")
     driver, worker = (dataclasses.replace(it, key=key, size=0) for it in (BOUND, POD))
-    drives = dataclasses.replace(RUNNING, comment=Comment("team", "jobset/s/driver", SHAPE.digest, 2))
+    drives = dataclasses.replace(
+        RUNNING, comment=Comment("team", "jobset/s/driver", SHAPE.digest, 2)
+    )
     assert act(driver, worker, jobs=(drives,)) == ()
 
 
@@ -797,9 +1012,13 @@ def test_all_pods_are_looked_at_equally_often_however_many_groups_exist(phase: P
     looks = []
     for count in (1, 50):
         keys = [GroupKey("team", f"u{number}") for number in range(count)]
-        pods = Counted(dataclasses.replace(BOUND, uid=it.group, key=it, job=n) for n, it in enumerate(keys, 1))
+        pods = Counted(
+            dataclasses.replace(BOUND, uid=it.group, key=it, job=n) for n, it in enumerate(keys, 1)
+        )
         jobs = {
-            n: dataclasses.replace(RUNNING, job_id=n, phase=phase, comment=Comment("team", it.group, SHAPE.digest))
+            n: dataclasses.replace(
+                RUNNING, job_id=n, phase=phase, comment=Comment("team", it.group, SHAPE.digest)
+            )
             for n, it in enumerate(keys, 1)
         }
         Counted.looks = 0

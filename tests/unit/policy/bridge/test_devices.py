@@ -46,17 +46,28 @@ def test_a_rule_for_gpus_replaces_what_is_counted_without_one() -> None:
         (rules({**GPU, "more": 1}), "more"),
         (rules({**GPU, "gres": "gpu:h100:2"}), "NAME or NAME:TYPE"),
         (rules({"gres": "gpu"}), "either extendedResource, or driver"),
-        (rules({**GPU, "extendedResource": "nvidia.com/gpu"}), "either extendedResource, or driver"),
+        (
+            rules({**GPU, "extendedResource": "nvidia.com/gpu"}),
+            "either extendedResource, or driver",
+        ),
         (rules({**GPU, "deviceClasses": []}), "deviceClasses is empty"),
-        (rules({"gres": "gpu", "extendedResource": "a/b", "attributes": {"a": "b"}}), "belong to a driver"),
+        (
+            rules({"gres": "gpu", "extendedResource": "a/b", "attributes": {"a": "b"}}),
+            "belong to a driver",
+        ),
         (rules({**GPU, "attributes": {"a": [1]}}), "write a text"),
         (rules(GPU, {**GPU, "deviceClasses": ["other"]}), "GRES gpu:h100 has two places"),
         (rules(GPU, {**GPU, "gres": "gpu:a100"}), "DeviceClass gpu.example.com has two places"),
         (
-            rules({"gres": "a", "extendedResource": "x/y"}, {"gres": "b", "extendedResource": "x/y"}),
+            rules(
+                {"gres": "a", "extendedResource": "x/y"}, {"gres": "b", "extendedResource": "x/y"}
+            ),
             "x/y has two places",
         ),
-        (rules(GPU, {"gres": "gpu", "extendedResource": "nvidia.com/gpu"}), "with and without a type"),
+        (
+            rules(GPU, {"gres": "gpu", "extendedResource": "nvidia.com/gpu"}),
+            "with and without a type",
+        ),
     ],
 )
 def test_a_rule_that_can_not_be_used_is_refused_with_the_reason(text: str, words: str) -> None:
@@ -66,7 +77,9 @@ def test_a_rule_that_can_not_be_used_is_refused_with_the_reason(text: str, words
 
 def test_devices_are_numbered_by_gres_and_by_the_numbers_in_their_names() -> None:
     gpus = [device(f"gpu-{index}") for index in (10, 2, 0)]
-    found = numbered(slices(resource_slice("k1", *gpus, device("part-0", profile="1g.5gb"))), PARSED)["k1"]
+    found = numbered(
+        slices(resource_slice("k1", *gpus, device("part-0", profile="1g.5gb"))), PARSED
+    )["k1"]
     assert [(gres, it.name) for gres, it in found] == [
         ("gpu:1g.5gb", "part-0"),
         ("gpu:h100", "gpu-0"),
@@ -84,7 +97,9 @@ def test_the_indices_of_a_gres_count_all_of_its_types() -> None:
 
 
 def test_a_device_that_no_rule_selects_is_left_out() -> None:
-    assert names(resource_slice("k1", device("gpu-0"), device("part-0", profile="7g.80gb"))) == ["gpu-0"]
+    assert names(resource_slice("k1", device("gpu-0"), device("part-0", profile="7g.80gb"))) == [
+        "gpu-0"
+    ]
     other = resource_slice("k1", device("gpu-0"))
     other["spec"]["driver"] = "nic.example.com"
     assert names(other) == []
@@ -105,10 +120,12 @@ def test_a_device_that_is_not_to_be_used_or_is_shared_is_left_out(more: dict[str
 
 
 def test_a_taint_without_effect_on_scheduling_changes_nothing() -> None:
-    assert names(resource_slice("k1", {**device("gpu-0"), "taints": [{"key": "a", "effect": "None"}]})) == ["gpu-0"]
+    assert names(
+        resource_slice("k1", {**device("gpu-0"), "taints": [{"key": "a", "effect": "None"}]})
+    ) == ["gpu-0"]
 
 
-def test_a_pool_counts_when_all_slices_of_its_newest_generation_are_there() -> None:
+def test_devices_count_when_all_slices_of_the_newest_generation_exist() -> None:
     first, second = resource_slice("k1", device("gpu-0")), resource_slice("k1", device("gpu-1"))
     for it in (first, second):
         it["spec"]["pool"] = {"name": "k1", "generation": 2, "resourceSliceCount": 2}

@@ -13,7 +13,9 @@ GPUS = tuple(Device("d", "k1", f"gpu-{index}") for index in range(4))
 KEY = GroupKey("team", "g")
 
 
-def claim(uid: str, *granted: int, shown: bool = True, number: int = 1, others: bool = False) -> Claim:
+def claim(
+    uid: str, *granted: int, shown: bool = True, number: int = 1, others: bool = False
+) -> Claim:
     wishes = (Wish("gpu", "gpu:h100", number),)
     has = tuple(Granted("gpu", GPUS[index]) for index in granted) or None
     return Claim(uid, f"claim-{uid}", wishes, has, shown=shown and has is not None, others=others)
@@ -61,7 +63,9 @@ def test_each_pod_gets_other_devices_of_the_job() -> None:
 
 
 def test_the_requests_of_one_claim_get_different_devices() -> None:
-    two = dataclasses.replace(claim("c1"), wishes=(Wish("a", "gpu:h100", 1), Wish("b", "gpu:h100", 2)))
+    two = dataclasses.replace(
+        claim("c1"), wishes=(Wish("a", "gpu:h100", 1), Wish("b", "gpu:h100", 2))
+    )
     assert given(plan(job(0, 1, 3), pod("a", two))) == {"c1": ["gpu-0", "gpu-1", "gpu-3"]}
 
 
@@ -86,7 +90,7 @@ def test_devices_of_an_earlier_job_are_taken_back_and_only_then_replaced() -> No
     assert action == Deallocate(this, claim("c1", 0))
 
 
-def test_devices_that_were_taken_back_release_no_pod_although_the_claim_still_shows_them_and_the_job_has_them() -> None:
+def test_devices_that_were_taken_back_release_no_pod_although_claim_and_job_have_them() -> None:
     its = dataclasses.replace(claim("c1", 1), returned=True)
     this = pod("a", its)
     assert plan(job(1), this).actions == [Deallocate(this, its)]
@@ -156,7 +160,9 @@ def unused(*pods: Pod, phase: Phase | None) -> list[Deallocate]:
 
 
 @pytest.mark.parametrize("phase", [None, Phase.PENDING, Phase.STOPPED, Phase.ENDED])
-def test_a_pod_behind_its_gate_gives_its_devices_back_while_its_job_does_not_run(phase: Phase | None) -> None:
+def test_a_pod_behind_its_gate_gives_its_devices_back_while_its_job_does_not_run(
+    phase: Phase | None,
+) -> None:
     this = pod("a", claim("c1", 0))
     assert unused(this, phase=phase) == [Deallocate(this, claim("c1", 0))]
 
@@ -173,6 +179,6 @@ def test_pods_whose_release_was_sent_or_whose_job_runs_keep_their_devices() -> N
     assert not unused(dataclasses.replace(this, gated=False), phase=None)
 
 
-def test_devices_that_something_else_has_reserved_or_that_are_not_shown_yet_are_not_taken_back() -> None:
+def test_devices_that_are_not_shown_yet_or_reserved_by_something_else_are_not_taken_back() -> None:
     assert not unused(pod("a", claim("c1", 0, others=True)), phase=None)
     assert not unused(pod("a", claim("c1", 0, shown=False)), phase=None)

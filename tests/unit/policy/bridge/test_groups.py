@@ -1,4 +1,6 @@
-"""Which group a pod is in, and of how many pods. Labels and annotations are those that the controllers write."""
+"""Which group a pod is in, and of how many pods. Labels and annotations are those that the
+controllers write.
+"""
 
 from typing import Any
 
@@ -27,9 +29,18 @@ JOB_SET = {
 
 
 def pod(
-    labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None, owner: Any = None, **spec: Any
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+    owner: Any = None,
+    **spec: Any,
 ) -> Pod:
-    metadata = {"name": "p", "namespace": "team", "uid": "u", "labels": labels or {}, "annotations": annotations or {}}
+    metadata = {
+        "name": "p",
+        "namespace": "team",
+        "uid": "u",
+        "labels": labels or {},
+        "annotations": annotations or {},
+    }
     if owner is not None:
         metadata["ownerReferences"] = [owner]
     return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
@@ -67,7 +78,9 @@ def test_the_annotations_of_an_object_about_the_job_are_those_of_its_pods() -> N
     assert groups.group_of(alone, {without_gang: read}).wishes == found.wishes
 
 
-@pytest.mark.parametrize("metadata", [None, 5, {"annotations": None}, {"annotations": [1]}, {"annotations": {"a": 1}}])
+@pytest.mark.parametrize(
+    "metadata", [None, 5, {"annotations": None}, {"annotations": [1]}, {"annotations": {"a": 1}}]
+)
 def test_an_object_without_annotations_has_a_size_all_the_same(metadata: Any) -> None:
     source = Source(SourceKind.JOB_SET, "team", "js")
     found = groups.read(source, JOB_SET_OBJECT | {"metadata": metadata})
@@ -88,7 +101,9 @@ def test_a_pod_without_labels_is_by_itself_also_one_of_a_batch_job(owner: Any) -
 
 
 def test_the_pair_of_labels_names_a_group_and_its_size() -> None:
-    found = groups.group_of(pod({bridge.GROUP_LABEL: "g", bridge.GROUP_SIZE_LABEL: "3"}, owner=JOB), {})
+    found = groups.group_of(
+        pod({bridge.GROUP_LABEL: "g", bridge.GROUP_SIZE_LABEL: "3"}, owner=JOB), {}
+    )
     assert found == Group(GroupKey("team", "group/g"), "g", "group g", 3)
 
 
@@ -110,7 +125,9 @@ def test_a_wrong_size_is_refused_with_its_label(size: str, group: dict[str, str]
 
 def test_a_group_of_a_leader_worker_set_has_the_size_of_its_annotation() -> None:
     found = groups.group_of(pod(LWS, {"leaderworkerset.sigs.k8s.io/size": "5"}), {})
-    assert found == Group(GroupKey("team", "lws/serve/2"), "serve-2", "LeaderWorkerSet serve, group 2", 5)
+    assert found == Group(
+        GroupKey("team", "lws/serve/2"), "serve-2", "LeaderWorkerSet serve, group 2", 5
+    )
     assert groups.group_of(pod(LWS), {}).refused
 
 
@@ -124,20 +141,31 @@ def test_all_pods_of_a_job_set_are_one_group() -> None:
     "change",
     [
         {"startupPolicy": {"startupPolicyOrder": "InOrder"}},
-        {"replicatedJobs": [replicated("driver"), replicated("workers", 3, dependsOn=[{"name": "driver"}])]},
+        {
+            "replicatedJobs": [
+                replicated("driver"),
+                replicated("workers", 3, dependsOn=[{"name": "driver"}]),
+            ]
+        },
     ],
 )
-def test_the_jobs_of_a_job_set_that_start_one_after_the_other_are_groups_of_their_own(change: dict[str, Any]) -> None:
+def test_the_jobs_of_a_job_set_that_start_one_after_the_other_are_groups_of_their_own(
+    change: dict[str, Any],
+) -> None:
     spec = {"replicatedJobs": [replicated("driver"), replicated("workers", 3)], **change}
     found = known(pod(JOB_SET), spec)
-    assert found == Group(GroupKey("team", "jobset/s/workers"), "js-workers", "JobSet js, workers", 3)
+    assert found == Group(
+        GroupKey("team", "jobset/s/workers"), "js-workers", "JobSet js, workers", 3
+    )
 
 
 def test_a_pod_group_of_scheduler_plugins_goes_before_the_job_set_of_its_pods() -> None:
     """As Kubeflow Trainer creates them."""
     item = pod({**JOB_SET, "scheduling.x-k8s.io/pod-group": "tj"})
     assert groups.source_of(item) == Source(SourceKind.SCHEDULER_PLUGINS, "team", "tj")
-    assert known(item, {"minMember": 6}) == Group(GroupKey("team", "podgroup/tj"), "tj", "PodGroup tj", 6)
+    assert known(item, {"minMember": 6}) == Group(
+        GroupKey("team", "podgroup/tj"), "tj", "PodGroup tj", 6
+    )
 
 
 def test_a_pod_group_of_kubernetes_has_the_size_of_its_gang() -> None:
@@ -149,16 +177,48 @@ def test_a_pod_group_of_kubernetes_has_the_size_of_its_gang() -> None:
 
 def test_each_replica_of_a_pod_group_in_a_workload_is_a_group() -> None:
     item = pod(workloadRef={"name": "w", "podGroup": "pg", "podGroupReplicaKey": "1"})
-    spec = {"podGroups": [{"name": "pg", "policy": {"gang": {"minCount": 4}}}, {"name": "x", "policy": {"basic": {}}}]}
-    assert known(item, spec) == Group(GroupKey("team", "workload/w/pg/1"), "w-pg", "Workload w, pg", 4)
-    assert known(pod(workloadRef={"name": "w", "podGroup": "x"}), spec) == Group(GroupKey("team", "u"))
-    assert "no size for this pod" in known(pod(workloadRef={"name": "w", "podGroup": "z"}), spec).problem
+    spec = {
+        "podGroups": [
+            {"name": "pg", "policy": {"gang": {"minCount": 4}}},
+            {"name": "x", "policy": {"basic": {}}},
+        ]
+    }
+    assert known(item, spec) == Group(
+        GroupKey("team", "workload/w/pg/1"), "w-pg", "Workload w, pg", 4
+    )
+    assert known(pod(workloadRef={"name": "w", "podGroup": "x"}), spec) == Group(
+        GroupKey("team", "u")
+    )
+    assert (
+        "no size for this pod"
+        in known(pod(workloadRef={"name": "w", "podGroup": "z"}), spec).problem
+    )
 
 
 def test_the_bridges_own_labels_go_before_all_others() -> None:
-    labels = {**JOB_SET, "scheduling.x-k8s.io/pod-group": "tj", bridge.GROUP_LABEL: "g", bridge.GROUP_SIZE_LABEL: "2"}
+    labels = {
+        **JOB_SET,
+        "scheduling.x-k8s.io/pod-group": "tj",
+        bridge.GROUP_LABEL: "g",
+        bridge.GROUP_SIZE_LABEL: "2",
+    }
     assert groups.source_of(pod(labels)) is None
     assert groups.group_of(pod(labels), {}).key.group == "group/g"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations"),
+    [(JOB_SET, {}), (LWS, {"leaderworkerset.sigs.k8s.io/size": "5"})],
+    ids=["JobSet", "LeaderWorkerSet"],
+)
+def test_a_pod_of_a_batch_job_or_stateful_set_is_by_itself_only_if_nothing_else_groups_it(
+    labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    """The pods of a JobSet are those of Jobs."""
+    item = pod({**labels, "batch.kubernetes.io/job-name": "train"}, annotations, owner=JOB)
+    found = groups.group_of(item, {})
+    assert found.key != GroupKey("team", "u")
+    assert found.words.startswith(("JobSet js", "LeaderWorkerSet serve"))
 
 
 def test_an_object_that_was_not_read_yet_is_no_problem_and_gives_no_size() -> None:
@@ -172,13 +232,21 @@ def test_an_object_that_was_not_read_yet_is_no_problem_and_gives_no_size() -> No
         (groups.missing, "JobSet js (jobsets.jobset.x-k8s.io) doesn't exist", False),
         (groups.forbidden, "adds `get` on jobsets.jobset.x-k8s.io to its ClusterRole", True),
         (lambda source: groups.failed(source, "500"), "JobSet js can't be read: 500", False),
-        (lambda source: groups.read(source, {"spec": {"replicatedJobs": 1}}), "no size that can be read", True),
+        (
+            lambda source: groups.read(source, {"spec": {"replicatedJobs": 1}}),
+            "no size that can be read",
+            True,
+        ),
         (lambda source: groups.read(source, {}), "no size that can be read", True),
         (lambda source: groups.read(source, {"spec": None}), "no size that can be read", True),
-        (lambda source: groups.read(source, {"spec": {"replicatedJobs": []}}), "has no size for this pod", True),
+        (
+            lambda source: groups.read(source, {"spec": {"replicatedJobs": []}}),
+            "has no size for this pod",
+            True,
+        ),
     ],
 )
-def test_an_object_without_a_size_says_why(facts: Any, words: str, refused: bool) -> None:
+def test_an_object_without_a_size_reports_why(facts: Any, words: str, refused: bool) -> None:
     item = pod(JOB_SET)
     source = groups.source_of(item)
     assert source is not None

@@ -1,4 +1,4 @@
-"""Pods on nodes with a slurmd: where they get a guard, and what the Epilogs are told."""
+"""Pods on nodes with a slurmd: where they get a guard, and what the Epilogs get."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -10,7 +10,15 @@ import pytest
 from sidecars.contract import bridge, extra
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge import guards
-from sidecars.policy.bridge.guards import Gone, Resume, Worker, kinds, kube_node_of, problem_of, worker_of
+from sidecars.policy.bridge.guards import (
+    Gone,
+    Resume,
+    Worker,
+    kinds,
+    kube_node_of,
+    problem_of,
+    worker_of,
+)
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import (
@@ -34,7 +42,9 @@ FACTS = extra.PodFacts("w-uid", "w0", "slurm")
 NATIVE = Node("w0", frozenset({"IDLE", "DYNAMIC_NORM"}), partitions=("pods", "all"))
 EXTERNAL = Node("k1", frozenset({"IDLE", "EXTERNAL"}), partitions=("bridge", "all"))
 GUARD = {"pods": Kind(guard=True), "p": Kind(guard=True)}
-COMPLETING = dataclasses.replace(RUNNING, phase=Phase.ENDED, guard=True, completing=True, slots=(("a", 1), ("b", 1)))
+COMPLETING = dataclasses.replace(
+    RUNNING, phase=Phase.ENDED, guard=True, completing=True, slots=(("a", 1), ("b", 1))
+)
 
 
 def worker_pod(**annotations: str) -> Pod:
@@ -44,12 +54,20 @@ def worker_pod(**annotations: str) -> Pod:
 
 
 def worker(gone: str = "") -> Worker:
-    found = worker_of(NATIVE, FACTS, worker_pod(**{bridge.GUARD: "1", **({bridge.GONE: gone} if gone else {})}))
+    found = worker_of(
+        NATIVE, FACTS, worker_pod(**{bridge.GUARD: "1", **({bridge.GONE: gone} if gone else {})})
+    )
     assert found is not None
     return found
 
 
-def tell(*pods: Any, jobs: tuple[Job, ...] = (), gone: str = "", record: Node = NATIVE, known: bool = True) -> Any:
+def notify(
+    *pods: Any,
+    jobs: tuple[Job, ...] = (),
+    gone: str = "",
+    record: Node = NATIVE,
+    known: bool = True,
+) -> Any:
     view = View(pods, {job.job_id: job for job in jobs}, known, {"team": "ada"})
     return guards.decide(view, [worker(gone)], {"w0": record})
 
@@ -76,9 +94,11 @@ def test_the_kind_of_a_partition_is_that_of_its_nodes() -> None:
     assert "external nodes, such as k1, and nodes with a slurmd, such as w0" in found["all"].problem
 
 
-def test_a_node_without_a_worker_that_waits_makes_its_partition_unusable_unless_power_saving_has_stopped_it() -> None:
+def test_a_node_without_a_waiting_worker_makes_its_partition_unusable_unless_powered_down() -> None:
     assert "slurmBridge.guard.enabled" in kinds([NATIVE], {})["pods"].problem
-    stopped = dataclasses.replace(NATIVE, name="w1", states=frozenset({"IDLE", "CLOUD", "POWERED_DOWN"}))
+    stopped = dataclasses.replace(
+        NATIVE, name="w1", states=frozenset({"IDLE", "CLOUD", "POWERED_DOWN"})
+    )
     assert kinds([NATIVE, stopped], {"w0": worker()})["pods"] == Kind(guard=True)
 
 
@@ -101,19 +121,28 @@ def test_nothing_is_submitted_before_slurms_nodes_are_known() -> None:
 
 def test_a_pod_that_could_use_more_than_its_job_has_gets_no_guard() -> None:
     loose = dataclasses.replace(POD, unguarded="container c can use more memory")
-    assert act(loose, kinds=GUARD) == (Report(loose, Why.REFUSED, "pod: container c can use more memory"),)
+    assert act(loose, kinds=GUARD) == (
+        Report(loose, Why.REFUSED, "pod: container c can use more memory"),
+    )
 
 
-def test_a_pod_that_could_use_more_than_its_job_has_gets_no_place_in_the_guard_of_its_group() -> None:
+def test_a_pod_that_could_use_more_than_its_job_has_gets_no_place_in_the_guard_of_its_group() -> (
+    None
+):
     key = GroupKey("team", "group/g")
     runs = dataclasses.replace(BOUND, key=key, size=2)
-    again = dataclasses.replace(POD, uid="u2", name="again", key=key, size=2, unguarded="container c can use more cpu")
+    again = dataclasses.replace(
+        POD, uid="u2", name="again", key=key, size=2, unguarded="container c can use more cpu"
+    )
     comment = Comment("team", "group/g", POD.shape.digest if POD.shape else "", 2)
     guard = dataclasses.replace(RUNNING, guard=True, comment=comment, slots=(("a", 2),))
     assert act(runs, again, jobs=(guard,), kinds=GUARD) == (
         Report(again, Why.REFUSED, "again: container c can use more cpu"),
     )
-    assert any(isinstance(it, Label) for it in act(runs, again, jobs=(dataclasses.replace(guard, guard=False),)))
+    assert any(
+        isinstance(it, Label)
+        for it in act(runs, again, jobs=(dataclasses.replace(guard, guard=False),))
+    )
 
 
 def test_unequal_pods_get_no_guard() -> None:
@@ -122,13 +151,18 @@ def test_unequal_pods_get_no_guard() -> None:
         for name, cpus in (("p0", 1), ("p1", 2))
     ]
     found = act(*pods, kinds=GUARD)
-    assert all(isinstance(it, Report) and "all pods of a group have to request the same" in it.message for it in found)
+    assert all(
+        isinstance(it, Report) and "all pods of a group have to request the same" in it.message
+        for it in found
+    )
     assert len(found) == 2
 
 
 def test_a_pod_whose_guard_was_queued_again_is_deleted() -> None:
     queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
-    assert act(BOUND, jobs=(queued,), kinds=GUARD) == (DeletePod(BOUND, "Slurm job 7 was queued again", ""),)
+    assert act(BOUND, jobs=(queued,), kinds=GUARD) == (
+        DeletePod(BOUND, "Slurm job 7 was queued again", ""),
+    )
     waits = dataclasses.replace(queued, completing=False)
     assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(waits,), kinds=GUARD))
 
@@ -136,23 +170,27 @@ def test_a_pod_whose_guard_was_queued_again_is_deleted() -> None:
 def test_a_pod_that_waits_loses_its_guard_that_was_queued_again_while_that_is_completing() -> None:
     """Otherwise its user could keep the node COMPLETING for as long as the pod waits."""
     queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
-    assert act(LABELLED, jobs=(queued,), kinds=GUARD) == (Requeue(LABELLED, 7, "Slurm job 7 was queued again"),)
+    assert act(LABELLED, jobs=(queued,), kinds=GUARD) == (
+        Requeue(LABELLED, 7, "Slurm job 7 was queued again"),
+    )
 
 
-def test_the_epilog_of_a_guard_that_was_queued_again_is_told_as_well() -> None:
+def test_the_epilog_of_a_guard_that_was_queued_again_gets_its_answer_as_well() -> None:
     queued = dataclasses.replace(COMPLETING, phase=Phase.PENDING, retains=False)
     there = dataclasses.replace(BOUND, node="a")
-    assert tell(there, jobs=(queued,)) == ()
-    assert tell(jobs=(queued,)) == (Gone(worker(), "7"),)
+    assert notify(there, jobs=(queued,)) == ()
+    assert notify(jobs=(queued,)) == (Gone(worker(), "7"),)
 
 
-def test_the_epilog_is_told_when_no_pod_of_the_job_is_left_on_its_node() -> None:
+def test_the_epilog_gets_its_answer_when_no_pod_of_the_job_is_left_on_its_node() -> None:
     there = dataclasses.replace(BOUND, node="a")
     elsewhere = dataclasses.replace(BOUND, node="b")
-    assert tell(there, jobs=(COMPLETING,)) == ()
-    assert tell(elsewhere, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
-    assert tell(dataclasses.replace(there, deleting=True), jobs=(COMPLETING,)) == ()
-    assert tell(dataclasses.replace(there, finished=True), jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
+    assert notify(there, jobs=(COMPLETING,)) == ()
+    assert notify(elsewhere, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
+    assert notify(dataclasses.replace(there, deleting=True), jobs=(COMPLETING,)) == ()
+    assert notify(dataclasses.replace(there, finished=True), jobs=(COMPLETING,)) == (
+        Gone(worker(), "7"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,43 +198,51 @@ def test_the_epilog_is_told_when_no_pod_of_the_job_is_left_on_its_node() -> None
     [LABELLED, dataclasses.replace(BOUND, node="unknown"), dataclasses.replace(LABELLED, node="a")],
     ids=["not released", "on a node that the job doesn't name", "a release that was sent"],
 )
-def test_the_epilog_is_not_told_while_a_pod_may_still_come_or_be_there(pod: Any) -> None:
-    assert not any(isinstance(it, Gone) for it in tell(pod, jobs=(COMPLETING,)))
+def test_the_epilog_gets_no_answer_while_a_pod_may_still_come_or_be_there(pod: Any) -> None:
+    assert not any(isinstance(it, Gone) for it in notify(pod, jobs=(COMPLETING,)))
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING])
-def test_nothing_is_said_of_jobs_that_run(phase: Phase) -> None:
-    assert tell(jobs=(dataclasses.replace(COMPLETING, phase=phase),)) == ()
+def test_nothing_is_reported_of_jobs_that_run(phase: Phase) -> None:
+    assert notify(jobs=(dataclasses.replace(COMPLETING, phase=phase),)) == ()
 
 
-def test_nothing_is_said_while_slurm_is_unknown() -> None:
-    assert tell(jobs=(COMPLETING,), known=False) == ()
+def test_nothing_is_reported_while_slurm_is_unknown() -> None:
+    assert notify(jobs=(COMPLETING,), known=False) == ()
 
 
-def test_what_was_said_is_withdrawn_when_the_epilog_has_ended() -> None:
-    assert tell(jobs=(dataclasses.replace(COMPLETING, completing=False),), gone="7") == (Gone(worker("7"), ""),)
-    assert tell(jobs=(COMPLETING,), gone="7") == ()
+def test_what_was_reported_is_withdrawn_when_the_epilog_has_ended() -> None:
+    assert notify(jobs=(dataclasses.replace(COMPLETING, completing=False),), gone="7") == (
+        Gone(worker("7"), ""),
+    )
+    assert notify(jobs=(COMPLETING,), gone="7") == ()
 
 
 def test_a_guard_of_a_user_who_isnt_the_bridge_ends_at_once() -> None:
-    forged = dataclasses.replace(COMPLETING, job_id=9, user="eve", comment=Comment("", "", pods=0), confirmed=False)
-    assert tell(BOUND, jobs=(forged, dataclasses.replace(RUNNING, guard=True))) == (Gone(worker(), "9"),)
+    forged = dataclasses.replace(
+        COMPLETING, job_id=9, user="eve", comment=Comment("", "", pods=0), confirmed=False
+    )
+    assert notify(BOUND, jobs=(forged, dataclasses.replace(RUNNING, guard=True))) == (
+        Gone(worker(), "9"),
+    )
 
 
 def test_the_node_of_a_pod_for_which_no_epilog_waits_is_drained() -> None:
     ended = dataclasses.replace(COMPLETING, completing=False)
-    [drain] = tell(BOUND, jobs=(ended,))
+    [drain] = notify(BOUND, jobs=(ended,))
     assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here without a guard")
-    assert tell(BOUND) == (drain,), "a job that Slurm doesn't list"
-    assert tell(BOUND, jobs=(ended,), record=drained(drain.reason)) == ()
-    assert tell(BOUND, jobs=(dataclasses.replace(RUNNING, guard=True),)) == ()
-    assert tell(BOUND, jobs=(RUNNING,)) == (drain,), "an external job, of the time before the node had a worker"
+    assert notify(BOUND) == (drain,), "a job that Slurm doesn't list"
+    assert notify(BOUND, jobs=(ended,), record=drained(drain.reason)) == ()
+    assert notify(BOUND, jobs=(dataclasses.replace(RUNNING, guard=True),)) == ()
+    assert notify(BOUND, jobs=(RUNNING,)) == (drain,), (
+        "an external job, of the time before the node had a worker"
+    )
 
 
 def test_the_node_of_a_pod_whose_guard_has_another_node_is_drained() -> None:
     # Another worker came to the Kubernetes node, and that of the guard runs elsewhere by now.
     moved = dataclasses.replace(RUNNING, guard=True, slots=(("b", 1),))
-    [drain] = tell(BOUND, jobs=(moved,))
+    [drain] = notify(BOUND, jobs=(moved,))
     assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here without a guard")
 
 
@@ -205,34 +251,37 @@ def test_the_node_of_more_pods_than_their_guard_has_places_there_is_drained() ->
     second = dataclasses.replace(BOUND, uid="u2", name="second")
     guard = dataclasses.replace(RUNNING, guard=True)
     drain = Drain("w0", "slurm-bridge: pod team/second runs here without a guard")
-    assert tell(BOUND, second, jobs=(guard,)) == (drain,)
-    assert tell(BOUND, second, jobs=(dataclasses.replace(guard, slots=(("a", 2),)),)) == ()
+    assert notify(BOUND, second, jobs=(guard,)) == (drain,)
+    assert notify(BOUND, second, jobs=(dataclasses.replace(guard, slots=(("a", 2),)),)) == ()
 
 
 def test_the_node_of_a_pod_whose_job_id_is_that_of_the_guard_of_other_pods_is_drained() -> None:
     # slurmctld has lost its state, and gives the same ids again.
     other = dataclasses.replace(RUNNING, guard=True, comment=Comment("team", "other", SHAPE.digest))
-    assert [type(it) for it in tell(BOUND, jobs=(other,))] == [Drain]
+    assert [type(it) for it in notify(BOUND, jobs=(other,))] == [Drain]
 
 
 @pytest.mark.parametrize("phase", [Phase.PENDING, Phase.STOPPED])
 def test_the_node_of_a_pod_whose_guard_has_no_cores_is_drained(phase: Phase) -> None:
-    # slurmctld that was killed has forgotten the start of the guard, or an administrator has suspended it.
+    # slurmctld that was killed has forgotten the start of the guard, or an administrator has
+    # suspended it.
     idle = dataclasses.replace(RUNNING, guard=True, phase=phase)
-    assert [type(it) for it in tell(BOUND, jobs=(idle,))] == [Drain]
-    assert [type(it) for it in tell(LABELLED, jobs=(idle,))] == []
+    assert [type(it) for it in notify(BOUND, jobs=(idle,))] == [Drain]
+    assert [type(it) for it in notify(LABELLED, jobs=(idle,))] == []
     queued = dataclasses.replace(idle, completing=True)
-    assert tell(BOUND, jobs=(queued,)) == (), "its Epilog waits"
+    assert notify(BOUND, jobs=(queued,)) == (), "its Epilog waits"
 
 
-def test_no_epilog_waits_on_a_node_that_is_down_while_the_job_is_completing_on_another_one() -> None:
+def test_no_epilog_waits_on_a_node_that_is_down_while_the_job_is_completing_on_another_one() -> (
+    None
+):
     down = dataclasses.replace(NATIVE, states=frozenset({"DOWN"}))
-    [drain] = tell(BOUND, jobs=(COMPLETING,), record=down)
+    [drain] = notify(BOUND, jobs=(COMPLETING,), record=down)
     assert isinstance(drain, Drain)
-    assert tell(BOUND, jobs=(COMPLETING,), record=drained(drain.reason)) == (), "it is back"
+    assert notify(BOUND, jobs=(COMPLETING,), record=drained(drain.reason)) == (), "it is back"
 
 
-def test_the_node_of_a_pod_is_drained_while_slurmd_does_not_answer_before_slurm_forgets_the_guard() -> None:
+def test_the_node_of_a_pod_is_drained_before_slurm_forgets_the_guard_of_a_silent_slurmd() -> None:
     guard = dataclasses.replace(RUNNING, guard=True)
     view = View((BOUND,), {7: guard}, True, {"team": "ada"})
 
@@ -244,71 +293,99 @@ def test_the_node_of_a_pod_is_drained_while_slurmd_does_not_answer_before_slurm_
     assert drain == Drain("w0", "slurm-bridge: pod team/pod runs here, and slurmd doesn't answer")
     assert decide(drained(drain.reason), "w0") == ()
     assert decide(drained(drain.reason)) == (Undrain("w0"),), "it answers again"
-    assert decide(NATIVE, "w0", view=dataclasses.replace(view, pods=(), jobs={})) == (), "no pod is there"
+    assert decide(NATIVE, "w0", view=dataclasses.replace(view, pods=(), jobs={})) == (), (
+        "no pod exists"
+    )
 
 
 def test_the_reason_of_others_on_a_node_that_is_down_remains() -> None:
-    down = dataclasses.replace(NATIVE, states=frozenset({"DOWN"}), reason="broken fan", reason_set_by_user="root")
-    assert tell(BOUND, record=down) == (Drain("w0", ""),)
+    down = dataclasses.replace(
+        NATIVE, states=frozenset({"DOWN"}), reason="broken fan", reason_set_by_user="root"
+    )
+    assert notify(BOUND, record=down) == (Drain("w0", ""),)
     silent = dataclasses.replace(down, reason="Not responding", reason_set_by_user="slurm")
-    assert tell(BOUND, record=silent) == (Drain("w0", "slurm-bridge: pod team/pod runs here without a guard"),)
+    assert notify(BOUND, record=silent) == (
+        Drain("w0", "slurm-bridge: pod team/pod runs here without a guard"),
+    )
 
 
 def test_the_drain_ends_with_the_pod_and_that_of_others_remains() -> None:
-    assert tell(record=drained("slurm-bridge: x")) == (Undrain("w0"),)
-    assert tell(record=drained("broken")) == ()
-    failing = dataclasses.replace(NATIVE, states=frozenset({"IDLE", "FAIL"}), reason="slurm-bridge: x")
-    assert tell(record=failing) == (), "an administrator has set FAIL, and UNDRAIN would end it"
-    told = tell(BOUND, jobs=(COMPLETING,), record=drained("slurm-bridge: not confirmed"))
-    assert told == (), "an Epilog still waits"
-    completing = dataclasses.replace(drained("slurm-bridge: x"), states=frozenset({"IDLE", "DRAIN", "COMPLETING"}))
-    assert tell(record=completing) == (), "an Epilog still waits, whatever is known of its job"
-    assert tell(record=completing, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
+    assert notify(record=drained("slurm-bridge: x")) == (Undrain("w0"),)
+    assert notify(record=drained("broken")) == ()
+    failing = dataclasses.replace(
+        NATIVE, states=frozenset({"IDLE", "FAIL"}), reason="slurm-bridge: x"
+    )
+    assert notify(record=failing) == (), "an administrator has set FAIL, and UNDRAIN would end it"
+    received = notify(BOUND, jobs=(COMPLETING,), record=drained("slurm-bridge: not confirmed"))
+    assert received == (), "an Epilog still waits"
+    completing = dataclasses.replace(
+        drained("slurm-bridge: x"), states=frozenset({"IDLE", "DRAIN", "COMPLETING"})
+    )
+    assert notify(record=completing) == (), "an Epilog still waits, whatever is known of its job"
+    assert notify(record=completing, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
 
 
-def test_a_node_that_is_down_with_the_bridges_reason_is_in_service_again_when_its_slurmd_answers() -> None:
-    """slurmctld adds its words to the bridge's when it gives up slurmd, and takes those for another program's."""
+def test_a_node_that_is_down_with_the_bridges_reason_is_resumed_when_its_slurmd_answers() -> None:
+    """slurmctld adds its words to the bridge's when it gives up slurmd, and takes those for another
+    program's.
+    """
     reason = "slurm-bridge: pod team/pod runs here, and slurmd doesn't answer : Not responding"
-    down = dataclasses.replace(NATIVE, states=frozenset({"DOWN", "DRAIN", "NOT_RESPONDING"}), reason=reason)
-    assert tell(record=down) == (Undrain("w0"),)
-    assert tell(record=dataclasses.replace(down, states=frozenset({"DOWN", "NOT_RESPONDING"}))) == ()
+    down = dataclasses.replace(
+        NATIVE, states=frozenset({"DOWN", "DRAIN", "NOT_RESPONDING"}), reason=reason
+    )
+    assert notify(record=down) == (Undrain("w0"),)
+    assert (
+        notify(record=dataclasses.replace(down, states=frozenset({"DOWN", "NOT_RESPONDING"}))) == ()
+    )
     for states in ({"DOWN"}, {"DOWN", "DRAIN"}):
         back = dataclasses.replace(down, states=frozenset(states))
-        assert tell(record=back) == (Resume("w0"),)
-        assert tell(record=dataclasses.replace(back, reason="broken fan")) == ()
-    assert tell(BOUND, record=dataclasses.replace(down, states=frozenset({"DOWN", "DRAIN"}))) == (), "a pod is there"
+        assert notify(record=back) == (Resume("w0"),)
+        assert notify(record=dataclasses.replace(back, reason="broken fan")) == ()
+    assert (
+        notify(BOUND, record=dataclasses.replace(down, states=frozenset({"DOWN", "DRAIN"}))) == ()
+    ), "a pod exists"
     meta = msgspec.structs.replace(worker().pod.metadata, deletion_timestamp=datetime.now(UTC))
     ending = dataclasses.replace(worker(), pod=msgspec.structs.replace(worker().pod, metadata=meta))
     view = View((), {}, True, {"team": "ada"})
     assert guards.decide(view, [ending], {"w0": back}) == (Undrain("w0"),), "its slurmd has ended"
-    waits = tell(jobs=(COMPLETING,), record=dataclasses.replace(down, states=frozenset({"DOWN"})))
+    waits = notify(jobs=(COMPLETING,), record=dataclasses.replace(down, states=frozenset({"DOWN"})))
     assert waits == (Gone(worker(), "7"),), "an Epilog of another node waits"
 
 
-def test_the_drain_of_a_worker_that_has_vanished_ends_when_no_pod_is_left_on_a_node_without_a_worker() -> None:
+def test_the_drain_of_a_vanished_worker_ends_when_its_node_has_neither_pod_nor_worker() -> None:
     left = drained("slurm-bridge: pod team/pod runs here, and slurmd doesn't answer")
     down = dataclasses.replace(left, states=frozenset({"DOWN", "DRAIN"}))
 
-    def vanished(record: Node, *pods: Any, workers: tuple[Worker, ...] = (), jobs: tuple[Job, ...] = ()) -> Any:
+    def vanished(
+        record: Node, *pods: Any, workers: tuple[Worker, ...] = (), jobs: tuple[Job, ...] = ()
+    ) -> Any:
         view = View(pods, {job.job_id: job for job in jobs}, True, {"team": "ada"})
         return guards.decide(view, workers, {record.name: record})
 
     assert vanished(left) == vanished(down) == (Undrain("w0"),)
     assert vanished(left, BOUND) == vanished(down, dataclasses.replace(BOUND, deleting=True)) == ()
     other = dataclasses.replace(left, name="w1")
-    assert vanished(other, BOUND, workers=(worker(),)) == (Undrain("w1"),), "the worker of its node looks after it"
+    assert vanished(other, BOUND, workers=(worker(),)) == (Undrain("w1"),), (
+        "the worker of its node looks after it"
+    )
     assert vanished(left, BOUND, jobs=(RUNNING,)) == (Undrain("w0"),), "its node has no slurmd"
     elsewhere = dataclasses.replace(BOUND, node="b")
     assert vanished(left, elsewhere, jobs=(RUNNING,)) == (), "its job has another node"
 
 
-def test_the_drain_of_a_worker_that_has_vanished_stays_if_it_is_anothers_or_an_epilog_waits() -> None:
+def test_the_drain_of_a_worker_that_has_vanished_stays_if_it_is_anothers_or_an_epilog_waits() -> (
+    None
+):
     view = View((), {}, True, {"team": "ada"})
     for record in (
         drained("broken"),
         dataclasses.replace(NATIVE, states=frozenset({"IDLE", "FAIL"}), reason="slurm-bridge: x"),
-        dataclasses.replace(NATIVE, states=frozenset({"IDLE", "DRAIN", "COMPLETING"}), reason="slurm-bridge: x"),
-        dataclasses.replace(EXTERNAL, states=frozenset({"IDLE", "DRAIN", "EXTERNAL"}), reason="slurm-bridge: x"),
+        dataclasses.replace(
+            NATIVE, states=frozenset({"IDLE", "DRAIN", "COMPLETING"}), reason="slurm-bridge: x"
+        ),
+        dataclasses.replace(
+            EXTERNAL, states=frozenset({"IDLE", "DRAIN", "EXTERNAL"}), reason="slurm-bridge: x"
+        ),
         dataclasses.replace(NATIVE, states=frozenset({"DOWN"}), reason="slurm-bridge: x"),
     ):
         assert guards.decide(view, (), {record.name: record}) == ()
@@ -321,7 +398,9 @@ def drained(reason: str) -> Node:
 
 
 def spec(**container: Any) -> Pod:
-    return msgspec.convert({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", **container}]}}, Pod)
+    return msgspec.convert(
+        {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", **container}]}}, Pod
+    )
 
 
 BOUNDS = {"cpu": "1", "memory": "1Gi"}
@@ -337,7 +416,9 @@ BOUNDS = {"cpu": "1", "memory": "1Gi"}
         ({"requests": {**BOUNDS, "cpu": "500m"}, "limits": BOUNDS}, "set limits.cpu"),
     ],
 )
-def test_a_pod_beside_slurms_own_jobs_can_use_no_more_than_its_job_has(resources: Any, words: str) -> None:
+def test_a_pod_beside_slurms_own_jobs_can_use_no_more_than_its_job_has(
+    resources: Any, words: str
+) -> None:
     found = problem_of(spec(resources=resources), exclusive=False)
     assert words in found
     assert bool(found) == bool(words)
@@ -349,7 +430,9 @@ def test_only_a_pod_with_the_whole_node_may_have_devices_of_a_plugin() -> None:
     assert "request the whole node" in problem_of(pod, exclusive=False, gres="gres/gpu:1")
 
 
-@pytest.mark.parametrize("name", ["fpga.example/card", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"])
+@pytest.mark.parametrize(
+    "name", ["fpga.example/card", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"]
+)
 def test_a_pod_with_devices_that_slurm_does_not_count_needs_whole_nodes(name: str) -> None:
     """Also of a DRA driver, by the extended resource of a DeviceClass."""
     pod = spec(resources={"limits": {**BOUNDS, name: "1", "ephemeral-storage": "1Gi"}})
@@ -359,14 +442,18 @@ def test_a_pod_with_devices_that_slurm_does_not_count_needs_whole_nodes(name: st
 
 
 @pytest.mark.parametrize("exclusive", [True, False])
-def test_devices_by_claim_are_refused_because_slurms_indices_are_those_of_its_own_node(exclusive: bool) -> None:
+def test_devices_by_claim_are_refused_because_slurms_indices_are_those_of_its_own_node(
+    exclusive: bool,
+) -> None:
     found = problem_of(spec(resources={"limits": BOUNDS}), exclusive=exclusive, claims=True)
     assert "use another partition" in found
 
 
 def test_a_node_selector_is_refused_because_slurm_cant_compare_it() -> None:
     pod = spec(resources={"limits": BOUNDS})
-    selective = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_selector={"zone": "a"}))
+    selective = msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, node_selector={"zone": "a"})
+    )
     assert f"{bridge.WISHES}constraints" in problem_of(selective, exclusive=False)
 
 
@@ -377,7 +464,11 @@ def test_limits_of_the_whole_pod_count() -> None:
     assert problem_of(whole, exclusive=False) == ""
 
 
-def test_an_epilog_waits_for_no_pod_of_another_group_that_has_the_id_from_a_lost_state_elsewhere() -> None:
-    other = dataclasses.replace(BOUND, key=GroupKey("other", "v"), namespace="other", uid="v", node="elsewhere")
-    assert tell(other, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
-    assert tell(dataclasses.replace(other, node="a"), jobs=(COMPLETING,)) != (Gone(worker(), "7"),)
+def test_an_epilog_waits_for_no_pod_of_another_group_with_the_same_id_from_a_lost_state() -> None:
+    other = dataclasses.replace(
+        BOUND, key=GroupKey("other", "v"), namespace="other", uid="v", node="elsewhere"
+    )
+    assert notify(other, jobs=(COMPLETING,)) == (Gone(worker(), "7"),)
+    assert notify(dataclasses.replace(other, node="a"), jobs=(COMPLETING,)) != (
+        Gone(worker(), "7"),
+    )

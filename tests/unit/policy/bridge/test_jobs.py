@@ -9,9 +9,15 @@ from sidecars.policy.bridge.records import GroupKey, Phase
 from sidecars.policy.bridge.shape import Shape
 from sidecars.slurm.external import Allocation, ExternalJob
 
-PENDING, RUNNING, CANCELLED = frozenset({"PENDING"}), frozenset({"RUNNING"}), frozenset({"CANCELLED"})
+PENDING, RUNNING, CANCELLED = (
+    frozenset({"PENDING"}),
+    frozenset({"RUNNING"}),
+    frozenset({"CANCELLED"}),
+)
 TEXT = bridge.encode(Comment("team", "u", "d"))
-OURS = ExternalJob(1, PENDING, external=True, user_name="ada", user_id=8, comment=TEXT, blocked=True)
+OURS = ExternalJob(
+    1, PENDING, external=True, user_name="ada", user_id=8, comment=TEXT, blocked=True
+)
 STARTED = dataclasses.replace(OURS, blocked=False, admin_comment=TEXT)
 RUNS = dataclasses.replace(STARTED, states=RUNNING, allocations=(Allocation("n1", 2),))
 OTHER = ExternalJob(2, RUNNING, user_name="eve", user_id=9)
@@ -66,7 +72,9 @@ def test_a_job_that_was_submitted_between_the_two_lists_of_a_pass_is_read_in_the
     assert known(found)
 
 
-def test_a_job_that_the_first_list_has_and_that_was_not_read_is_unknown_after_the_second_one() -> None:
+def test_a_job_that_the_first_list_has_and_that_was_not_read_is_unknown_after_the_second_one() -> (
+    None
+):
     found = book(OURS)
     found.states({1: PENDING, 3: PENDING}, 1)
     found.states({1: PENDING, 3: PENDING, 4: PENDING}, 2, again=True)
@@ -312,13 +320,17 @@ def test_the_components_of_a_heterogeneous_job_are_one_job() -> None:
 
 
 def test_a_heterogeneous_job_has_ended_as_soon_as_the_list_shows_the_end_of_one_component() -> None:
-    found = book(dataclasses.replace(LEAD, states=RUNNING), dataclasses.replace(OTHER_PART, states=RUNNING))
+    found = book(
+        dataclasses.replace(LEAD, states=RUNNING), dataclasses.replace(OTHER_PART, states=RUNNING)
+    )
     found.states({1: RUNNING, 2: CANCELLED}, 1)
     job = found.jobs({}, {})[1]
     assert (job.phase, job.state, job.remaining) == (Phase.ENDED, "CANCELLED", (1,))
 
 
-def test_a_heterogeneous_job_one_of_whose_components_is_missing_has_no_end_and_does_not_run() -> None:
+def test_a_heterogeneous_job_one_of_whose_components_is_missing_has_no_end_and_does_not_run() -> (
+    None
+):
     lead = dataclasses.replace(LEAD, states=RUNNING, allocations=(Allocation("n1", 2),))
     assert phases(book(lead)) == {1: Phase.STARTING}
 
@@ -334,10 +346,12 @@ def test_a_job_on_several_nodes_is_read_again_after_one_that_has_begun_on_one_of
     assert found.beside([3]) == found.beside([2]) == found.beside([5]) == []
 
 
-def test_a_component_that_its_user_has_submitted_is_a_job_of_its_own_without_the_other_components() -> None:
+def test_a_component_that_its_user_submitted_is_a_job_without_the_other_components() -> None:
     text = f"{bridge.BY_USER}team/g"
     batch = ExternalJob(1, RUNNING, user_name="ada", user_id=8, comment="", het_id=1)
-    beside = dataclasses.replace(RUNS, job_id=2, comment=text, admin_comment="", het_id=1, het_offset=1)
+    beside = dataclasses.replace(
+        RUNS, job_id=2, comment=text, admin_comment="", het_id=1, het_offset=1
+    )
     found = book(batch, beside).jobs({}, {"n1": "k1"})
     assert list(found) == [2]
     assert (found[2].phase, found[2].whole, found[2].comment.group) == (Phase.RUNNING, 1, "group/g")
@@ -353,17 +367,26 @@ def test_a_job_that_has_become_a_guard_after_it_was_read_is_known_when_its_epilo
     found.states({2: completing}, 1)
     assert found.to_read() == [2]
     its = (Allocation("w0", 2),)
-    found.details(2, dataclasses.replace(OTHER, states=completing, admin_comment=TEXT, allocations=its))
+    found.details(
+        2, dataclasses.replace(OTHER, states=completing, admin_comment=TEXT, allocations=its)
+    )
     [job] = found.jobs({}, {}, {"w0": "a"}).values()
     assert (job.guard, job.completing, job.slots) == (True, True, (("a", 2),))
     assert found.to_read() == []
 
 
 def test_a_guard_is_one_until_its_epilogs_have_ended_whatever_its_record_is_meanwhile() -> None:
-    """Its user has it queued again, and changes its output: the Epilog still has the former one, and waits."""
+    """Its user has it queued again, and changes its output: the Epilog still has the former one,
+    and waits.
+    """
     found = book(dataclasses.replace(GUARD, allocations=(Allocation("w0", 2),)))
-    changed = dataclasses.replace(GUARD, states=QUEUED_AGAIN, guard=False, comment="", allocations=())
-    for record in (changed, dataclasses.replace(changed, admin_comment="overwritten by an administrator")):
+    changed = dataclasses.replace(
+        GUARD, states=QUEUED_AGAIN, guard=False, comment="", allocations=()
+    )
+    for record in (
+        changed,
+        dataclasses.replace(changed, admin_comment="overwritten by an administrator"),
+    ):
         found.states({1: QUEUED_AGAIN}, 1)
         found.details(1, record)
         [job] = found.jobs({}, {}, {"w0": "a"}).values()
@@ -386,7 +409,9 @@ def test_a_job_of_others_is_not_read_again_when_it_runs_or_has_ended() -> None:
 
 
 def test_the_comment_with_which_a_users_job_has_begun_counts_until_its_end() -> None:
-    """Otherwise its user could have the job end, and the pods of its group run on beside those of others."""
+    """Otherwise its user could have the job end, and the pods of its group run on beside those of
+    others.
+    """
     begun = dataclasses.replace(RUNS, comment=f"{bridge.BY_USER}team/g", admin_comment="")
     found = book(begun)
     found.states({1: CANCELLED}, 1)
@@ -406,7 +431,9 @@ def test_the_comment_of_a_users_job_that_waits_can_change() -> None:
     assert job.comment.group == "group/h"
 
 
-def test_a_job_with_the_id_of_one_that_slurm_has_forgotten_is_not_that_one_before_it_is_read() -> None:
+def test_a_job_with_the_id_of_one_that_slurm_has_forgotten_is_not_that_one_before_it_is_read() -> (
+    None
+):
     found = book(RUNS)
     found.states({1: CANCELLED}, 1)
     found.states({2: RUNNING}, 2)
@@ -416,7 +443,7 @@ def test_a_job_with_the_id_of_one_that_slurm_has_forgotten_is_not_that_one_befor
     assert (known(found), phases(found)) == (True, {})
 
 
-def test_a_job_holds_its_nodes_until_it_has_ended_also_while_it_is_suspended() -> None:
+def test_a_job_has_its_nodes_until_it_has_ended_also_while_it_is_suspended() -> None:
     found = book(RUNS, OTHER)
     assert found.holding() == frozenset({"n1"})
     found.states({1: frozenset({"SUSPENDED"}), 2: RUNNING}, 1)
@@ -425,7 +452,7 @@ def test_a_job_holds_its_nodes_until_it_has_ended_also_while_it_is_suspended() -
     assert found.holding() == frozenset()
 
 
-def test_which_nodes_jobs_hold_is_unknown_until_each_job_was_read() -> None:
+def test_the_nodes_of_jobs_are_unknown_until_each_job_was_read() -> None:
     found = JobBook()
     assert found.holding() is None
     found.states({1: frozenset({"SUSPENDED"})}, 1)
@@ -436,7 +463,9 @@ def test_which_nodes_jobs_hold_is_unknown_until_each_job_was_read() -> None:
     assert found.holding() is None
 
 
-def test_thousands_of_jobs_of_others_are_read_some_at_a_time_and_until_then_nothing_is_known() -> None:
+def test_thousands_of_jobs_of_others_are_read_some_at_a_time_and_until_then_nothing_is_known() -> (
+    None
+):
     """Each time that slurmctld has started, or has read its configuration again."""
     found, count = JobBook(), 2 * MOST_OTHERS + 1
     found.states(dict.fromkeys(range(1, count + 1), RUNNING), 1)
@@ -451,13 +480,17 @@ def test_thousands_of_jobs_of_others_are_read_some_at_a_time_and_until_then_noth
     assert known(found)
 
 
-def test_a_placeholder_that_has_changed_is_read_at_once_beside_thousands_of_jobs_of_others() -> None:
+def test_a_placeholder_that_has_changed_is_read_at_once_beside_thousands_of_jobs_of_others() -> (
+    None
+):
     found, many = book(OURS), range(2, 2 * MOST_OTHERS)
     found.states({**dict.fromkeys(many, RUNNING), 1: RUNNING}, 2)
     assert 1 in found.to_read()
 
 
-def test_a_placeholder_with_the_id_of_a_native_job_from_before_slurmctld_was_killed_is_read() -> None:
+def test_a_placeholder_with_the_id_of_a_native_job_from_before_slurmctld_was_killed_is_read() -> (
+    None
+):
     """Its state file may lack the last jobs, whose ids are given again before the next list."""
     found = book(dataclasses.replace(OTHER, job_id=1))
     found.started_at(100)

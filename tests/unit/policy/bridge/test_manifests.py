@@ -7,11 +7,13 @@ from sidecars.policy.bridge.manifests import Node, Pod
 
 def test_a_pod_is_read_with_what_a_decision_needs() -> None:
     text = b"""{"metadata": {"name": "p", "namespace": "n", "uid": "u", "managedFields": [],
-      "ownerReferences": [{"kind": "Other", "uid": "x"}, {"kind": "Job", "uid": "j", "controller": true}]},
+      "ownerReferences": [{"kind": "Other", "uid": "x"},
+                          {"kind": "Job", "uid": "j", "controller": true}]},
       "spec": {"schedulingGates": [{"name": "g"}], "containers": [{"name": "c", "image": "i"}],
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-          {"matchExpressions": [{"key": "k", "operator": "Exists"}]}]}}}},
-      "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "m"}]}}"""
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+          "nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]}}}},
+      "status": {"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "message": "m"}]}}"""
     pod = msgspec.json.decode(text, type=Pod)
     assert pod.metadata.controller == "j"
     assert [it.name for it in pod.spec.scheduling_gates] == ["g"]
@@ -23,7 +25,9 @@ def test_a_pod_is_read_with_what_a_decision_needs() -> None:
 
 
 def test_a_pod_that_nothing_controls_has_no_owner_and_a_failed_one_is_finished() -> None:
-    pod = msgspec.json.decode(b'{"metadata": {"name": "p"}, "status": {"phase": "Failed"}}', type=Pod)
+    pod = msgspec.json.decode(
+        b'{"metadata": {"name": "p"}, "status": {"phase": "Failed"}}', type=Pod
+    )
     assert pod.metadata.controller == ""
     assert pod.finished
 

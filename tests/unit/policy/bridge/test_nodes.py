@@ -39,13 +39,17 @@ RECORD = Node(
 )
 
 
-def act(wanted: Wanted | None, record: Node | None, *, known: bool = True) -> tuple[NodeAction, ...]:
+def act(
+    wanted: Wanted | None, record: Node | None, *, known: bool = True
+) -> tuple[NodeAction, ...]:
     records = {} if record is None else {record.name: record}
     return decide([] if wanted is None else [wanted], records, KEYS, known=known)
 
 
 def changed(*words: str, **values: Any) -> Node:
-    return dataclasses.replace(RECORD, states=frozenset({*words, "EXTERNAL"}) if words else RECORD.states, **values)
+    return dataclasses.replace(
+        RECORD, states=frozenset({*words, "EXTERNAL"}) if words else RECORD.states, **values
+    )
 
 
 def test_a_record_as_it_should_be_needs_nothing() -> None:
@@ -60,12 +64,21 @@ def test_nothing_is_done_while_slurm_is_unknown() -> None:
 def test_a_missing_record_is_created_with_its_address_and_without_an_extra() -> None:
     assert act(WANTED, None) == (Create(WANTED),)
     words = WANTED.conf().split()
-    assert {"NodeName=k1", "NodeAddr=10.0.0.1", "State=External", "CPUs=8", "RealMemory=16000"} <= set(words)
+    assert {
+        "NodeName=k1",
+        "NodeAddr=10.0.0.1",
+        "State=External",
+        "CPUs=8",
+        "RealMemory=16000",
+    } <= set(words)
     assert not any(word.startswith("Extra") for word in words)
 
 
 def test_gpus_have_a_gres_conf() -> None:
-    assert "Gres=gpu:2 GresConf=count=2,name=gpu" in dataclasses.replace(WANTED, counted=(("gpu", 2),)).conf()
+    assert (
+        "Gres=gpu:2 GresConf=count=2,name=gpu"
+        in dataclasses.replace(WANTED, counted=(("gpu", 2),)).conf()
+    )
 
 
 GPUS = tuple(("gpu:h100", Device("d", "k1", f"gpu-{index}")) for index in range(3))
@@ -73,7 +86,9 @@ WITH_GPUS = dataclasses.replace(WANTED, devices=GPUS)
 
 
 def with_gpus(*devices: Numbered, states: tuple[str, ...] = ("IDLE",)) -> Node:
-    return changed(*states, gres=f"gpu:h100:{len(devices)}", extra=WANTED.record_extra(KEYS, devices))
+    return changed(
+        *states, gres=f"gpu:h100:{len(devices)}", extra=WANTED.record_extra(KEYS, devices)
+    )
 
 
 def test_devices_by_index_have_files_that_number_all_of_the_gres() -> None:
@@ -131,7 +146,9 @@ def test_the_devices_of_another_index_are_never_written_to_a_record() -> None:
 
 def test_extended_resources_are_counted_as_the_gres_of_their_rules() -> None:
     rules = Rules({"nvidia.com/gpu": "gpu:whole", "nvidia.com/mig-1g.5gb": "gpu:1g.5gb"}, {})
-    node = kube_node(status={"allocatable": {"cpu": "8", "memory": "16Gi", "nvidia.com/mig-1g.5gb": "7"}})
+    node = kube_node(
+        status={"allocatable": {"cpu": "8", "memory": "16Gi", "nvidia.com/mig-1g.5gb": "7"}}
+    )
     found = wanted_of(node, Usage(), KEYS, rules)
     assert isinstance(found, Wanted)
     assert found.gres == "gpu:1g.5gb:7"
@@ -148,7 +165,10 @@ def test_a_node_poisoned_by_a_signal_is_replaced_when_it_is_idle_and_drained_bef
     assert act(WANTED, changed("IDLE", "NOT_RESPONDING"))[-1] == Delete("k1")
     [action] = act(WANTED, changed("MIXED", "NOT_RESPONDING"))
     assert isinstance(action, Drain)
-    assert act(WANTED, changed("MIXED", "NOT_RESPONDING", "DRAIN", reason=bridge.DRAIN_PREFIX + "x")) == ()
+    assert (
+        act(WANTED, changed("MIXED", "NOT_RESPONDING", "DRAIN", reason=bridge.DRAIN_PREFIX + "x"))
+        == ()
+    )
 
 
 def test_a_record_that_is_too_large_is_drained_while_jobs_are_on_it() -> None:
@@ -166,7 +186,9 @@ def test_a_record_with_more_gres_than_its_node_is_drained_while_jobs_are_on_it()
 
 
 @pytest.mark.parametrize("reported", ["gpushare:2K", "gpushare:2048", "gpushare:2048(S:0-1)"])
-def test_a_record_is_as_it_should_be_however_slurm_writes_the_count_of_its_gres(reported: str) -> None:
+def test_a_record_is_as_it_should_be_however_slurm_writes_the_count_of_its_gres(
+    reported: str,
+) -> None:
     counted = dataclasses.replace(WANTED, counted=(("gpushare", 2048),))
     assert act(counted, changed(gres=reported)) == ()
 
@@ -182,7 +204,7 @@ def test_a_record_that_is_too_small_is_replaced_only_when_no_job_is_on_it() -> N
     assert act(larger, RECORD) == (Delete("k1"),)
 
 
-def test_a_record_that_is_too_small_serves_while_slurm_refuses_to_delete_it_unless_its_node_is_cordoned() -> None:
+def test_a_too_small_record_serves_while_slurm_refuses_to_delete_it_unless_it_is_cordoned() -> None:
     """As it does because of a reservation."""
     larger, ours = dataclasses.replace(WANTED, cpus=9), bridge.DRAIN_PREFIX + "x"
     assert act(larger, changed("IDLE", "DRAIN", reason=ours)) == (Undrain("k1"), Delete("k1"))
@@ -194,7 +216,9 @@ def test_a_record_that_is_too_small_serves_while_slurm_refuses_to_delete_it_unle
 def test_a_cordoned_node_is_drained_and_an_uncordoned_one_undrained() -> None:
     cordoned = dataclasses.replace(WANTED, drain=bridge.DRAIN_PREFIX + "x")
     assert act(cordoned, RECORD) == (Drain("k1", bridge.DRAIN_PREFIX + "x"),)
-    assert act(WANTED, changed("IDLE", "DRAIN", reason=bridge.DRAIN_PREFIX + "x")) == (Undrain("k1"),)
+    assert act(WANTED, changed("IDLE", "DRAIN", reason=bridge.DRAIN_PREFIX + "x")) == (
+        Undrain("k1"),
+    )
 
 
 def test_a_drain_of_an_administrator_is_left() -> None:
@@ -211,8 +235,12 @@ def test_a_drain_of_an_administrator_is_left() -> None:
     ],
     ids=lambda it: "+".join(sorted(it.states)),
 )
-def test_a_record_that_an_administrator_has_taken_out_of_service_is_not_replaced(record: Node) -> None:
-    """The next record would be in service. Other pods that request something else of the node would suffice."""
+def test_a_record_that_an_administrator_has_taken_out_of_service_is_not_replaced(
+    record: Node,
+) -> None:
+    """The next record would be in service. Other pods that request something else of the node would
+    suffice.
+    """
     assert act(dataclasses.replace(WANTED, cpus=9), record) == ()
     assert act(dataclasses.replace(WANTED, cpus=6), record) == ()
     assert act(WANTED, record) == ()
@@ -223,7 +251,12 @@ def test_a_record_that_an_administrator_has_taken_out_of_service_is_not_replaced
     "record",
     [
         changed("IDLE", "DRAIN", reason=bridge.DRAIN_PREFIX + "x"),
-        changed("DOWN", "NOT_RESPONDING", reason="Not responding", reason_set_by_user="another SlurmUser"),
+        changed(
+            "DOWN",
+            "NOT_RESPONDING",
+            reason="Not responding",
+            reason_set_by_user="another SlurmUser",
+        ),
         changed("IDLE", reason="watch this node"),
     ],
     ids=lambda it: it.reason,
@@ -238,12 +271,14 @@ def test_the_record_of_a_node_that_is_gone_is_deleted_when_no_job_is_on_it() -> 
     assert isinstance(action, Drain)
 
 
-@pytest.mark.parametrize(("extra", "feature"), [("", "other"), ('{"podUid":"x"}', FEATURE), ("text", FEATURE)])
+@pytest.mark.parametrize(
+    ("extra", "feature"), [("", "other"), ('{"podUid":"x"}', FEATURE), ("text", FEATURE)]
+)
 def test_a_record_that_the_bridge_has_not_created_is_not_deleted(extra: str, feature: str) -> None:
     assert act(None, changed(extra=extra, features=(feature,))) == ()
 
 
-def test_a_record_whose_extra_a_bridge_that_ended_has_not_written_is_deleted_with_its_kubernetes_node() -> None:
+def test_a_record_whose_extra_was_not_written_is_deleted_with_its_kubernetes_node() -> None:
     assert act(None, changed(extra=""))[-1] == Delete("k1")
 
 
@@ -272,11 +307,16 @@ def kube_node(**changes: Any) -> KubeNode:
     labels = {bridge.EXTERNAL_NODE: "", "zone": "a", "other": "b", **changes.pop("labels", {})}
     status = {
         "allocatable": {"cpu": "7900m", "memory": "16Gi", "nvidia.com/gpu": "2"},
-        "addresses": [{"type": "Hostname", "address": "k1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
+        "addresses": [
+            {"type": "Hostname", "address": "k1"},
+            {"type": "InternalIP", "address": "10.0.0.1"},
+        ],
         "conditions": [{"type": "Ready", "status": "True"}],
         **changes.pop("status", {}),
     }
-    return msgspec.convert({"metadata": {"name": "k1", "labels": labels}, "status": status, **changes}, KubeNode)
+    return msgspec.convert(
+        {"metadata": {"name": "k1", "labels": labels}, "status": status, **changes}, KubeNode
+    )
 
 
 def test_a_record_has_what_other_pods_leave_of_the_node() -> None:
@@ -299,7 +339,10 @@ def test_a_node_without_the_label_gets_no_record() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"spec": {"unschedulable": True}}, {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}],
+    [
+        {"spec": {"unschedulable": True}},
+        {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}},
+    ],
 )
 def test_a_cordoned_node_and_one_that_is_not_ready_take_no_pods(changes: dict[str, Any]) -> None:
     found = wanted_of(kube_node(**changes), Usage(), KEYS)
@@ -307,7 +350,7 @@ def test_a_cordoned_node_and_one_that_is_not_ready_take_no_pods(changes: dict[st
     assert found.drain.startswith(bridge.DRAIN_PREFIX)
 
 
-def test_the_record_of_a_node_whose_job_is_suspended_is_drained_and_stays_until_the_job_has_ended() -> None:
+def test_the_record_of_a_node_with_a_suspended_job_is_drained_and_stays_until_its_end() -> None:
     silent = changed("IDLE", "NOT_RESPONDING")
     for wanted in (WANTED, None):
         records = [] if wanted is None else [wanted]

@@ -16,10 +16,16 @@ SHAPE = Shape("ada", "p", cpus=2, memory=1000)
 KEY = GroupKey("team", "u")
 COMMENT = Comment("team", "u", SHAPE.digest)
 NODES = {"n1": "k1"}
-HELD = ExternalJob(
-    7, frozenset({"PENDING"}), external=True, user_name="ada", user_id=8, comment=bridge.encode(COMMENT), blocked=True
+BLOCKED = ExternalJob(
+    7,
+    frozenset({"PENDING"}),
+    external=True,
+    user_name="ada",
+    user_id=8,
+    comment=bridge.encode(COMMENT),
+    blocked=True,
 )
-STARTED = dataclasses.replace(HELD, admin_comment=bridge.encode(COMMENT), blocked=False)
+STARTED = dataclasses.replace(BLOCKED, admin_comment=bridge.encode(COMMENT), blocked=False)
 
 
 def job(record: ExternalJob, *words: str, current: bool = True, shape: Shape | None = SHAPE) -> Job:
@@ -29,7 +35,9 @@ def job(record: ExternalJob, *words: str, current: bool = True, shape: Shape | N
 
 
 def running(*allocations: Allocation) -> ExternalJob:
-    return dataclasses.replace(STARTED, states=frozenset({"RUNNING"}), allocations=allocations, cpus_per_task=2)
+    return dataclasses.replace(
+        STARTED, states=frozenset({"RUNNING"}), allocations=allocations, cpus_per_task=2
+    )
 
 
 def test_a_single_pod_is_one_task_on_one_node() -> None:
@@ -43,18 +51,20 @@ def test_a_group_may_get_as_many_nodes_as_it_has_pods_and_no_more() -> None:
     shape = dataclasses.replace(SHAPE, min_nodes=9)
     [request] = requests_of(Submit(KEY, (Part(shape, 4),)), ())
     assert (request.tasks, request.min_nodes, request.max_nodes) == (4, 4, 4)
-    [request] = requests_of(Submit(KEY, (Part(dataclasses.replace(shape, min_nodes=0, max_nodes=2), 4),)), ())
+    [request] = requests_of(
+        Submit(KEY, (Part(dataclasses.replace(shape, min_nodes=0, max_nodes=2), 4),)), ()
+    )
     assert (request.min_nodes, request.max_nodes) == (1, 2)
 
 
 def test_a_job_of_others_has_no_comment_of_ours() -> None:
-    assert comment_of(HELD) == COMMENT
-    assert comment_of(dataclasses.replace(HELD, external=False)) is None
-    assert comment_of(dataclasses.replace(HELD, comment="mine")) is None
+    assert comment_of(BLOCKED) == COMMENT
+    assert comment_of(dataclasses.replace(BLOCKED, external=False)) is None
+    assert comment_of(dataclasses.replace(BLOCKED, comment="mine")) is None
 
 
 def test_a_job_with_the_output_of_a_guard_is_one_by_a_comment_of_the_bridge_alone() -> None:
-    guard = dataclasses.replace(HELD, external=False, guard=True)
+    guard = dataclasses.replace(BLOCKED, external=False, guard=True)
     assert comment_of(guard) == COMMENT
     for words in ("", "mine", f"{bridge.BY_USER}team/g"):
         assert comment_of(dataclasses.replace(guard, comment=words)) is None
@@ -67,7 +77,11 @@ def test_a_job_for_which_epilogs_wait_is_a_guard_whatever_its_user_has_changed()
     assert not job(changed, "RUNNING").retains
     assert job(dataclasses.replace(changed, guard=True), "RUNNING").retains
     damaged = dataclasses.replace(changed, admin_comment=f"{bridge.ADMIN_COMMENT}…")
-    assert comment_of(damaged) == comment_of(dataclasses.replace(damaged, comment=HELD.comment)) == NOBODY
+    assert (
+        comment_of(damaged)
+        == comment_of(dataclasses.replace(damaged, comment=BLOCKED.comment))
+        == NOBODY
+    )
 
 
 def test_a_job_has_no_place_on_a_node_of_the_other_kind() -> None:
@@ -99,7 +113,7 @@ def test_a_users_comment_does_not_count_beside_the_admin_comment() -> None:
 @pytest.mark.parametrize(
     ("record", "words", "phase"),
     [
-        (HELD, ["PENDING"], Phase.SUBMITTED),
+        (BLOCKED, ["PENDING"], Phase.SUBMITTED),
         (STARTED, ["PENDING"], Phase.PENDING),
         (dataclasses.replace(STARTED, blocked=True), ["PENDING"], Phase.PENDING),
         (running(Allocation("n1", 2)), ["RUNNING"], Phase.RUNNING),
@@ -114,9 +128,11 @@ def test_the_phase_of_a_job(record: ExternalJob, words: list[str], phase: Phase)
     assert job(record, *words).phase is phase
 
 
-def test_details_that_are_older_than_the_states_let_no_pod_be_released_and_no_job_be_started() -> None:
+def test_details_that_are_older_than_the_states_let_no_pod_be_released_and_no_job_be_started() -> (
+    None
+):
     assert job(running(Allocation("n1", 2)), "RUNNING", current=False).phase is Phase.STARTING
-    assert job(HELD, "PENDING", current=False).phase is Phase.PENDING
+    assert job(BLOCKED, "PENDING", current=False).phase is Phase.PENDING
 
 
 def test_a_slot_is_what_one_pod_requests_of_what_the_job_has_on_a_kubernetes_node() -> None:
@@ -142,31 +158,50 @@ def test_without_the_request_of_its_pods_the_tasks_of_the_job_count() -> None:
 
 
 def test_a_job_of_uid_0_is_known_as_such() -> None:
-    assert job(dataclasses.replace(HELD, user_id=0)).root
-    assert not job(HELD).root
+    assert job(dataclasses.replace(BLOCKED, user_id=0)).root
+    assert not job(BLOCKED).root
 
 
-def test_unequal_pods_are_components_with_one_comment_that_tells_them_apart() -> None:
+def test_unequal_pods_are_components_with_one_comment_that_distinguishes_them() -> None:
     big = dataclasses.replace(SHAPE, cpus=8)
     first, second = requests_of(Submit(KEY, (Part(SHAPE, 2), Part(big, 1))), ())
     assert (first.tasks, first.cpus_per_task) == (2, 2)
     assert (second.tasks, second.cpus_per_task) == (1, 8)
     assert first.comment == second.comment
-    assert bridge.decode(first.comment) == Comment("team", "u", "", 3, ((SHAPE.digest, 2), (big.digest, 1)))
+    assert bridge.decode(first.comment) == Comment(
+        "team", "u", "", 3, ((SHAPE.digest, 2), (big.digest, 1))
+    )
 
 
 @pytest.mark.parametrize(
-    ("places", "most"), [(0, (1, 2, 4)), (2, (1, 2, 4)), (3, (1, 1, 1)), (4, (1, 1, 2)), (6, (1, 1, 4)), (7, (1, 2, 4))]
+    ("places", "most"),
+    [
+        (0, (1, 2, 4)),
+        (2, (1, 2, 4)),
+        (3, (1, 1, 1)),
+        (4, (1, 1, 2)),
+        (6, (1, 1, 4)),
+        (7, (1, 2, 4)),
+    ],
 )
 def test_a_component_leaves_nodes_to_the_others(places: int, most: tuple[int, ...]) -> None:
-    parts = tuple(Part(dataclasses.replace(SHAPE, cpus=cpus), pods) for cpus, pods in ((1, 1), (1, 2), (8, 4)))
+    parts = tuple(
+        Part(dataclasses.replace(SHAPE, cpus=cpus), pods) for cpus, pods in ((1, 1), (1, 2), (8, 4))
+    )
     assert tuple(it.max_nodes for it in requests_of(Submit(KEY, parts), (), places)) == most
 
 
 def test_the_most_demanding_of_the_pods_of_a_job_counts() -> None:
     big = dataclasses.replace(SHAPE, cpus=3)
     record, states = running(Allocation("n1", 6)), frozenset({"RUNNING"})
-    found = job_of(record, COMMENT, states, current=True, shapes={7: [(KEY, SHAPE), (KEY, big)]}, kube_nodes=NODES)
+    found = job_of(
+        record,
+        COMMENT,
+        states,
+        current=True,
+        shapes={7: [(KEY, SHAPE), (KEY, big)]},
+        kube_nodes=NODES,
+    )
     assert found.slots == (("k1", 2),)
 
 
@@ -174,15 +209,21 @@ def test_pods_of_others_with_the_same_job_id_of_a_lost_state_do_not_count() -> N
     big = dataclasses.replace(SHAPE, cpus=6)
     record, states = running(Allocation("n1", 4)), frozenset({"RUNNING"})
     shapes = {7: [(KEY, SHAPE), (GroupKey("other", "u"), big), (GroupKey("team", "v"), big)]}
-    assert job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes=NODES).slots == (("k1", 2),)
+    assert job_of(record, COMMENT, states, current=True, shapes=shapes, kube_nodes=NODES).slots == (
+        ("k1", 2),
+    )
 
 
 @pytest.mark.parametrize(
-    "gres", ["gres/gpu:2", "gres/gpu:h100:2", "gres/nic:9,gres/gpu:2", "gres/gpu:h100,gres/gpu:a100:1"]
+    "gres",
+    ["gres/gpu:2", "gres/gpu:h100:2", "gres/nic:9,gres/gpu:2", "gres/gpu:h100,gres/gpu:a100:1"],
 )
 def test_the_gpus_of_a_job_count_whatever_their_type(gres: str) -> None:
     has = Gres("gpu:h100", 2), Gres("gpu:a100", 1), Gres("nic", 9)
-    found = job(running(Allocation("n1", 8, 9000, gpus=3, gres=has)), shape=dataclasses.replace(SHAPE, gres=gres))
+    found = job(
+        running(Allocation("n1", 8, 9000, gpus=3, gres=has)),
+        shape=dataclasses.replace(SHAPE, gres=gres),
+    )
     assert found.slots == (("k1", 1),)
 
 
@@ -201,11 +242,21 @@ def test_the_gpus_of_a_job_count_whatever_their_type(gres: str) -> None:
 )
 def test_a_job_has_as_many_slots_as_it_has_of_each_gres_of_a_pod(gres: str, slots: int) -> None:
     has = Gres("share", 2), Gres("gpu:1g.5gb", 1, frozenset({0})), Gres("nic:x", 1)
-    found = job(running(Allocation("n1", 8, 9000, gpus=1, gres=has)), shape=dataclasses.replace(SHAPE, gres=gres))
+    found = job(
+        running(Allocation("n1", 8, 9000, gpus=1, gres=has)),
+        shape=dataclasses.replace(SHAPE, gres=gres),
+    )
     assert found.slots == (("k1", slots),)
 
 
-ONE = Job(1, Phase.RUNNING, "ada", Comment("team", "g", "", 2, (("x", 1), ("y", 1))), end_time=90, confirmed=True)
+ONE = Job(
+    1,
+    Phase.RUNNING,
+    "ada",
+    Comment("team", "g", "", 2, (("x", 1), ("y", 1))),
+    end_time=90,
+    confirmed=True,
+)
 
 
 @pytest.mark.parametrize(
@@ -220,8 +271,12 @@ ONE = Job(1, Phase.RUNNING, "ada", Comment("team", "g", "", 2, (("x", 1), ("y", 
         (Phase.ENDED, Phase.SUBMITTED, Phase.ENDED),
     ],
 )
-def test_the_phase_of_a_heterogeneous_job_is_that_of_all_of_it(first: Phase, second: Phase, whole: Phase) -> None:
-    other = dataclasses.replace(ONE, job_id=2, offset=1, phase=second, end_time=50, root=True, confirmed=False)
+def test_the_phase_of_a_heterogeneous_job_is_that_of_all_of_it(
+    first: Phase, second: Phase, whole: Phase
+) -> None:
+    other = dataclasses.replace(
+        ONE, job_id=2, offset=1, phase=second, end_time=50, root=True, confirmed=False
+    )
     found = together([other, dataclasses.replace(ONE, phase=first)])
     assert (found.job_id, found.phase, found.ids) == (1, whole, (1, 2))
     assert (found.end_time, found.root, found.confirmed) == (50, True, False)
@@ -260,10 +315,14 @@ def test_an_index_without_a_device_of_its_type_names_nothing() -> None:
         assert named(gres) == []
 
 
-def test_a_job_of_the_bridge_has_no_more_places_than_tasks_whatever_its_pods_seem_to_request() -> None:
+def test_a_job_of_the_bridge_has_no_more_places_than_tasks_whatever_its_pods_seem_to_request() -> (
+    None
+):
     small = dataclasses.replace(SHAPE, cpus=1, memory=100)
     record = dataclasses.replace(running(Allocation("n1", 8, 4000)), memory_per_task=2000)
     assert job(record, shape=small).slots == (("k1", 2),)
     by_user = dataclasses.replace(COMMENT, by_user=True)
-    found = job_of(record, by_user, record.states, current=True, shapes={7: [(KEY, small)]}, kube_nodes=NODES)
+    found = job_of(
+        record, by_user, record.states, current=True, shapes={7: [(KEY, small)]}, kube_nodes=NODES
+    )
     assert found.slots == (("k1", 8),)

@@ -13,19 +13,31 @@ from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.records import GroupKey, Why
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.tenants import Tenant
-from tests.support.kube_double import operated
+from tests.support.world.api import json_patched
 
 GROUP = Group(GroupKey("team", "u"))
+UNSHAPED = pods.Shaped(GROUP, None, "")
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FIELDS = [{"key": "metadata.name", "operator": "In", "values": ["k1"]}]
 
 
-def manifest(*, gates: tuple[str, ...] = (bridge.GATE,), metadata: Any = None, **spec: Any) -> dict[str, Any]:
+def manifest(
+    *, gates: tuple[str, ...] = (bridge.GATE,), metadata: Any = None, **spec: Any
+) -> dict[str, Any]:
     return {
-        "metadata": {"name": "p", "namespace": "team", "uid": "u", "resourceVersion": "5", **(metadata or {})},
+        "metadata": {
+            "name": "p",
+            "namespace": "team",
+            "uid": "u",
+            "resourceVersion": "5",
+            **(metadata or {}),
+        },
         "spec": {"containers": [{}], "schedulingGates": [{"name": name} for name in gates], **spec},
-        "status": {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "message": "why"}]},
+        "status": {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "message": "why"}],
+        },
     }
 
 
@@ -35,30 +47,42 @@ def pod(**values: Any) -> Pod:
 
 def released(now: float = 0.0, end_time: int = 0, **values: Any) -> Any:
     """The pod after its release to k1."""
-    return operated(manifest(**values), pods.release_patch(pod(**values), "k1", end_time, now))
+    return json_patched(manifest(**values), pods.release_patch(pod(**values), "k1", end_time, now))
 
 
 def seen(**values: Any) -> Any:
     sent = values.pop("sent", "")
-    return pods.pod_of(pod(**values), GROUP, None, "", sent=sent)
+    return pods.pod_of(pod(**values), UNSHAPED, sent=sent)
 
 
 def test_a_waiting_pod() -> None:
-    found = pods.pod_of(pod(), GROUP, Shape("ada", "p"), "")
-    assert (found.uid, found.key, found.gated, found.blocked) == ("u", GroupKey("team", "u"), True, False)
+    found = pods.pod_of(pod(), pods.Shaped(GROUP, Shape("ada", "p"), ""))
+    assert (found.uid, found.key, found.gated, found.blocked) == (
+        "u",
+        GroupKey("team", "u"),
+        True,
+        False,
+    )
     assert (found.job, found.node, found.bound, found.live) == (None, "", False, True)
     assert seen(gates=(bridge.GATE, "other")).blocked
 
 
 def test_the_scheduling_gate_is_no_reason_of_the_scheduler() -> None:
-    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "has gates"}
+    gated = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "has gates",
+    }
     item = manifest(gates=())
-    assert pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").unbound_reason == "why"
+    assert pods.pod_of(msgspec.convert(item, Pod), UNSHAPED).unbound_reason == "why"
     item["status"]["conditions"] = [gated]
-    assert not pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").unbound_reason
+    assert not pods.pod_of(msgspec.convert(item, Pod), UNSHAPED).unbound_reason
     # One that gives no words has tried all the same.
-    item["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
-    assert pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").unbound_reason == "Unschedulable"
+    item["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    ]
+    assert pods.pod_of(msgspec.convert(item, Pod), UNSHAPED).unbound_reason == "Unschedulable"
 
 
 def test_the_node_of_a_pod_that_waits_is_not_taken_from_its_annotation() -> None:
@@ -98,7 +122,8 @@ def test_the_group_of_a_pod_with_a_job_is_that_of_its_job_whatever_its_labels_ar
     group = {bridge.GROUP_ANNOTATION: "group/g"}
     labelled = {"labels": {bridge.JOB_LABEL: "7"}}
     assert seen(metadata={**labelled, "annotations": group}).key == GroupKey("team", "group/g")
-    # Without a job, the annotation can't be the bridge's. A pod of an earlier version of the bridge has none.
+    # Without a job, the annotation can't be the bridge's. A pod of an earlier version of the bridge
+    # has none.
     assert seen(metadata={"annotations": group}).key == GROUP.key
     assert seen(metadata=labelled).key == GROUP.key
 
@@ -106,11 +131,13 @@ def test_the_group_of_a_pod_with_a_job_is_that_of_its_job_whatever_its_labels_ar
 def test_the_label_is_written_on_the_version_that_had_none() -> None:
     patch = pods.label_patch(pod(), 7, "group/g")
     assert {"op": "test", "path": "/metadata/resourceVersion", "value": "5"} in patch
-    written = operated(manifest(), patch)["metadata"]
+    written = json_patched(manifest(), patch)["metadata"]
     assert written["labels"] == {bridge.JOB_LABEL: "7"}
     assert written["annotations"] == {bridge.GROUP_ANNOTATION: "group/g"}
     labels = {"labels": {"app": "x"}}
-    found = operated(manifest(metadata=labels), pods.label_patch(pod(metadata=labels), 7, "group/g"))
+    found = json_patched(
+        manifest(metadata=labels), pods.label_patch(pod(metadata=labels), 7, "group/g")
+    )
     assert found["metadata"]["labels"] == {"app": "x", bridge.JOB_LABEL: "7"}
 
 
@@ -152,7 +179,9 @@ def test_the_deadline_is_before_the_end_of_the_job_and_never_later_than_the_pods
 
 
 def test_the_condition_is_written_once() -> None:
-    item = operated(manifest(), pods.condition_patch(pod(), Why.WAITING, "Slurm job 7 waits: Priority", 0))
+    item = json_patched(
+        manifest(), pods.condition_patch(pod(), Why.WAITING, "Slurm job 7 waits: Priority", 0)
+    )
     condition = item["status"]["conditions"][-1]
     assert condition == {
         "type": bridge.CONDITION,
@@ -163,29 +192,44 @@ def test_the_condition_is_written_once() -> None:
     }
     again = msgspec.convert(item, Pod)
     assert pods.condition_patch(again, Why.WAITING, "Slurm job 7 waits: Priority", 9) == []
-    item = operated(item, pods.condition_patch(again, Why.WAITING, "Slurm job 7 waits: Resources", 9))
-    assert item["status"]["conditions"][-1] == {**condition, "message": "Slurm job 7 waits: Resources"}
-    item = operated(item, pods.condition_patch(msgspec.convert(item, Pod), Why.RELEASED, "it runs", 9))
+    item = json_patched(
+        item, pods.condition_patch(again, Why.WAITING, "Slurm job 7 waits: Resources", 9)
+    )
+    assert item["status"]["conditions"][-1] == {
+        **condition,
+        "message": "Slurm job 7 waits: Resources",
+    }
+    item = json_patched(
+        item, pods.condition_patch(msgspec.convert(item, Pod), Why.RELEASED, "it runs", 9)
+    )
     assert item["status"]["conditions"][-1]["status"] == "False"
     assert item["status"]["conditions"][-1]["lastTransitionTime"] == "1970-01-01T00:00:09Z"
 
 
 def test_a_pod_without_conditions_gets_the_list() -> None:
     bare = {**manifest(), "status": {}}
-    item = operated(bare, pods.condition_patch(msgspec.convert(bare, Pod), Why.REFUSED, "no", 0))
+    item = json_patched(
+        bare, pods.condition_patch(msgspec.convert(bare, Pod), Why.REFUSED, "no", 0)
+    )
     assert [it["reason"] for it in item["status"]["conditions"]] == ["Refused"]
 
 
 def test_what_is_shown_can_be_compared_with_what_is_reported() -> None:
-    item = operated(manifest(), pods.condition_patch(pod(), Why.REFUSED, "no", 0))
-    assert pods.pod_of(msgspec.convert(item, Pod), GROUP, None, "").reported == ("Refused", "no")
+    item = json_patched(manifest(), pods.condition_patch(pod(), Why.REFUSED, "no", 0))
+    assert pods.pod_of(msgspec.convert(item, Pod), UNSHAPED).reported == ("Refused", "no")
     assert dataclasses.replace(seen(), reported=("", "")) == seen()
 
 
 def test_only_a_pod_that_waits_with_this_job_loses_its_id() -> None:
     labels = {bridge.JOB_LABEL: "7", "app": "a"}
     annotations = {bridge.GROUP_ANNOTATION: "group/g"}
-    metadata = {"name": "p", "uid": "u", "resourceVersion": "3", "labels": labels, "annotations": annotations}
+    metadata = {
+        "name": "p",
+        "uid": "u",
+        "resourceVersion": "3",
+        "labels": labels,
+        "annotations": annotations,
+    }
     gates = [{"name": "other"}, {"name": bridge.GATE}]
     waits = msgspec.convert({"metadata": metadata, "spec": {"schedulingGates": gates}}, Pod)
     *tests, label, annotation = pods.requeue_patch(waits, 7)
@@ -195,5 +239,11 @@ def test_only_a_pod_that_waits_with_this_job_loses_its_id() -> None:
         ("test", "/spec/schedulingGates/1/name", bridge.GATE),
         ("test", "/metadata/labels/scheduler.slinky.slurm.net~1slurm-jobid", "7"),
     }
-    assert label == {"op": "remove", "path": "/metadata/labels/scheduler.slinky.slurm.net~1slurm-jobid"}
-    assert annotation == {"op": "remove", "path": "/metadata/annotations/slinky.slurm.net~1slurm-group"}
+    assert label == {
+        "op": "remove",
+        "path": "/metadata/labels/scheduler.slinky.slurm.net~1slurm-jobid",
+    }
+    assert annotation == {
+        "op": "remove",
+        "path": "/metadata/annotations/slinky.slurm.net~1slurm-group",
+    }

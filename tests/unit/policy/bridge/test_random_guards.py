@@ -1,4 +1,5 @@
-"""Random runs on nodes with a slurmd: pods beside Slurm's own jobs, lost slurmd, and what happens in `test_random`.
+"""Random runs on nodes with a slurmd: pods beside Slurm's own jobs, lost slurmd, and what happens
+in `test_random`.
 
 But groups of unequal pods and claims, which are refused there.
 """
@@ -69,7 +70,9 @@ def disturb(world: GuardWorld, what: int | None = None) -> None:
 
 
 def run(seed: int, often: int | None = None) -> GuardWorld:
-    """One run, checked after each step, until everything has settled. `often`: what happens in each step, too."""
+    """One run, checked after each step, until everything has settled. `often`: what happens in each
+    step, too.
+    """
     world = GuardWorld(random.Random(seed))  # noqa: S311 - reproducible
     for _ in range(STEPS):
         disturb(world)
@@ -82,7 +85,12 @@ def run(seed: int, often: int | None = None) -> GuardWorld:
             world.end(job)
     for uid, it in list(world.pods.items()):
         it.unbindable = False
-        if it.pod.gated and it.pod.shape is not None and it.pod.shape.gres and not it.pod.shape.exclusive:
+        if (
+            it.pod.gated
+            and it.pod.shape is not None
+            and it.pod.shape.gres
+            and not it.pod.shape.exclusive
+        ):
             # The bridge refuses such a pod: no job of it could start it.
             world.change(uid, owner="")
             world.delete(uid)
@@ -94,9 +102,15 @@ def run(seed: int, often: int | None = None) -> GuardWorld:
 
 
 def without_guard(world: GuardWorld) -> set[str]:
-    """The nodes with a pod whose guard isn't there: slurmctld has forgotten its start. They stay drained."""
+    """The nodes with a pod whose guard doesn't exist: slurmctld has forgotten its start. They stay
+    drained.
+    """
     there = [it.pod for it in world.pods.values() if it.pod.bound and it.pod.present]
-    return {pod.node for pod in there if pod.job not in world.jobs or pod.node not in world.jobs[pod.job].slots}
+    return {
+        pod.node
+        for pod in there
+        if pod.job not in world.jobs or pod.node not in world.jobs[pod.job].slots
+    }
 
 
 # A run takes a part of a second, and the profile has some or thousands.
@@ -109,7 +123,7 @@ def test_no_cpu_mib_or_device_has_two_owners_and_no_epilog_waits_for_ever(seed: 
     assert world.drained.keys() <= without_guard(world)
 
 
-def test_the_runs_reach_epilogs_that_wait_and_pods_with_devices_of_suspended_and_of_forgotten_guards() -> None:
+def test_the_runs_reach_waiting_epilogs_and_devices_of_suspended_and_forgotten_guards() -> None:
     worlds = [run(seed) for seed in range(25)]
     assert sum(world.waited for world in worlds) > 0
     assert {it for world in worlds for it in world.met} == {"devices", "suspended", "forgotten"}
@@ -120,15 +134,21 @@ def find(often: int | None = None) -> None:
         run(seed, often)
 
 
-def test_the_model_finds_a_bridge_that_ends_epilogs_with_their_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_finds_a_bridge_that_ends_epilogs_with_their_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(guards, "_is_gone", lambda *_: True)
     with pytest.raises(AssertionError, match="of other jobs"):
         find()
 
 
-def test_the_model_finds_a_bridge_that_drains_no_node_whose_slurmd_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_finds_a_bridge_that_drains_no_node_whose_slurmd_was_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     decides = guards.decide
-    monkeypatch.setattr(guards, "decide", lambda *of: tuple(it for it in decides(*of) if not isinstance(it, Drain)))
+    monkeypatch.setattr(
+        guards, "decide", lambda *of: tuple(it for it in decides(*of) if not isinstance(it, Drain))
+    )
     with pytest.raises(AssertionError, match="of other jobs"):
         find()
 
@@ -158,7 +178,9 @@ def test_the_model_finds_a_bridge_that_knows_guards_by_what_their_users_can_chan
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     comment_of = placeholder.comment_of
-    monkeypatch.setattr(f"{jobs.__name__}.comment_of", lambda record: comment_of(record) if record.guard else None)
+    monkeypatch.setattr(
+        f"{jobs.__name__}.comment_of", lambda record: comment_of(record) if record.guard else None
+    )
     assert any(any(run(seed, CHANGE).completing.values()) for seed in range(300))
 
 

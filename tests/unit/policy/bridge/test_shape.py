@@ -14,13 +14,25 @@ from sidecars.policy.bridge.tenants import Tenant
 TENANT = Tenant("ada", ("gpu", "cpu"), ("physics",), ("normal", "high"))
 
 
-def pod(spec: dict[str, Any] | None = None, labels: dict[str, str] | None = None, **wishes: str) -> Pod:
+def pod(
+    spec: dict[str, Any] | None = None, labels: dict[str, str] | None = None, **wishes: str
+) -> Pod:
     return wishing(wishes, spec, labels)
 
 
-def wishing(wishes: dict[str, str], spec: dict[str, Any] | None = None, labels: dict[str, str] | None = None) -> Pod:
-    annotations = {f"{bridge.WISHES}{key.replace('_', '-')}": value for key, value in wishes.items()}
-    metadata = {"name": "p", "namespace": "team", "uid": "u", "labels": labels or {}, "annotations": annotations}
+def wishing(
+    wishes: dict[str, str], spec: dict[str, Any] | None = None, labels: dict[str, str] | None = None
+) -> Pod:
+    annotations = {
+        f"{bridge.WISHES}{key.replace('_', '-')}": value for key, value in wishes.items()
+    }
+    metadata = {
+        "name": "p",
+        "namespace": "team",
+        "uid": "u",
+        "labels": labels or {},
+        "annotations": annotations,
+    }
     return msgspec.convert({"metadata": metadata, "spec": spec or {}}, Pod)
 
 
@@ -29,16 +41,26 @@ def container(limits: dict[str, str] | None = None, **requests: str) -> dict[str
 
 
 def test_the_annotations_of_the_object_count_where_the_pod_has_none_with_the_same_limits() -> None:
-    given = {f"{bridge.WISHES}qos": "high", f"{bridge.WISHES}partition": "gpu", f"{bridge.WISHES}timelimit": "7"}
+    given = {
+        f"{bridge.WISHES}qos": "high",
+        f"{bridge.WISHES}partition": "gpu",
+        f"{bridge.WISHES}timelimit": "7",
+    }
     found = shape.shape_of(pod(partition="cpu"), TENANT, wishes=given)
     assert (found.partition, found.qos, found.minutes) == ("cpu", "high", 7)
-    for key, value, words in (("partition", "secret", "may use"), ("user-id", "0", "refused"), ("x", "1", "exist")):
+    for key, value, words in (
+        ("partition", "secret", "may use"),
+        ("user-id", "0", "refused"),
+        ("x", "1", "exist"),
+    ):
         with pytest.raises(shape.ShapeError, match=words):
             shape.shape_of(pod(), TENANT, wishes={bridge.WISHES + key: value})
 
 
 def test_a_job_requests_what_the_containers_do_together_rounded_up() -> None:
-    found = shape.shape_of(pod({"containers": [container(cpu="1500m", memory="1Gi"), container(cpu="1")]}), TENANT)
+    found = shape.shape_of(
+        pod({"containers": [container(cpu="1500m", memory="1Gi"), container(cpu="1")]}), TENANT
+    )
     assert (found.cpus, found.memory) == (3, 1024)
 
 
@@ -58,7 +80,10 @@ def test_an_annotation_can_raise_what_a_pod_requests_and_not_reduce_it() -> None
 
 def test_pods_with_the_same_raised_requests_are_equal() -> None:
     spec = {"containers": [container(cpu="4", memory="1Gi")]}
-    first, second = (shape.shape_of(pod(it, cpu_per_task="6", mem_per_node="2Gi"), TENANT, "g") for it in (spec, {}))
+    first, second = (
+        shape.shape_of(pod(it, cpu_per_task="6", mem_per_node="2Gi"), TENANT, "g")
+        for it in (spec, {})
+    )
     assert first == second
 
 
@@ -81,7 +106,9 @@ def test_the_annotation_of_gres_adds_to_the_gpus_of_the_limits(gres: str, reques
     assert shape.shape_of(pod(spec, gres=gres), TENANT).gres == requested
 
 
-@pytest.mark.parametrize("gres", ["gpu", "gpu:1", "gpu:h100:1", "gpu:h100", "gpu:2,gpu:1", "gpu:0", "gpu:-2", "gpu:1K"])
+@pytest.mark.parametrize(
+    "gres", ["gpu", "gpu:1", "gpu:h100:1", "gpu:h100", "gpu:2,gpu:1", "gpu:0", "gpu:-2", "gpu:1K"]
+)
 def test_fewer_gpus_by_annotation_than_in_the_limits_are_refused(gres: str) -> None:
     """The other GPUs would belong to the pod in Kubernetes, and to another job in Slurm."""
     spec = {"containers": [container({"nvidia.com/gpu": "2"})]}
@@ -93,7 +120,9 @@ def test_a_number_of_gres_may_have_any_number_of_digits() -> None:
     """A pod's annotation and the request of a user's job can have thousands."""
     assert shape.counts_of("gres/gpu:" + "0" * 18 + "2") == {"gpu": 2}
     assert shape.gpus_of("gres/gpu:" + "0" * 5000 + "2") == 1
-    assert shape.gpus_of(f"gres/gpu:{2**63 * 10_000}") == 2**63 * 10_000, "of the containers of a pod together"
+    assert shape.gpus_of(f"gres/gpu:{2**63 * 10_000}") == 2**63 * 10_000, (
+        "of the containers of a pod together"
+    )
     assert shape.shape_of(pod(gres="nic:" + "9" * 5000), TENANT).gres.startswith("gres/nic:9")
 
 
@@ -103,17 +132,29 @@ def test_what_a_pod_requests_is_known_whatever_its_annotations_are() -> None:
     assert (found.cpus, found.memory, found.gres) == (3, 1024, "gres/gpu:2")
     assert shape.own(pod({"containers": [container(cpu="many")]})).cpus >= 2**31
     shared = {"containers": [container(limits={"nvidia.com/gpu.shared": "2"})]}
-    assert shape.own(pod(shared, colour="red"), {"nvidia.com/gpu.shared": "share"}).gres == "gres/share:2"
+    assert (
+        shape.own(pod(shared, colour="red"), {"nvidia.com/gpu.shared": "share"}).gres
+        == "gres/share:2"
+    )
 
 
 def test_overhead_and_resources_of_the_pod_count() -> None:
-    spec = {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "6"}}, "overhead": {"cpu": "500m"}}
+    spec = {
+        "containers": [container(cpu="1")],
+        "resources": {"requests": {"cpu": "6"}},
+        "overhead": {"cpu": "500m"},
+    }
     assert shape.shape_of(pod(spec), TENANT).cpus == 7
 
 
 def test_the_first_of_what_the_namespace_may_use_is_the_default() -> None:
     found = shape.shape_of(pod(), TENANT)
-    assert (found.user, found.partition, found.account, found.qos) == ("ada", "gpu", "physics", "normal")
+    assert (found.user, found.partition, found.account, found.qos) == (
+        "ada",
+        "gpu",
+        "physics",
+        "normal",
+    )
 
 
 def test_a_pod_chooses_among_what_its_namespace_may_use() -> None:
@@ -140,7 +181,9 @@ def test_a_pod_chooses_among_what_its_namespace_may_use() -> None:
         ({"cpu_per_task": "1" * 8000 + "x"}, "has 8001 characters: at most 100 are possible"),
     ],
 )
-def test_a_wrong_wish_is_refused_with_its_place_and_remedy(wishes: dict[str, str], words: str) -> None:
+def test_a_wrong_wish_is_refused_with_its_place_and_remedy(
+    wishes: dict[str, str], words: str
+) -> None:
     with pytest.raises(ShapeError, match=words) as refused:
         shape.shape_of(wishing(wishes), TENANT)
     assert bridge.WISHES + next(iter(wishes)).replace("_", "-") in str(refused.value)
@@ -152,7 +195,13 @@ def test_an_extended_resource_is_the_gres_of_its_rule() -> None:
     assert shape.shape_of(pod(wanted), TENANT, extended=extended).gres == "gres/gpu:1g.5gb:2"
 
 
-@pytest.mark.parametrize("name", ["nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "amd.com/other"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "amd.com/other", "gpu.intel.com/xe"),
+        "deviceclass.resource.kubernetes.io/gpu.example.com",
+    ],
+)
 def test_a_device_of_a_vendor_that_is_no_gres_is_refused(name: str) -> None:
     with pytest.raises(ShapeError, match=f"{name} is no GRES"):
         shape.shape_of(pod({"containers": [{"resources": {"limits": {name: "1"}}}]}), TENANT)
@@ -160,14 +209,19 @@ def test_a_device_of_a_vendor_that_is_no_gres_is_refused(name: str) -> None:
 
 def test_claims_and_limits_are_requested_together() -> None:
     wanted = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
-    found = shape.shape_of(pod(wanted), TENANT, extended={"nvidia.com/gpu": "gpu:h100"}, claimed=[("gpu:h100", 2)])
+    found = shape.shape_of(
+        pod(wanted), TENANT, extended={"nvidia.com/gpu": "gpu:h100"}, claimed=[("gpu:h100", 2)]
+    )
     assert found.gres == "gres/gpu:h100:3"
 
 
 def test_an_annotation_can_not_name_the_gres_of_a_claim() -> None:
     with pytest.raises(ShapeError, match="remove gpu from the annotation"):
         shape.shape_of(pod(gres="gpu:h100:4"), TENANT, claimed=[("gpu:h100", 2)])
-    assert shape.shape_of(pod(gres="nic:1"), TENANT, claimed=[("gpu:h100", 2)]).gres == "gres/nic:1,gres/gpu:h100:2"
+    assert (
+        shape.shape_of(pod(gres="nic:1"), TENANT, claimed=[("gpu:h100", 2)]).gres
+        == "gres/nic:1,gres/gpu:h100:2"
+    )
 
 
 def test_the_job_of_a_group_has_the_groups_name() -> None:
@@ -178,7 +232,9 @@ def test_the_job_of_a_group_has_the_groups_name() -> None:
 
 def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
     required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
 
 
 @pytest.mark.parametrize(
@@ -193,18 +249,26 @@ def affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
         (affinity([{"key": "z", "operator": "DoesNotExist"}]), "z=-"),
         (
             affinity(
-                [{"key": "z", "operator": "In", "values": ["a", "b"]}, {"key": "y", "operator": "Exists"}],
+                [
+                    {"key": "z", "operator": "In", "values": ["a", "b"]},
+                    {"key": "y", "operator": "Exists"},
+                ],
                 [{"key": "x", "operator": "In", "values": ["c"]}],
             ),
             "((z=a|z=b)&y!=-)|x=c",
         ),
         (
-            {"nodeSelector": {"k": "v"}, **affinity([{"key": "z", "operator": "In", "values": ["a", "b"]}])},
+            {
+                "nodeSelector": {"k": "v"},
+                **affinity([{"key": "z", "operator": "In", "values": ["a", "b"]}]),
+            },
             "k=v&(z=a|z=b)",
         ),
     ],
 )
-def test_selectors_become_a_constraint_with_one_operator_on_each_level(spec: dict[str, Any], expected: str) -> None:
+def test_selectors_become_a_constraint_with_one_operator_on_each_level(
+    spec: dict[str, Any], expected: str
+) -> None:
     assert shape.constraint(pod(spec)) == expected
 
 
@@ -221,3 +285,8 @@ def test_equal_pods_have_equal_digests_and_others_have_not() -> None:
     first, second = shape.shape_of(pod(), TENANT), shape.shape_of(pod(partition="cpu"), TENANT)
     assert first.digest == shape.shape_of(pod(), TENANT).digest
     assert first.digest != second.digest
+
+
+def test_a_job_has_its_nodes_to_itself_only_if_its_annotation_asks_for_it() -> None:
+    assert shape.shape_of(pod(exclusive="true"), TENANT).exclusive
+    assert not shape.shape_of(pod(), TENANT).exclusive

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from sidecars.contract.bridge import Comment
+from sidecars.policy.bridge.decide import waiting_words
 from sidecars.policy.bridge.records import Job, Phase
-from sidecars.policy.bridge.waiting import waiting_words
 
 PENDING = Job(7, Phase.PENDING, "ada", Comment("team", "u"))
 
@@ -27,5 +27,8 @@ def test_the_reason_of_slurm_is_shown_in_words(phase: Phase, reason: str, text: 
 
 def test_small_changes_of_the_expected_start_change_no_word() -> None:
     times = (1_790_000_401, 1_790_000_700, 1_790_000_900)
-    [text] = {waiting_words(dataclasses.replace(PENDING, reason="Priority", start_time=it)) for it in times}
+    [text] = {
+        waiting_words(dataclasses.replace(PENDING, reason="Priority", start_time=it))
+        for it in times
+    }
     assert text.endswith(". Slurm expects it to start by 2026-09-21T14:30:00Z")

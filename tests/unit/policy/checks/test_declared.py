@@ -56,7 +56,10 @@ def test_a_wrong_value_is_named_with_its_remedy(more: dict[str, Any], fault: str
         ("{", "no JSON"),
         ("[]", "no object"),
         ('{"name": "a", "name": "b", "script": "#!/bin/sh"}', "name is given twice"),
-        ('{"name": "a", "script": "#!/bin/sh", "limits": {"x": {"min": "1s"}, "x": {}}}', "x is given twice"),
+        (
+            '{"name": "a", "script": "#!/bin/sh", "limits": {"x": {"min": "1s"}, "x": {}}}',
+            "x is given twice",
+        ),
     ],
 )
 def test_a_text_that_is_no_check_is_refused(text: str, fault: str) -> None:

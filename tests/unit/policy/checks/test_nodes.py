@@ -27,8 +27,12 @@ OWN = "slurm-node: check: disk: full"
 FAILED, PASSED = Verdict(Kind.FAILED, "full"), Verdict(Kind.PASSED)
 
 
-def node(*states: str, reason: str = "", partitions: tuple[str, ...] = ("all",), gres: str = "") -> Node:
-    return Node("n", frozenset(states or ("IDLE",)), reason=reason, partitions=partitions, gres=gres)
+def node(
+    *states: str, reason: str = "", partitions: tuple[str, ...] = ("all",), gres: str = ""
+) -> Node:
+    return Node(
+        "n", frozenset(states or ("IDLE",)), reason=reason, partitions=partitions, gres=gres
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,9 @@ def node(*states: str, reason: str = "", partitions: tuple[str, ...] = ("all",),
         (None, FAILED, Reaction()),
     ],
 )
-def test_a_reaction_changes_the_checks_own_drain_alone(found: Node | None, verdict: Verdict, want: Reaction) -> None:
+def test_a_reaction_changes_the_checks_own_drain_alone(
+    found: Node | None, verdict: Verdict, want: Reaction
+) -> None:
     assert reaction(CHECK, found, verdict) == want
 
 
@@ -77,7 +83,9 @@ def test_a_comment_that_no_check_has_written_stays(comment: str, overwritten: bo
 
 def test_a_check_can_only_report() -> None:
     check = Check("disk", "#!/bin/sh\n", drain=False, undrain=False, comment=True)
-    assert reaction(check, node(), FAILED) == Reaction(comment="slurm-node: check: disk: failed: full")
+    assert reaction(check, node(), FAILED) == Reaction(
+        comment="slurm-node: check: disk: failed: full"
+    )
     assert reaction(check, node("IDLE", "DRAIN", reason=OWN), PASSED) == Reaction(
         comment="slurm-node: check: disk: passed"
     )
@@ -90,8 +98,20 @@ def test_the_reason_of_a_check_is_the_worker_pods() -> None:
 @pytest.mark.parametrize(
     "states",
     [
-        *(("MIXED",), ("ALLOCATED",), ("IDLE", "COMPLETING"), ("IDLE", "DRAIN"), ("IDLE", "RESERVED"), ("DOWN",)),
-        *(("IDLE", "NOT_RESPONDING"), ("IDLE", "PLANNED"), ("IDLE", "MAINTENANCE"), ("IDLE", "POWERED_DOWN")),
+        *(
+            ("MIXED",),
+            ("ALLOCATED",),
+            ("IDLE", "COMPLETING"),
+            ("IDLE", "DRAIN"),
+            ("IDLE", "RESERVED"),
+            ("DOWN",),
+        ),
+        *(
+            ("IDLE", "NOT_RESPONDING"),
+            ("IDLE", "PLANNED"),
+            ("IDLE", "MAINTENANCE"),
+            ("IDLE", "POWERED_DOWN"),
+        ),
         *(("IDLE", "POWERING_UP"), ("IDLE", "EXTERNAL"), ("IDLE", "FAIL"), ("UNKNOWN",)),
     ],
 )
@@ -111,7 +131,9 @@ def test_a_drain_of_the_check_alone_is_lifted_for_a_test() -> None:
         node("IDLE", reason=OWN),
     ):
         assert not is_retestable(CHECK, other)
-    assert not is_retestable(Check("disk", "#!/bin/sh\n", undrain=False), node("IDLE", "DRAIN", reason=OWN))
+    assert not is_retestable(
+        Check("disk", "#!/bin/sh\n", undrain=False), node("IDLE", "DRAIN", reason=OWN)
+    )
 
 
 def test_a_check_tests_nodes_with_its_partition_features_and_gpus() -> None:
@@ -136,9 +158,15 @@ def test_the_job_goes_to_a_partition_that_all_its_nodes_are_in() -> None:
     assert partition_of(["all"], [first]) == "all"
 
 
-def test_a_check_uses_the_partitions_that_start_jobs_of_its_size_and_of_one_declared_no_other() -> None:
+def test_a_check_uses_the_partitions_that_start_jobs_of_its_size_and_of_one_declared_no_other() -> (
+    None
+):
     partitions = [
-        *(Partition("a", frozenset({"UP"})), Partition("one", max_nodes=1), Partition("two", max_nodes=2)),
+        *(
+            Partition("a", frozenset({"UP"})),
+            Partition("one", max_nodes=1),
+            Partition("two", max_nodes=2),
+        ),
         *(Partition(word, frozenset({word})) for word in ("DOWN", "DRAIN", "INACTIVE")),
     ]
     assert usable(CHECK, partitions) == {"a", "one", "two"}
@@ -148,13 +176,16 @@ def test_a_check_uses_the_partitions_that_start_jobs_of_its_size_and_of_one_decl
     assert usable(replace(pairs, partition="one"), partitions) == set()
 
 
-@pytest.mark.parametrize("reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "", "SomethingNew"])
+@pytest.mark.parametrize(
+    "reason", ["None", "Resources", "Priority", "ReqNodeNotAvail", "", "SomethingNew"]
+)
 def test_a_job_that_may_wait_for_nodes_gets_them(reason: str) -> None:
     assert contested([WaitingJob(1, partitions=("a", "b"), reason=reason)]) == {"a", "b"}
 
 
 @pytest.mark.parametrize(
-    "reason", ["Dependency", "JobHeldUser", "BeginTime", "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit"]
+    "reason",
+    ["Dependency", "JobHeldUser", "BeginTime", "QOSMaxCpuPerUserLimit", "AssocGrpCpuLimit"],
 )
 def test_a_job_that_no_idle_node_starts_does_not_stop_checks(reason: str) -> None:
     assert not wants_nodes(WaitingJob(1, partitions=("a",), reason=reason))

@@ -21,11 +21,20 @@ def job(*states: str, status: int = 0, comment: str = "", restarts: int = 0) -> 
         (job("RUNNING"), None),
         (job("RUNNING", "CONFIGURING"), None),
         (job("COMPLETED", "COMPLETING"), Outcome(Kind.PASSED)),
-        (job("COMPLETED", comment="check 0 a=1s,b=2%| fine"), Outcome(Kind.PASSED, "fine", {"a": "1s", "b": "2%"})),
-        (job("FAILED", status=1, comment="check 0 | disk is full"), Outcome(Kind.FAILED, "disk is full")),
+        (
+            job("COMPLETED", comment="check 0 a=1s,b=2%| fine"),
+            Outcome(Kind.PASSED, "fine", {"a": "1s", "b": "2%"}),
+        ),
+        (
+            job("FAILED", status=1, comment="check 0 | disk is full"),
+            Outcome(Kind.FAILED, "disk is full"),
+        ),
         (job("FAILED", status=9), Outcome(Kind.FAILED, "exit status 9")),
         (job("FAILED", status=77, comment="check 0 | no GPU"), Outcome(Kind.SKIPPED, "no GPU")),
-        (job("FAILED", status=124, comment="check 0 | text"), Outcome(Kind.HUNG, "did not end within 60 s")),
+        (
+            job("FAILED", status=124, comment="check 0 | text"),
+            Outcome(Kind.HUNG, "did not end within 60 s"),
+        ),
         (job("TIMEOUT", "COMPLETING"), Outcome(Kind.HUNG, "did not end within 60 s")),
         (job("NODE_FAIL"), Outcome(Kind.FAILED, "the node failed during the check")),
         (job("OUT_OF_MEMORY"), Outcome(Kind.FAILED, "the check ran out of memory")),
@@ -41,7 +50,9 @@ def test_the_end_of_a_job_is_an_outcome(found: CheckJob | None, want: Outcome | 
 
 @pytest.mark.parametrize("states", ["PENDING", "RUNNING", "COMPLETED", "FAILED"])
 def test_a_job_that_was_requeued_counts_neither_as_passed_nor_as_failed(states: str) -> None:
-    found = outcome(CHECK, job(states, status=1, comment="check 0 | of the first execution", restarts=1))
+    found = outcome(
+        CHECK, job(states, status=1, comment="check 0 | of the first execution", restarts=1)
+    )
     assert found == Outcome(Kind.INTERRUPTED, "the job was requeued")
 
 
@@ -53,7 +64,9 @@ def test_a_comment_of_another_execution_or_form_is_not_read() -> None:
 def test_a_check_that_exits_with_0_has_failed_if_its_limit_is_not_kept() -> None:
     check = Check("net", "#!/bin/sh\n", limits={"rate": Limit(least=quantity("1Gbit/s"))})
     found = outcome(check, job("COMPLETED", comment="check 0 rate=10Mbit/s| "))
-    assert found == Outcome(Kind.FAILED, "rate is 10Mbit/s, less than 1Gbit/s", {"rate": "10Mbit/s"})
+    assert found == Outcome(
+        Kind.FAILED, "rate is 10Mbit/s, less than 1Gbit/s", {"rate": "10Mbit/s"}
+    )
     found = outcome(check, job("COMPLETED", comment="check 0 | "))
     assert found == Outcome(Kind.FAILED, "the check reported no rate")
 

@@ -21,13 +21,19 @@ def everywhere(*nodes: str) -> dict[str, list[str]]:
     return {name: ["all"] for name in nodes}
 
 
-def complete(plan: Plan, nodes: list[str], ends: Callable[[Item], Outcome], at_once: int = 100) -> int:
+def complete(
+    plan: Plan, nodes: list[str], ends: Callable[[Item], Outcome], at_once: int = 100
+) -> int:
     """Run the plan with at most so many nodes at a time; the number of jobs."""
     running: list[Item] = []
     jobs = 0
     while not plan.done:
         busy = {name for item in running for name in item.nodes}
-        item = plan.next([name for name in nodes if name not in busy]) if len(busy) + 2 <= at_once else None
+        item = (
+            plan.next([name for name in nodes if name not in busy])
+            if len(busy) + 2 <= at_once
+            else None
+        )
         if item is not None:
             assert not busy & set(item.nodes), "two jobs on one node"
             running.append(item)
@@ -50,8 +56,15 @@ def clusters(draw: st.DrawFn) -> tuple[list[str], set[str], int]:
 
 @st.composite
 def parted(draw: st.DrawFn) -> tuple[dict[str, list[str]], set[str], set[str], int]:
-    """The partitions of each node, the nodes that are drained, the faulty ones, and how many are tested at a time."""
-    nodes, drained, faulty, at_once = (*draw(clusters())[:1], set(), set(), draw(st.integers(2, 30)))
+    """The partitions of each node, the nodes that are drained, the faulty ones, and how many are
+    tested at a time.
+    """
+    nodes, drained, faulty, at_once = (
+        *draw(clusters())[:1],
+        set(),
+        set(),
+        draw(st.integers(2, 30)),
+    )
     partitions = st.lists(st.sampled_from(["cpu", "gpu", "big"]), max_size=2, unique=True)
     for name in nodes:
         drained |= {name} if draw(st.integers(0, 4)) == 0 else set()
@@ -100,17 +113,21 @@ def test_pairs_are_of_one_partition_and_each_partition_has_the_verdicts_that_it_
 
 
 def test_a_faulty_node_and_its_partner_are_tested_again_within_their_partition() -> None:
-    partitions = {f"cpu-{number}": ["cpu"] for number in range(2)} | {f"gpu-{number}": ["gpu"] for number in range(4)}
+    partitions = {f"cpu-{number}": ["cpu"] for number in range(2)} | {
+        f"gpu-{number}": ["gpu"] for number in range(4)
+    }
     plan = Pairs(partitions, {})
     complete(plan, list(partitions), by_fault({"gpu-1"}))
     assert failed(plan.verdicts) == ["gpu-1"]
     assert sum(it.kind is Kind.PASSED for it in plan.verdicts.values()) == 5
 
 
-def test_a_node_that_is_left_over_says_that_none_of_its_partition_has_passed() -> None:
+def test_a_node_that_is_left_over_reports_that_none_of_its_partition_has_passed() -> None:
     plan = Pairs({"a": ["cpu"], "b": ["cpu"], "c": ["cpu"], "d": ["gpu"], "e": ["gpu"]}, {})
     complete(plan, list("abcde"), by_fault({"a"}))
-    assert plan.verdicts["c"] == Verdict(Kind.INTERRUPTED, "no node that shares a partition with it has passed")
+    assert plan.verdicts["c"] == Verdict(
+        Kind.INTERRUPTED, "no node that shares a partition with it has passed"
+    )
     assert failed(plan.verdicts) == []
 
 

@@ -10,7 +10,10 @@ FAILED, PASSED = Verdict(Kind.FAILED, "full"), Verdict(Kind.PASSED)
 
 
 def test_a_result_is_read_as_it_was_written() -> None:
-    verdicts = {"a": Verdict(Kind.FAILED, "full", {"rate": "1MB/s"}), "b": Verdict(Kind.PASSED, "", {})}
+    verdicts = {
+        "a": Verdict(Kind.FAILED, "full", {"rate": "1MB/s"}),
+        "b": Verdict(Kind.PASSED, "", {}),
+    }
     found = read(written(verdicts, 1000.4, 12.34))
     assert found is not None
     assert (found.at, found.seconds, dict(found.nodes)) == (1000, 12.3, verdicts)
@@ -42,14 +45,20 @@ def test_another_text_is_no_result(text: str) -> None:
 
 
 def test_a_measured_value_that_is_no_text_has_no_unit() -> None:
-    found = read('{"at": 1, "seconds": 1, "counts": {}, "nodes": {"a": {"result": "passed", "measured": {"rate": 3}}}}')
+    found = read(
+        '{"at": 1, "seconds": 1, "counts": {}, "nodes": {"a": {"result": "passed", "measured": '
+        '{"rate": 3}}}}'
+    )
     assert found is not None
     assert [value_of(text) for text in (found.nodes["a"].measured or {}).values()] == [None]
 
 
 def test_the_results_of_all_checks_fit_into_a_configmap() -> None:
     measured = {f"value_{number}": "123456.789Mbit/s" for number in range(8)}
-    verdicts = {f"worker-{number:05}": Verdict(Kind.FAILED, "x" * 120, measured) for number in range(MOST_NODES)}
+    verdicts = {
+        f"worker-{number:05}": Verdict(Kind.FAILED, "x" * 120, measured)
+        for number in range(MOST_NODES)
+    }
     for checks in (1, 7, 40):
         text = written(verdicts, 0, 0, checks)
         assert len(text) * checks < 1_000_000

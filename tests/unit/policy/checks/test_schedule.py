@@ -20,7 +20,8 @@ HOUR = 3600.0
         ("0 4 1 * *", 31 * DAY),
         ("0 4 1 jan *", 366 * DAY),
         ("0 0 29 2 *", 4 * 365 * DAY + DAY),
-        # Either the date or the day of the week is enough, unless one of them is a star without a step.
+        # Either the date or the day of the week is enough, unless one of them is a star without a
+        # step.
         ("0 0 1 * mon", 7 * DAY),
         ("0 0 */10 * mon", 7 * DAY),
         ("0 0 ? * 1", 7 * DAY),
@@ -30,13 +31,25 @@ HOUR = 3600.0
         ("@every 1m500ms", 60.0),
     ],
 )
-def test_the_longest_time_between_two_runs_follows_from_the_schedule(schedule: str, want: float) -> None:
+def test_the_longest_time_between_two_runs_follows_from_the_schedule(
+    schedule: str, want: float
+) -> None:
     assert longest_interval(schedule) == want
 
 
 @pytest.mark.parametrize(
     "schedule",
-    ["", "daily", "* * * *", "60 * * * *", "0 0 31 2 *", "*/0 * * * *", "5-1 * * * *", "a * * * *", "@every x"],
+    [
+        "",
+        "daily",
+        "* * * *",
+        "60 * * * *",
+        "0 0 31 2 *",
+        "*/0 * * * *",
+        "5-1 * * * *",
+        "a * * * *",
+        "@every x",
+    ],
 )
 def test_what_no_cronjob_runs_has_no_interval(schedule: str) -> None:
     assert longest_interval(schedule) is None

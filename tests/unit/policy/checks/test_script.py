@@ -41,7 +41,9 @@ class Ran:
 
 
 def test_exit_status_measured_values_and_first_line_are_reported(tmp_path: Path) -> None:
-    script = '#!/bin/sh\necho measure rate 5.5 MB/s\necho "it\'s \\"here\\" | now"\necho more\nexit 3\n'
+    script = (
+        '#!/bin/sh\necho measure rate 5.5 MB/s\necho "it\'s \\"here\\" | now"\necho more\nexit 3\n'
+    )
     ran = Ran(tmp_path, script)
     assert ran.status() == 3
     assert ran.comment == "check 0 rate=5.5MB/s | it's here  now"
@@ -49,7 +51,9 @@ def test_exit_status_measured_values_and_first_line_are_reported(tmp_path: Path)
 
 
 def test_a_script_that_ignores_signals_is_ended_in_time(tmp_path: Path) -> None:
-    ran = Ran(tmp_path, "#!/bin/sh\ntrap '' TERM INT HUP\necho began\nsleep 300\nsleep 300\n", timeout=3)
+    ran = Ran(
+        tmp_path, "#!/bin/sh\ntrap '' TERM INT HUP\necho began\nsleep 300\nsleep 300\n", timeout=3
+    )
     assert ran.status() == 124
     assert ran.comment == "check 0  | began"
 

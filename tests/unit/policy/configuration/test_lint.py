@@ -1,4 +1,4 @@
-"""What lint finds, and what it leaves alone: `sidecars.policy.configuration.lint`."""
+"""What lint finds, and what it ignores: `sidecars.policy.configuration.lint`."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def test_there_are_forty_bad_configurations_and_ten_of_them_only_slurmctld_finds
 
 
 GOOD = """\
-# A comment, and a line that goes on
+# A comment, and a line that continues
 SchedulerParameters=bf_interval=5,\\
 sched_interval=5
 GresTypes=gpu,shard
@@ -62,21 +62,28 @@ def test_a_good_configuration_is_left_alone() -> None:
     maps: dict[str, dict[str, str | bytes]] = {
         "files": {
             "extra-slurm_slurm.conf": "TaskPlugin=task/none\n",
-            "gres.conf": "AutoDetect=off\nNodeName=cloud-[0-9] Name=gpu Type=a100 File=/dev/nvidia[0-1]\n",
+            "gres.conf": "AutoDetect=off\nNodeName=cloud-[0-9] Name=gpu Type=a100 "
+            "File=/dev/nvidia[0-1]\n",
             "blob": b"\xff",
         }
     }
-    workers = nodeset("cpu", extraConf="Gres=shard:4 Weight=2", partition={"enabled": True, "config": "State=UP"})
+    workers = nodeset(
+        "cpu", extraConf="Gres=shard:4 Weight=2", partition={"enabled": True, "config": "State=UP"}
+    )
     assert findings(GOOD, workers, config_maps=maps) == ()
 
 
 def test_the_charts_own_configuration_is_left_alone() -> None:
-    values = yaml.safe_load((CHARTS / "slurm" / "ci" / "local-values.yaml").read_text(encoding="utf-8"))
+    values = yaml.safe_load(
+        (CHARTS / "slurm" / "ci" / "local-values.yaml").read_text(encoding="utf-8")
+    )
     extra = "\n".join(
         f"{key}={','.join(value) if isinstance(value, list) else value}"
         for key, value in values["controller"]["extraConfMap"].items()
     )
-    partition = nodeset("slinky", partition={"enabled": True, "config": "State=UP MaxTime=UNLIMITED"})
+    partition = nodeset(
+        "slinky", partition={"enabled": True, "config": "State=UP MaxTime=UNLIMITED"}
+    )
     found = findings(
         f"{extra}\nPartitionName=all Nodes=ALL Default=YES State=UP MaxTime=UNLIMITED",
         partition,
@@ -94,10 +101,15 @@ def test_a_script_with_nul_bytes_is_warned_of() -> None:
     ("field", "spec"),
     [
         ("extraConf", {"extraConf": "Gres=foo:2"}),
-        ("powerSaving.node", {"powerSaving": {"enabled": True, "node": "CPUs=1 RealMemory=1 Gres=foo:2"}}),
+        (
+            "powerSaving.node",
+            {"powerSaving": {"enabled": True, "node": "CPUs=1 RealMemory=1 Gres=foo:2"}},
+        ),
     ],
 )
-def test_gres_of_a_nodeset_that_no_gres_types_declare_are_found(field: str, spec: dict[str, Any]) -> None:
+def test_gres_of_a_nodeset_that_no_gres_types_declare_are_found(
+    field: str, spec: dict[str, Any]
+) -> None:
     [found] = findings("GresTypes=gpu", nodeset("cpu", **spec))
     assert "Gres foo:2: foo isn't declared: add GresTypes=foo,gpu" in found.message
     assert found.origin.endswith(f"spec.{field}")

@@ -15,4 +15,7 @@ def test_a_partition_may_name_nodes_that_are_registered() -> None:
 @pytest.mark.parametrize("workers", [nodeset("cpu"), nodeset("ds", scalingMode="DaemonSet")])
 def test_a_partition_that_names_a_worker_is_warned_of(workers: NodeSet) -> None:
     [found] = findings("PartitionName=p Nodes=cpu-3", workers)
-    assert (found.severity, f"name the NodeSet {workers.name} instead" in found.message) == ("warning", True)
+    assert (found.severity, f"name the NodeSet {workers.name} instead" in found.message) == (
+        "warning",
+        True,
+    )

@@ -17,18 +17,28 @@ def reading_of(extra_conf: str, files: dict[str, str | bytes]) -> Reading:
 
 def test_the_lines_of_an_included_file_stand_where_it_is_included() -> None:
     reading = reading_of("KillWait=1\nInclude more.conf\nKillWait=3", {"more.conf": "KillWait=2\n"})
-    found = [(it.file, it.value, it.ours) for it in reading.lines("slurm.conf") if it.key == "killwait"]
-    assert found == [("slurm.conf", "1", False), ("more.conf", "2", False), ("slurm.conf", "3", False)]
+    found = [
+        (it.file, it.value, it.ours) for it in reading.lines("slurm.conf") if it.key == "killwait"
+    ]
+    assert found == [
+        ("slurm.conf", "1", False),
+        ("more.conf", "2", False),
+        ("slurm.conf", "3", False),
+    ]
     assert reading.findings == []
 
 
 def test_the_cluster_name_may_be_part_of_an_included_files_name() -> None:
-    reading = reading_of("Include /etc/slurm/extra-%c.conf", {"extra-slurm_slurm.conf": "KillWait=2\n"})
+    reading = reading_of(
+        "Include /etc/slurm/extra-%c.conf", {"extra-slurm_slurm.conf": "KillWait=2\n"}
+    )
     assert [it.value for it in reading.lines("slurm.conf") if it.key == "killwait"] == ["2"]
 
 
 def test_a_file_that_includes_itself_is_an_error() -> None:
-    [found] = errors(findings("Include a.conf", config_maps={"own": {"a.conf": "Include a.conf\n"}}))
+    [found] = errors(
+        findings("Include a.conf", config_maps={"own": {"a.conf": "Include a.conf\n"}})
+    )
     assert "the file includes itself" in found
 
 
@@ -36,10 +46,15 @@ def test_a_finding_of_a_whole_file_has_no_line() -> None:
     assert str(Finding(file="a", line=None, origin="", severity="error", message="m")) == "a: m"
 
 
-def test_a_finding_says_where_the_line_comes_from() -> None:
+def test_a_finding_reports_where_the_line_comes_from() -> None:
     [found] = findings("TaskPlugin=task/none\nPartitionName=p Nodes=nosuch")
     assert re.fullmatch(
-        r"slurm\.conf line \d+ \(spec\.extraConf line 2\): PartitionName=p names nosuch, .*", str(found)
+        r"slurm\.conf line \d+ \(spec\.extraConf line 2\): PartitionName=p names nosuch, .*",
+        str(found),
     )
-    [found] = findings(config_maps={"own": {"gres.conf": "#\nName=gpu Nome=1"}}, extra_conf="GresTypes=gpu")
-    assert str(found).startswith("gres.conf line 2 (ConfigMap own key gres.conf): Nome is no key of gres.conf")
+    [found] = findings(
+        config_maps={"own": {"gres.conf": "#\nName=gpu Nome=1"}}, extra_conf="GresTypes=gpu"
+    )
+    assert str(found).startswith(
+        "gres.conf line 2 (ConfigMap own key gres.conf): Nome is no key of gres.conf"
+    )

@@ -12,7 +12,9 @@ DISABLED = "CgroupPlugin=disabled"
 
 
 def found(extra_conf: str, cgroup_conf: str | None = None, *, workers: bool = True) -> list[str]:
-    files: dict[str, dict[str, str | bytes]] = {} if cgroup_conf is None else {"files": {"cgroup.conf": cgroup_conf}}
+    files: dict[str, dict[str, str | bytes]] = (
+        {} if cgroup_conf is None else {"files": {"cgroup.conf": cgroup_conf}}
+    )
     return errors(findings(extra_conf, *([nodeset("cpu")] if workers else []), config_maps=files))
 
 
@@ -25,7 +27,9 @@ def found(extra_conf: str, cgroup_conf: str | None = None, *, workers: bool = Tr
         ("JobAcctGatherType=jobacct_gather/cgroup", "set JobAcctGatherType=jobacct_gather/linux"),
     ],
 )
-def test_a_plugin_that_needs_cgroups_is_refused_where_they_are_disabled(line: str, remedy: str) -> None:
+def test_a_plugin_that_needs_cgroups_is_refused_where_they_are_disabled(
+    line: str, remedy: str
+) -> None:
     other = "" if line.startswith("ProctrackType") else "ProctrackType=proctrack/linuxproc\n"
     [error] = found(f"{other}{line}\n", DISABLED)
     assert line in error
@@ -41,7 +45,10 @@ def test_the_default_of_proctracktype_is_refused_where_cgroups_are_disabled() ->
 
 
 def test_plugins_without_cgroups_are_left_alone_where_cgroups_are_disabled() -> None:
-    lines = "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/affinity\nJobAcctGatherType=jobacct_gather/linux\n"
+    lines = (
+        "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/affinity\nJobAcctGatherType="
+        "jobacct_gather/linux\n"
+    )
     assert found(lines, DISABLED) == []
 
 
@@ -49,8 +56,13 @@ def test_two_limits_of_the_memory_of_jobs_are_refused() -> None:
     line = "JobAcctGatherParams=UsePss,OverMemoryKill\n"
     [error] = found(line)
     assert "remove OverMemoryKill" in error
-    assert found(line, "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n") == [], "cgroups limit no memory"
-    assert found(f"{line}TaskPlugin=task/affinity\n", "IgnoreSystemd=yes\nConstrainRAMSpace=yes\n") == []
+    assert found(line, "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n") == [], (
+        "cgroups limit no memory"
+    )
+    assert (
+        found(f"{line}TaskPlugin=task/affinity\n", "IgnoreSystemd=yes\nConstrainRAMSpace=yes\n")
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,14 +74,18 @@ def test_two_limits_of_the_memory_of_jobs_are_refused() -> None:
         "NamespaceType=namespace/nosuch",
     ],
 )
-def test_a_plugin_that_only_slurmd_would_miss_is_refused_unless_it_may_be_elsewhere(line: str) -> None:
+def test_a_plugin_that_only_slurmd_would_miss_is_refused_unless_it_may_be_elsewhere(
+    line: str,
+) -> None:
     [error] = found(f"{line}\n")
     assert f"{line}: Slurm has no plugin nosuch" in error
     assert "PluginDir" in error
     assert found(f"PluginDir=/opt/plugins\n{line}\n") == []
 
 
-@pytest.mark.parametrize("line", ["JobContainerType=job_container/tmpfs", "NamespaceType=tmpfs,linux", "TaskPlugin="])
+@pytest.mark.parametrize(
+    "line", ["JobContainerType=job_container/tmpfs", "NamespaceType=tmpfs,linux", "TaskPlugin="]
+)
 def test_the_plugins_of_slurm_are_left_alone(line: str) -> None:
     assert [it for it in found(f"{line}\n") if "has no plugin" in it] == []
 

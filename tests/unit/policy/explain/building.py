@@ -1,4 +1,6 @@
-"""Slurm clusters on Kubernetes as `explain` reads them: two idle workers of one NodeSet, and what a test changes."""
+"""Slurm clusters on Kubernetes as `explain` reads them: two idle workers of one NodeSet, and what a
+test changes.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,7 +31,9 @@ def node(name: str = "cpu-0", *states: str, **more: Any) -> Node:
         "real_memory": 16_000,
         "partitions": ("cpu",),
         "features": ("cpu",),
-        "extra": encode(PodFacts(f"uid-of-{name}", f"slurm-worker-{name}", "slurm", f"uid-of-{NODESET}")),
+        "extra": encode(
+            PodFacts(f"uid-of-{name}", f"slurm-worker-{name}", "slurm", f"uid-of-{NODESET}")
+        ),
         "slurmd_start_time": int(NOW) - 3600,
     }
     return Node(name, frozenset(states or {"IDLE"}), **(known | more))
@@ -42,9 +46,17 @@ def busy(name: str = "cpu-0", **more: Any) -> Node:
 
 def job(reason: str = "Resources", **more: Any) -> JobDetail:
     """Pending job 12 of user ada, of one task with 1000 MiB."""
-    asked: dict[str, Any] = {key: more.pop(key) for key in list(more) if key in JobRequest.__dataclass_fields__}
-    waits: dict[str, Any] = {key: more.pop(key) for key in list(more) if key in Pending.__dataclass_fields__}
-    requested: dict[str, Any] = {"partitions": ("cpu",), "memory_per_node": 1000, "cpus_per_task": 1}
+    asked: dict[str, Any] = {
+        key: more.pop(key) for key in list(more) if key in JobRequest.__dataclass_fields__
+    }
+    waits: dict[str, Any] = {
+        key: more.pop(key) for key in list(more) if key in Pending.__dataclass_fields__
+    }
+    requested: dict[str, Any] = {
+        "partitions": ("cpu",),
+        "memory_per_node": 1000,
+        "cpus_per_task": 1,
+    }
     request = JobRequest(**(requested | asked))
     waiting: dict[str, Any] = {"request": request, "reason": reason, "priority": 100}
     pending = Pending(**(waiting | waits))
@@ -72,21 +84,32 @@ def started(*states: str, **more: Any) -> JobDetail:
 
 def partition(name: str = "cpu", **more: Any) -> PartitionDetail:
     """A partition that is up."""
-    return PartitionDetail(**({"name": name, "states": frozenset({"UP"}), "node_sets": name} | more))
+    return PartitionDetail(
+        **({"name": name, "states": frozenset({"UP"}), "node_sets": name} | more)
+    )
 
 
 def condition(kind: str, status: str, reason: str = "", message: str = "") -> Object:
     """A condition."""
-    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": at(-60)}
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": at(-60),
+    }
 
 
-def nodeset(name: str = NODESET, replicas: int = 2, conditions: tuple[Object, ...] = (), **status: Any) -> Object:
+def nodeset(
+    name: str = NODESET, replicas: int = 2, conditions: tuple[Object, ...] = (), **status: Any
+) -> Object:
     """A NodeSet with as many pods as replicas."""
     return {
         "kind": "NodeSet",
         "metadata": {"name": name, "namespace": "slurm", "uid": f"uid-of-{name}", "generation": 1},
         "spec": {"replicas": replicas, "controllerRef": {"name": "slurm"}},
-        "status": {"replicas": replicas, "partitions": ["cpu"], "conditions": list(conditions)} | status,
+        "status": {"replicas": replicas, "partitions": ["cpu"], "conditions": list(conditions)}
+        | status,
     }
 
 
@@ -103,7 +126,10 @@ def pod(name: str = "cpu-0", **status: Any) -> Object:
             "namespace": "slurm",
             "uid": f"uid-of-{name}",
             "creationTimestamp": at(-3600),
-            "labels": {"app.kubernetes.io/name": "slurmd", "nodeset.slinky.slurm.net/pod-hostname": name},
+            "labels": {
+                "app.kubernetes.io/name": "slurmd",
+                "nodeset.slinky.slurm.net/pod-hostname": name,
+            },
             "ownerReferences": [{"kind": "NodeSet", "name": NODESET, "uid": f"uid-of-{NODESET}"}],
         },
         "spec": {"nodeName": f"kube-{name}"},
@@ -127,9 +153,15 @@ def starting(name: str = "cpu-1", waiting: str = "", message: str = "", **status
     return pod(name, **(known | status))
 
 
-def unscheduled(name: str = "cpu-1", message: str = "0/3 nodes are available: 3 Insufficient cpu.") -> Object:
+def unscheduled(
+    name: str = "cpu-1", message: str = "0/3 nodes are available: 3 Insufficient cpu."
+) -> Object:
     """A worker pod without a Kubernetes node."""
-    found = pod(name, phase="Pending", conditions=[condition("PodScheduled", "False", "Unschedulable", message)])
+    found = pod(
+        name,
+        phase="Pending",
+        conditions=[condition("PodScheduled", "False", "Unschedulable", message)],
+    )
     del found["spec"]["nodeName"]
     return found
 
@@ -169,10 +201,15 @@ def event(kind: str, name: str, reason: str, message: str, seconds: float = -30)
     }
 
 
-def kube_node(name: str = "kube-cpu-0", *, ready: bool = True, cordoned: bool = False, **status: Any) -> Object:
+def kube_node(
+    name: str = "kube-cpu-0", *, ready: bool = True, cordoned: bool = False, **status: Any
+) -> Object:
     """A Kubernetes node."""
     is_ready = condition(
-        "Ready", "True" if ready else "Unknown", "", "" if ready else "Kubelet stopped posting node status."
+        "Ready",
+        "True" if ready else "Unknown",
+        "",
+        "" if ready else "Kubelet stopped posting node status.",
     )
     return {
         "kind": "Node",
@@ -182,7 +219,9 @@ def kube_node(name: str = "kube-cpu-0", *, ready: bool = True, cordoned: bool = 
     }
 
 
-def seen(slurm: dict[str, Any] | None = None, kube: dict[str, Any] | None = None, **more: Any) -> Seen:
+def seen(
+    slurm: dict[str, Any] | None = None, kube: dict[str, Any] | None = None, **more: Any
+) -> Seen:
     """The cluster with two idle workers and no job, but for what is given."""
     reported = Slurm(
         jobs=(),
@@ -204,4 +243,6 @@ def seen(slurm: dict[str, Any] | None = None, kube: dict[str, Any] | None = None
         events=(),
         quotas=(),
     )
-    return Seen(NOW, "slurm", replace(reported, **(slurm or {})), replace(found, **(kube or {})), **more)
+    return Seen(
+        NOW, "slurm", replace(reported, **(slurm or {})), replace(found, **(kube or {})), **more
+    )

@@ -15,7 +15,10 @@ def explained(*conditions: dict[str, object], name: str = "") -> Answer:
 def test_an_accepted_configuration_that_runs_has_no_finding() -> None:
     answer = explained(ACCEPTED, RUNNING)
     assert answer.findings == ()
-    assert answer.state == "ConfigurationAccepted is True (Accepted), ConfigurationRunning is True (Running)"
+    assert (
+        answer.state
+        == "ConfigurationAccepted is True (Accepted), ConfigurationRunning is True (Running)"
+    )
 
 
 def test_a_refused_line_is_quoted_and_blocks() -> None:
@@ -28,7 +31,9 @@ def test_a_refused_line_is_quoted_and_blocks() -> None:
 
 def test_a_slurmd_that_ended_is_quoted_with_the_remedy() -> None:
     message = 'slurmd ended on 2 workers of 2; slurmd logged "fatal: mkdir(/nope)"'
-    [finding] = explained(condition("ConfigurationAccepted", "False", "SlurmdEnded", message), RUNNING).findings
+    [finding] = explained(
+        condition("ConfigurationAccepted", "False", "SlurmdEnded", message), RUNNING
+    ).findings
     assert (finding.code, finding.level, finding.cause) == ("SlurmdEnded", Level.BLOCKS, message)
     assert "revert the change" in finding.remedy
 

@@ -24,14 +24,20 @@ def test_a_guard_that_waits_names_the_command_that_lists_its_pods() -> None:
 
 
 def test_of_a_guard_with_another_comment_the_pods_of_all_namespaces_are_listed() -> None:
-    [found] = guard.of_job(started("CANCELLED", "COMPLETING", guard=True, comment="other"), "job 12")
+    [found] = guard.of_job(
+        started("CANCELLED", "COMPLETING", guard=True, comment="other"), "job 12"
+    )
     assert found.code == "GuardCompleting"
     assert found.commands == (f"kubectl get pods -A -l {bridge.JOB_LABEL}=12 -o wide",)
 
 
 @pytest.mark.parametrize("namespace", ["x; touch /tmp/x", "$(id)", "--all", "x\ny", ""])
-def test_no_command_contains_what_the_user_of_a_guard_has_written_instead_of_a_namespace(namespace: str) -> None:
-    [found] = guard.of_job(job(guard=True, comment=bridge.encode(Comment(namespace, "u"))), "job 12")
+def test_no_command_contains_what_the_user_of_a_guard_has_written_instead_of_a_namespace(
+    namespace: str,
+) -> None:
+    [found] = guard.of_job(
+        job(guard=True, comment=bridge.encode(Comment(namespace, "u"))), "job 12"
+    )
     assert found.commands == (f"kubectl get pods -A -l {bridge.JOB_LABEL}=12 -o wide",)
 
 
@@ -41,12 +47,18 @@ def test_nothing_is_shown_of_a_guard_that_has_ended() -> None:
 
 def left(name: str, deleted: float | None = None, phase: str = "Running") -> Object:
     """A pod of the guard, whose grace period of an hour ends at that time."""
-    ends = {} if deleted is None else {"deletionTimestamp": at(deleted), "deletionGracePeriodSeconds": 3600}
+    ends = (
+        {}
+        if deleted is None
+        else {"deletionTimestamp": at(deleted), "deletionGracePeriodSeconds": 3600}
+    )
     return {"metadata": {"name": name, "namespace": "physics", **ends}, "status": {"phase": phase}}
 
 
-def test_the_pods_for_which_the_node_of_a_guard_waits_are_named_with_the_end_of_their_grace_period() -> None:
-    late, ends, runs = guard.left(seen(kube={"guarded": (left("b", 25), left("a", -25), left("c"))}))
+def test_the_pods_that_a_guards_node_waits_for_are_named_with_the_end_of_their_grace() -> None:
+    late, ends, runs = guard.left(
+        seen(kube={"guarded": (left("b", 25), left("a", -25), left("c"))})
+    )
     assert (late.about, late.level, late.at) == ("pod physics/a", Level.BLOCKS, None)
     assert "kubectl -n physics describe pod a" in late.remedy
     assert (ends.about, ends.level, ends.at) == ("pod physics/b", Level.WAITS, NOW + 25)
@@ -55,7 +67,10 @@ def test_the_pods_for_which_the_node_of_a_guard_waits_are_named_with_the_end_of_
 
 
 def test_the_node_of_a_guard_waits_for_no_pod_that_has_ended_and_many_pods_are_counted() -> None:
-    assert guard.left(seen(kube={"guarded": (left("a", 25, "Succeeded"), left("b", 25, "Failed"))})) == []
+    assert (
+        guard.left(seen(kube={"guarded": (left("a", 25, "Succeeded"), left("b", 25, "Failed"))}))
+        == []
+    )
     assert guard.left(seen(kube={"guarded": None})) == []
     many = guard.left(seen(kube={"guarded": tuple(left(f"p{number}", 25) for number in range(7))}))
     assert len(many) == 6

@@ -35,7 +35,9 @@ from tests.unit.policy.explain.building import (
 FULL = (busy("cpu-0"), busy("cpu-1"))
 GPU = {"gres": "gpu:h100:8", "features": ("cpu", "h100")}
 SCALED = nodeset() | {"spec": {"replicas": 2, "autoscaling": {"max": 8}}}
-QUOTA_EVENT = event("NodeSet", NODESET, "FailedCreate", 'pods "x" is forbidden: exceeded quota: small, used: pods=1')
+QUOTA_EVENT = event(
+    "NodeSet", NODESET, "FailedCreate", 'pods "x" is forbidden: exceeded quota: small, used: pods=1'
+)
 QUOTA = {"metadata": {"name": "small"}, "status": {"hard": {"pods": "1"}, "used": {"pods": "1"}}}
 ASSOC = "ClusterName=c Account=physics UserName= Partition= GrpTRES=cpu=4(4) Comment=\n"
 
@@ -54,7 +56,9 @@ class Situation:
     would_start: tuple[str, ...] = ()
 
 
-def of(found: Any, slurm: dict[str, Any] | None = None, kube: dict[str, Any] | None = None, **more: Any) -> Seen:
+def of(
+    found: Any, slurm: dict[str, Any] | None = None, kube: dict[str, Any] | None = None, **more: Any
+) -> Seen:
     """The cluster with this job."""
     return seen({"jobs": (found,)} | (slurm or {}), kube, **more)
 
@@ -77,7 +81,13 @@ SITUATIONS = [
         "the first job to end is known",
         of(
             job(),
-            {"nodes": FULL, "running": (Ending("7", NOW - 5, "bob", "cpu-1"), Ending("8", NOW + 60, "bob", "cpu-0"))},
+            {
+                "nodes": FULL,
+                "running": (
+                    Ending("7", NOW - 5, "bob", "cpu-1"),
+                    Ending("8", NOW + 60, "bob", "cpu-0"),
+                ),
+            },
         ),
         {"Resources", "Busy", "FirstToEnd"},
         ("8 of bob on cpu-0",),
@@ -86,10 +96,17 @@ SITUATIONS = [
         "others have a higher priority",
         of(
             job("Priority"),
-            {"nodes": FULL, "waiting": (Waiting("5", 900, "bob", "Resources"), Waiting("12", 100), Waiting("13", 90))},
+            {
+                "nodes": FULL,
+                "waiting": (
+                    Waiting("5", 900, "bob", "Resources"),
+                    Waiting("12", 100),
+                    Waiting("13", 90),
+                ),
+            },
         ),
-        {"Priority", "Busy", "JobsAhead"},
-        ("1 pending jobs of its partitions", "5 of bob"),
+        {"Priority", "Busy", "JobsAhead", "WouldFit"},
+        ("Slurm tries 1 pending jobs", "5 of bob"),
     ),
     Situation(
         "others have a higher priority and nodes are free",
@@ -150,7 +167,12 @@ SITUATIONS = [
         "an administrator has drained the only free node",
         of(
             job(),
-            {"nodes": (busy("cpu-0"), node("cpu-1", "IDLE", "DRAIN", reason="bad disk", reason_set_by_user="root"))},
+            {
+                "nodes": (
+                    busy("cpu-0"),
+                    node("cpu-1", "IDLE", "DRAIN", reason="bad disk", reason_set_by_user="root"),
+                )
+            },
         ),
         {"Resources", "Busy", "Drained"},
         ("bad disk", "an administrator or another program (root)"),
@@ -179,9 +201,13 @@ SITUATIONS = [
         "all nodes are DOWN",
         of(
             job("ReqNodeNotAvail", description="ReqNodeNotAvail, UnavailableNodes:cpu-0"),
-            {"nodes": (node("cpu-0", "DOWN", reason="Not responding", reason_set_by_user="slurm"),)},
+            {
+                "nodes": (
+                    node("cpu-0", "DOWN", reason="Not responding", reason_set_by_user="slurm"),
+                )
+            },
         ),
-        {"ReqNodeNotAvail", "Busy", "Down"},
+        {"ReqNodeNotAvail", "Down"},
         ("UnavailableNodes:cpu-0",),
     ),
     Situation(
@@ -190,7 +216,11 @@ SITUATIONS = [
             job(),
             {
                 "nodes": FULL,
-                "reservations": (Reservation("maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900),),
+                "reservations": (
+                    Reservation(
+                        "maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900
+                    ),
+                ),
             },
         ),
         {"Resources", "Busy"},
@@ -201,7 +231,11 @@ SITUATIONS = [
             job(),
             {
                 "nodes": (node("cpu-0"), busy("cpu-1")),
-                "reservations": (Reservation("maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900),),
+                "reservations": (
+                    Reservation(
+                        "maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900
+                    ),
+                ),
             },
         ),
         {"Resources", "ReservedSoon"},
@@ -214,7 +248,11 @@ SITUATIONS = [
             job(time_limit=5),
             {
                 "nodes": (node("cpu-0"), busy("cpu-1")),
-                "reservations": (Reservation("maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900),),
+                "reservations": (
+                    Reservation(
+                        "maint", "cpu-0", start_time=int(NOW) + 600, end_time=int(NOW) + 900
+                    ),
+                ),
             },
         ),
         {"Resources", "FitsNow"},
@@ -226,26 +264,40 @@ SITUATIONS = [
             {
                 "nodes": (node("cpu-0", "IDLE", "RESERVED", reservation="course"),),
                 "reservations": (
-                    Reservation("course", "cpu-0", users=("bob",), start_time=int(NOW) - 60, end_time=int(NOW) + 900),
+                    Reservation(
+                        "course",
+                        "cpu-0",
+                        users=("bob",),
+                        start_time=int(NOW) - 60,
+                        end_time=int(NOW) + 900,
+                    ),
                 ),
             },
         ),
-        {"Resources", "Busy", "Reserved"},
+        {"Resources", "Reserved"},
         ("reserves it for bob",),
     ),
     Situation(
         "it requests a node that does not exist",
         of(job("ReqNodeNotAvail", required_nodes="cpu-9")),
-        {"ReqNodeNotAvail", "NamedNodeMissing", "NotModelled"},
+        {"ReqNodeNotAvail", "NamedNodeMissing"},
         ("cpu-9",),
+        ("without --nodelist=cpu-9",),
     ),
     Situation(
-        "a user has to release it", of(job("JobHeldUser", priority=0)), {"JobHeldUser"}, would_start=("released",)
+        "a user has to release it",
+        of(job("JobHeldUser", priority=0)),
+        {"JobHeldUser"},
+        would_start=("released",),
     ),
     Situation(
-        "an administrator has stopped it", of(job("JobHeldAdmin", priority=0), {"nodes": FULL}), {"JobHeldAdmin"}
+        "an administrator has stopped it",
+        of(job("JobHeldAdmin", priority=0), {"nodes": FULL}),
+        {"JobHeldAdmin"},
     ),
-    Situation("requeued too often", of(job("JobHoldMaxRequeue", priority=0)), {"JobHoldMaxRequeue"}),
+    Situation(
+        "requeued too often", of(job("JobHoldMaxRequeue", priority=0)), {"JobHoldMaxRequeue"}
+    ),
     Situation("a launch failed", of(job("JobLaunchFailure", priority=0)), {"JobLaunchFailure"}),
     Situation(
         "it waits for a job",
@@ -258,7 +310,9 @@ SITUATIONS = [
         of(job("DependencyNeverSatisfied", dependency="afterok:7(failed)")),
         {"DependencyNeverSatisfied"},
     ),
-    Situation("it begins later", of(job("BeginTime", eligible_time=int(NOW) + 3600)), {"BeginTime"}),
+    Situation(
+        "it begins later", of(job("BeginTime", eligible_time=int(NOW) + 3600)), {"BeginTime"}
+    ),
     Situation(
         "licenses are used up",
         of(
@@ -272,12 +326,22 @@ SITUATIONS = [
         "its reservation begins later",
         of(
             job("Reservation", reservation="course"),
-            {"reservations": (Reservation("course", "cpu-0", start_time=int(NOW) + 60, end_time=int(NOW) + 900),)},
+            {
+                "reservations": (
+                    Reservation(
+                        "course", "cpu-0", start_time=int(NOW) + 60, end_time=int(NOW) + 900
+                    ),
+                )
+            },
         ),
         {"Reservation"},
         ("has not begun",),
     ),
-    Situation("its reservation was deleted", of(job("ReservationDeleted", reservation="gone")), {"ReservationDeleted"}),
+    Situation(
+        "its reservation was deleted",
+        of(job("ReservationDeleted", reservation="gone")),
+        {"ReservationDeleted"},
+    ),
     Situation(
         "its partition is down",
         of(job("PartitionDown"), {"partitions": (partition(states=frozenset({"DOWN"})),)}),
@@ -292,7 +356,7 @@ SITUATIONS = [
     Situation(
         "it requests more nodes than the partition has",
         of(job("PartitionConfig", min_nodes=5, max_nodes=5, cpus=5, tasks=5)),
-        {"PartitionConfig"},
+        {"PartitionConfig", "TooManyNodes"},
         would_start=(f"3 more nodes of NodeSet {NODESET}",),
     ),
     Situation(
@@ -319,7 +383,8 @@ SITUATIONS = [
             job("AssocGrpMemLimit"),
             {
                 "limits": ASSOC.replace("Partition=", "Partition= ParentAccount=science(3)")
-                + "ClusterName=c Account=science UserName= Partition= GrpTRES=mem=5000(4500) Comment=\n"
+                + "ClusterName=c Account=science UserName= Partition= GrpTRES=mem=5000(4500) "
+                "Comment=\n"
             },
         ),
         {"AssocGrpMemLimit"},
@@ -331,8 +396,15 @@ SITUATIONS = [
         {"AssocGrpMemLimit"},
         ("show no such limit",),
     ),
-    Situation("limits were not read", of(job("AssocGrpCpuLimit"), {"limits": None}), {"AssocGrpCpuLimit"}),
-    Situation("a reason of a later Slurm", of(job("WaitsForTheMoon")), {"WaitsForTheMoon"}, ("does not know",)),
+    Situation(
+        "limits were not read", of(job("AssocGrpCpuLimit"), {"limits": None}), {"AssocGrpCpuLimit"}
+    ),
+    Situation(
+        "a reason of a later Slurm",
+        of(job("WaitsForTheMoon")),
+        {"WaitsForTheMoon"},
+        ("does not know",),
+    ),
     Situation(
         "its NodeSet has no workers",
         of(job(), {"nodes": ()}, {"nodesets": (nodeset(replicas=0),), "pods": (daemon(),)}),
@@ -341,7 +413,11 @@ SITUATIONS = [
     ),
     Situation(
         "Kubernetes has no node for the worker",
-        of(job(), {"nodes": (busy("cpu-0"),)}, {"pods": (pod("cpu-0"), unscheduled("cpu-1"), daemon())}),
+        of(
+            job(),
+            {"nodes": (busy("cpu-0"),)},
+            {"pods": (pod("cpu-0"), unscheduled("cpu-1"), daemon())},
+        ),
         {"Resources", "Busy", "Unschedulable"},
         ("3 Insufficient cpu",),
     ),
@@ -350,7 +426,13 @@ SITUATIONS = [
         of(
             job(),
             {"nodes": (busy("cpu-0"),)},
-            {"pods": (pod("cpu-0"), starting("cpu-1", "ImagePullBackOff", "no such tag"), daemon())},
+            {
+                "pods": (
+                    pod("cpu-0"),
+                    starting("cpu-1", "ImagePullBackOff", "no such tag"),
+                    daemon(),
+                )
+            },
         ),
         {"Resources", "Busy", "ImagePullBackOff"},
         ("no such tag",),
@@ -379,7 +461,13 @@ SITUATIONS = [
         of(
             job(),
             {"nodes": FULL},
-            {"nodesets": (nodeset(conditions=(condition("Autoscaled", "True", "Maximum", "the maximum is 2"),)),)},
+            {
+                "nodesets": (
+                    nodeset(
+                        conditions=(condition("Autoscaled", "True", "Maximum", "the maximum is 2"),)
+                    ),
+                )
+            },
         ),
         {"Resources", "Busy", "Maximum"},
         ("the maximum is 2",),
@@ -395,33 +483,57 @@ SITUATIONS = [
         of(
             job(),
             {"nodes": ()},
-            {"nodesets": (SCALED | {"spec": {"replicas": 0, "autoscaling": {}}},), "pods": (daemon(),)},
+            {
+                "nodesets": (SCALED | {"spec": {"replicas": 0, "autoscaling": {}}},),
+                "pods": (daemon(),),
+            },
         ),
         {"Resources", "NoNodes"},
     ),
     Situation(
         "autoscaling can't count it",
-        of(
-            job(),
-            {"nodes": FULL},
-            {"controllers": (controller(condition("JobsCounted", "False", "NotCounted", "jobs 7, 12: memory")),)},
-        ),
-        {"Resources", "Busy", "NotCounted"},
-        ("jobs 7, 12: memory",),
+        of(job(constraints="zone=a"), {"nodes": FULL}, {"nodesets": (SCALED,)}),
+        {"Resources", "NotModelled"},
+        ("Where it would start is not computed: --extra. Autoscaling adds no node for it.",),
     ),
     Situation(
-        "autoscaling can't count another job",
+        "autoscaling has seen that Slurm doesn't start it",
         of(
             job(),
-            {"nodes": FULL},
-            {"controllers": (controller(condition("JobsCounted", "False", "NotCounted", "jobs 7, 120: memory")),)},
+            {},
+            {
+                "controllers": (
+                    controller(
+                        condition("JobsCounted", "False", "NotCounted", "NotStarted: Resources")
+                    ),
+                )
+            },
         ),
-        {"Resources", "Busy"},
+        {"Resources", "FitsNow", "NotStarted"},
+        ("Autoscaling adds no node for it.",),
+    ),
+    Situation(
+        "autoscaling has seen that Slurm doesn't start another job",
+        of(
+            job(),
+            {},
+            {
+                "controllers": (
+                    controller(
+                        condition("JobsCounted", "False", "NotCounted", "NotStarted: Prolog")
+                    ),
+                )
+            },
+        ),
+        {"Resources", "FitsNow"},
     ),
     Situation("it is being started", of(started("RUNNING", "CONFIGURING")), {"Configuring"}),
     Situation(
         "it waits for a node that doesn't respond",
-        of(started("RUNNING", "CONFIGURING"), {"nodes": (node("cpu-0", "ALLOCATED", "NOT_RESPONDING"), node("cpu-1"))}),
+        of(
+            started("RUNNING", "CONFIGURING"),
+            {"nodes": (node("cpu-0", "ALLOCATED", "NOT_RESPONDING"), node("cpu-1"))},
+        ),
         {"Configuring", "NotResponding"},
     ),
     Situation("it runs", of(started("RUNNING")), {"Running"}, ("runs on cpu-0",)),
@@ -455,7 +567,9 @@ SITUATIONS = [
         seen(
             {"jobs": None, "nodes": None, "partitions": None},
             {
-                "controllers": (controller(condition("Ready", "False", "PodsNotReady", "slurmctld fails")),),
+                "controllers": (
+                    controller(condition("Ready", "False", "PodsNotReady", "slurmctld fails")),
+                ),
                 "pods": (
                     daemon(
                         conditions=[condition("PodScheduled", "True"), condition("Ready", "False")],
@@ -476,10 +590,15 @@ SITUATIONS = [
     ),
     Situation(
         "nothing of Slurm may be read, and all pods are ready",
-        seen({"jobs": None, "nodes": None}, missing=(Missing("everything that Slurm knows", "you lack the right"),)),
+        seen(
+            {"jobs": None, "nodes": None},
+            missing=(Missing("everything that Slurm knows", "you lack the right"),),
+        ),
         set(),
     ),
-    Situation("no slurmctld pod exists", seen({"jobs": None}, {"pods": (pod("cpu-0"),)}), {"NoSlurmctld"}),
+    Situation(
+        "no slurmctld pod exists", seen({"jobs": None}, {"pods": (pod("cpu-0"),)}), {"NoSlurmctld"}
+    ),
 ]
 
 
@@ -519,7 +638,10 @@ def test_a_drain_that_would_not_start_the_job_is_a_fact_only() -> None:
 
 
 def test_the_next_event_is_the_first_in_time() -> None:
-    found = of(job(start_time=int(NOW) + 900), {"nodes": FULL, "running": (Ending("8", NOW + 60, "bob", "cpu-0"),)})
+    found = of(
+        job(start_time=int(NOW) + 900),
+        {"nodes": FULL, "running": (Ending("8", NOW + 60, "bob", "cpu-0"),)},
+    )
     event_ = subject.explain(found, "12").next_event
     assert event_ is not None
     assert (event_.code, event_.at) == ("FirstToEnd", NOW + 60)
@@ -549,7 +671,8 @@ def test_the_timeline_has_both_sides_in_order() -> None:
         {
             "pods": (pod("cpu-0"), created),
             "events": (
-                event("Pod", "slurm-worker-cpu-1", "Pulled", "image present", -200),
+                event("Pod", "slurm-worker-cpu-1", "Pulled", "image present", -210),
+                event("Pod", "slurm-worker-cpu-1", "FailedMount", "timed out", -200),
                 event("NodeSet", NODESET, "ScalingUp", "1 pod", -400),
             ),
         },
@@ -560,7 +683,7 @@ def test_the_timeline_has_both_sides_in_order() -> None:
         (-500, "may start from here on"),
         (-400, "ScalingUp: 1 pod"),
         (-300, "pod created"),
-        (-200, "Pulled: image present"),
+        (-200, "FailedMount: timed out"),
         (-10, "the scheduler looked at it"),
         (60, "expected start on cpu-1"),
     ]
@@ -569,14 +692,18 @@ def test_the_timeline_has_both_sides_in_order() -> None:
 def test_the_pending_record_of_an_array_is_explained() -> None:
     running = started("RUNNING", array_job_id=12)
     answer = subject.explain(
-        seen({"jobs": (running, job("JobArrayTaskLimit", array_tasks="3-9", array_max_running=1))}), "12"
+        seen({"jobs": (running, job("JobArrayTaskLimit", array_tasks="3-9", array_max_running=1))}),
+        "12",
     )
     assert "PENDING (JobArrayTaskLimit)" in answer.state
     assert {"Components", "JobArrayTaskLimit"} == {it.code for it in answer.findings}
 
 
 def test_a_cordoned_kubernetes_node_is_named_with_its_command() -> None:
-    reason = "slurm-operator: Node (kube-1) was cordoned, Pod (slurm/slurm-worker-cpu-1) must be cordoned"
+    reason = (
+        "slurm-operator: Node (kube-1) was cordoned, Pod (slurm/slurm-worker-cpu-1) must be "
+        "cordoned"
+    )
     found = of(
         job(),
         {"nodes": (busy("cpu-0"), node("cpu-1", "IDLE", "DRAIN", reason=reason))},

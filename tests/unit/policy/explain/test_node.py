@@ -10,13 +10,24 @@ from sidecars.policy.checks.results import written
 from sidecars.policy.explain import node as subject
 from sidecars.policy.explain.records import Answer, Finding, Level
 from sidecars.slurm.records import Reservation
-from tests.unit.policy.explain.building import NOW, at, kube_node, node, pod, seen, starting, unscheduled
+from tests.unit.policy.explain.building import (
+    NOW,
+    at,
+    kube_node,
+    node,
+    pod,
+    seen,
+    starting,
+    unscheduled,
+)
 
 EXEC = "kubectl -n slurm exec slurm-controller-0 -c slurmctld --"
 
 
 def explained(*states: str, kube: dict[str, Any] | None = None, **more: Any) -> Answer:
-    return subject.explain(seen({"nodes": (node("cpu-0", *states, **more),)}, kube, exec_in=EXEC), "cpu-0")
+    return subject.explain(
+        seen({"nodes": (node("cpu-0", *states, **more),)}, kube, exec_in=EXEC), "cpu-0"
+    )
 
 
 def the_only(*states: str, **more: Any) -> Finding:
@@ -27,6 +38,8 @@ def the_only(*states: str, **more: Any) -> Finding:
 def test_a_node_that_takes_jobs_has_no_finding() -> None:
     assert explained("IDLE").findings == ()
     assert explained("MIXED", alloc_cpus=2).state == "MIXED, 2 of 4 CPUs allocated"
+    limited = explained("MIXED", alloc_cpus=2, specialized_cores=1)
+    assert limited.state == "MIXED, 2 of 3 CPUs allocated"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +48,8 @@ def test_a_node_that_takes_jobs_has_no_finding() -> None:
         ("bad disk", "root", "an administrator or another program (root)", Level.BLOCKS),
         ("Kill task failed", "slurm", "an administrator or another program (slurm)", Level.BLOCKS),
         ("slurm-operator: Pod (slurm/a) was cordoned", "slurm", "the operator", Level.WAITS),
-        ("slurm-node: health: disk: /var is full", "slurm", "its worker pod", Level.WAITS),
+        ("slurm-node: health: disk: /var is full", "slurm", "a check", Level.BLOCKS),
+        ("slurm-node: check: scratch: /tmp is bad", "slurm", "a check", Level.BLOCKS),
         ("Not responding", "slurm", "slurmctld", Level.WAITS),
         ("", "", "an administrator or another program", Level.BLOCKS),
     ],
@@ -49,7 +63,11 @@ def test_a_drain_has_its_owner(reason: str, user: str, owner: str, level: Level)
 
 def test_results_of_checks_are_shown_unless_the_node_passed() -> None:
     verdicts = {"cpu-0": Verdict(Kind.FAILED, "rate is 1MB/s"), "cpu-1": Verdict(Kind.PASSED)}
-    data = {"disk": written(verdicts, NOW - 600, 5), "net": written({"cpu-0": Verdict(Kind.PASSED)}, NOW, 5), "x": "{"}
+    data = {
+        "disk": written(verdicts, NOW - 600, 5),
+        "net": written({"cpu-0": Verdict(Kind.PASSED)}, NOW, 5),
+        "x": "{",
+    }
     results = {"metadata": {"name": "slurm-check-results"}, "data": data}
     [finding] = explained("IDLE", kube={"check_results": (results,)}).findings
     assert (finding.code, finding.level) == ("CheckFailed", Level.WARNS)
@@ -57,16 +75,24 @@ def test_results_of_checks_are_shown_unless_the_node_passed() -> None:
 
 
 def test_a_drain_of_a_check_ends_with_its_next_run() -> None:
-    finding = the_only("IDLE", "DRAIN", reason="slurm-node: check: disk: full", reason_set_by_user="slurm")
+    finding = the_only(
+        "IDLE", "DRAIN", reason="slurm-node: check: disk: full", reason_set_by_user="slurm"
+    )
     assert finding.event == "the next run of the check that passes returns it"
     assert "Repair the node" in finding.remedy
 
 
 def test_the_slurm_bridge_lifts_its_own_drain() -> None:
     found = the_only(
-        "IDLE", "DRAIN", reason="slurm-bridge: pod team/p runs here without a guard", reason_set_by_user="x"
+        "IDLE",
+        "DRAIN",
+        reason="slurm-bridge: pod team/p runs here without a guard",
+        reason_set_by_user="x",
     )
-    assert found.cause == "It is drained, set by the Slurm Bridge: pod team/p runs here without a guard."
+    assert (
+        found.cause
+        == "It is drained, set by the Slurm Bridge: pod team/p runs here without a guard."
+    )
     assert (found.level, found.commands) == (Level.WAITS, ())
     assert "lifts the drain" in found.event
 
@@ -78,7 +104,9 @@ def test_only_a_foreign_drain_is_resumed_by_hand() -> None:
 
 
 def test_a_drain_for_deletion_ends_with_its_pod_and_a_health_check_with_the_next_check() -> None:
-    ends = the_only("MIXED", "DRAIN", reason="slurm-operator: Pod (slurm/a) is pending termination for scale-in")
+    ends = the_only(
+        "MIXED", "DRAIN", reason="slurm-operator: Pod (slurm/a) is pending termination for scale-in"
+    )
     checked = the_only("IDLE", "DRAIN", reason="slurm-node: health: disk: /var is full")
     assert ends.event == "its jobs end, then its pod is deleted"
     assert "draining" in ends.cause
@@ -93,26 +121,49 @@ def test_a_drain_for_deletion_ends_with_its_pod_and_a_health_check_with_the_next
         (("IDLE", "INVALID_REG"), "INVALID_REG"),
         (("IDLE", "POWERED_DOWN"), "PoweredDown"),
         (("ALLOCATED", "POWERING_UP"), "PoweringUp"),
+        (("IDLE", "POWERING_UP", "NOT_RESPONDING"), "PoweringUp"),
     ],
 )
-def test_states_that_are_no_drain_have_findings_of_their_own(states: tuple[str, ...], code: str) -> None:
+def test_states_that_are_no_drain_have_findings_of_their_own(
+    states: tuple[str, ...], code: str
+) -> None:
     assert the_only(*states).code == code
 
 
 def test_a_pod_is_only_to_be_deleted_when_it_has_no_job() -> None:
-    assert the_only("ALLOCATED", "INVALID_REG").remedy.startswith("When it has no job, delete its pod")
+    assert the_only("ALLOCATED", "INVALID_REG").remedy.startswith(
+        "When it has no job, delete its pod"
+    )
 
 
 def test_a_reservation_counts_while_it_lasts() -> None:
-    present = Reservation("course", "cpu-[0-1]", users=("bob",), start_time=int(NOW) - 60, end_time=int(NOW) + 600)
+    present = Reservation(
+        "course", "cpu-[0-1]", users=("bob",), start_time=int(NOW) - 60, end_time=int(NOW) + 600
+    )
     past = Reservation("old", "cpu-0", start_time=int(NOW) - 600, end_time=int(NOW) - 60)
     other = Reservation("else", "cpu-7", start_time=int(NOW) - 60, end_time=int(NOW) + 600)
     found = seen(
-        {"nodes": (node("cpu-0", "IDLE", "RESERVED", reservation="course"),), "reservations": (present, past, other)}
+        {
+            "nodes": (node("cpu-0", "IDLE", "RESERVED", reservation="course"),),
+            "reservations": (present, past, other),
+        }
     )
     [finding] = subject.explain(found, "cpu-0").findings
     assert finding.at == NOW + 600
     assert "course reserves it for bob" in finding.cause
+
+
+def test_a_node_that_the_operator_has_closed_is_reserved_for_nobody() -> None:
+    closing = "SlurmOperatorClosed-cpu"
+    record = Reservation(
+        closing, "cpu-0", users=("root",), start_time=int(NOW) - 60, end_time=int(NOW) + 240
+    )
+    closed = node("cpu-0", "IDLE", "POWERED_DOWN", "RESERVED", reservation=closing)
+    found = subject.explain(seen({"nodes": (closed,), "reservations": (record,)}), "cpu-0")
+    [finding] = [it for it in found.findings if it.code == "Closed"]
+    assert finding.at == NOW + 240
+    assert "PowerSaving" in finding.remedy
+    assert "Reserved" not in {it.code for it in found.findings}
 
 
 def test_a_node_that_has_not_registered_shows_its_pod() -> None:

@@ -33,8 +33,12 @@ def test_a_nodeset_with_all_its_workers_has_no_finding() -> None:
 
 
 def test_workers_that_cannot_be_scheduled_are_found_with_the_condition() -> None:
-    waits = nodeset(conditions=(condition("Ready", "False", "PodsNotReady", "0/3 nodes are available"),))
-    answer = explained({"nodes": ()}, nodesets=(waits,), pods=(unscheduled("cpu-0"), unscheduled("cpu-1")))
+    waits = nodeset(
+        conditions=(condition("Ready", "False", "PodsNotReady", "0/3 nodes are available"),)
+    )
+    answer = explained(
+        {"nodes": ()}, nodesets=(waits,), pods=(unscheduled("cpu-0"), unscheduled("cpu-1"))
+    )
     assert codes(answer) == {"PodsNotReady", "Unschedulable"}
 
 
@@ -49,7 +53,9 @@ def test_a_refused_pod_quotes_the_api_server() -> None:
     short["status"]["replicas"] = 1
     refused = event("NodeSet", NODESET, "FailedCreate", "admission webhook denied the request")
     assert codes(
-        explained({"nodes": (node("cpu-0"),)}, nodesets=(short,), pods=(pod("cpu-0"),), events=(refused,))
+        explained(
+            {"nodes": (node("cpu-0"),)}, nodesets=(short,), pods=(pod("cpu-0"),), events=(refused,)
+        )
     ) == {"FailedCreate"}
 
 
@@ -77,16 +83,22 @@ def test_the_nodes_of_another_nodeset_are_not_its_own() -> None:
 
 
 def test_a_wait_that_ends_is_no_block() -> None:
-    draining = nodeset(conditions=(condition("Ready", "False", "Draining", "cpu-1: its jobs are still running"),))
+    draining = nodeset(
+        conditions=(condition("Ready", "False", "Draining", "cpu-1: its jobs are still running"),)
+    )
     [finding] = explained(nodesets=(draining,)).findings
     assert (finding.code, finding.level) == ("Draining", Level.WAITS)
 
 
 def test_a_nodeset_of_no_workers_and_one_in_progress_are_facts() -> None:
-    assert codes(explained({"nodes": ()}, nodesets=(nodeset(replicas=0),), pods=())) == {"ScaledToZero"}
-    assert codes(explained({"nodes": (node("cpu-0"),)}, pods=(pod("cpu-0"), starting("cpu-1", "PodInitializing")))) == {
-        "Starting"
+    assert codes(explained({"nodes": ()}, nodesets=(nodeset(replicas=0),), pods=())) == {
+        "ScaledToZero"
     }
+    assert codes(
+        explained(
+            {"nodes": (node("cpu-0"),)}, pods=(pod("cpu-0"), starting("cpu-1", "PodInitializing"))
+        )
+    ) == {"Starting"}
 
 
 def test_an_unknown_name_lists_the_others() -> None:

@@ -5,8 +5,19 @@ from typing import Any
 import pytest
 
 from sidecars.policy.explain import pod as subject
+from sidecars.policy.explain.pod_trouble import BACKOFF_SECONDS
 from sidecars.policy.explain.records import Finding, Level
-from tests.unit.policy.explain.building import NOW, at, condition, event, kube_node, pod, seen, starting, unscheduled
+from tests.unit.policy.explain.building import (
+    NOW,
+    at,
+    condition,
+    event,
+    kube_node,
+    pod,
+    seen,
+    starting,
+    unscheduled,
+)
 
 
 def explained(found: dict[str, Any], **kube: Any) -> list[Finding]:
@@ -24,7 +35,9 @@ def crashed(reason: str = "Error", code: int = 1, **more: Any) -> dict[str, Any]
         "name": "slurmd",
         "ready": False,
         "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-        "lastState": {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at(-10)} | more},
+        "lastState": {
+            "terminated": {"exitCode": code, "reason": reason, "finishedAt": at(-10)} | more
+        },
     }
     return starting("cpu-1", containerStatuses=[status])
 
@@ -36,19 +49,27 @@ def test_a_ready_pod_has_no_finding() -> None:
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [
-        ("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", "Add Kubernetes nodes, or request less"),
+        (
+            "0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
+            "Add Kubernetes nodes, or request less",
+        ),
         ("0/3 nodes are available: 3 node(s) had untolerated taint {a: b}.", "Add a toleration"),
-        ("0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.", "Change nodeSelector"),
+        (
+            "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
+            "Change nodeSelector",
+        ),
         (
             "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.",
-            "each worker needs one of its own",
+            "a worker shares one with others only if all",
         ),
         ("pod has unbound immediate PersistentVolumeClaims.", "Create a StorageClass"),
         ("0/1 nodes are available: 1 node(s) were unschedulable.", "Uncordon"),
         ("", "Add a Kubernetes node on which the pod fits"),
     ],
 )
-def test_an_unschedulable_pod_quotes_the_scheduler_with_the_remedy(message: str, remedy: str) -> None:
+def test_an_unschedulable_pod_quotes_the_scheduler_with_the_remedy(
+    message: str, remedy: str
+) -> None:
     finding = the_only(unscheduled(message=message))
     assert finding.code == "Unschedulable"
     assert finding.level is Level.BLOCKS
@@ -64,8 +85,23 @@ def test_an_image_that_cannot_be_pulled_is_named(reason: str) -> None:
     assert "manifest unknown" in finding.cause
 
 
+def test_an_image_of_a_registry_that_cannot_exist_has_both_ways_to_get_images_as_remedy() -> None:
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
+    status = {
+        "name": "slurmd",
+        "image": "registry.invalid/a/slurmd:26.05",
+        "ready": False,
+        "state": waiting,
+    }
+    finding = the_only(starting("cpu-1", containerStatuses=[status]))
+    assert "REGISTRY=registry.example.com/team make up" in finding.remedy
+    assert "global.imageRepository" in finding.remedy
+
+
 def test_a_container_that_cannot_be_created_is_named() -> None:
-    finding = the_only(starting("cpu-1", "CreateContainerConfigError", 'secret "slurm-key" not found'))
+    finding = the_only(
+        starting("cpu-1", "CreateContainerConfigError", 'secret "slurm-key" not found')
+    )
     assert 'secret "slurm-key" not found' in finding.cause
 
 
@@ -74,7 +110,7 @@ def test_a_crash_has_its_exit_code_its_log_and_the_latest_restart() -> None:
     assert finding.code == "CrashLoopBackOff"
     assert finding.cause == "Container slurmd ended with exit code 1: fatal: no slurm.conf"
     assert finding.commands == ("kubectl -n slurm logs slurm-worker-cpu-1 -c slurmd --previous",)
-    assert finding.at == NOW - 10 + subject.BACKOFF_SECONDS
+    assert finding.at == NOW - 10 + BACKOFF_SECONDS
 
 
 def test_too_little_memory_has_its_own_remedy() -> None:
@@ -102,7 +138,9 @@ def test_the_event_of_another_pod_is_not_its_own() -> None:
 
 
 def test_a_failed_pod_quotes_why() -> None:
-    finding = the_only(pod(phase="Failed", reason="Evicted", message="low on memory", conditions=[]))
+    finding = the_only(
+        pod(phase="Failed", reason="Evicted", message="low on memory", conditions=[])
+    )
     assert finding.code == "Evicted"
     assert "low on memory" in finding.cause
 
@@ -113,12 +151,16 @@ def test_a_pod_on_a_kubernetes_node_that_is_not_ready_blames_the_node() -> None:
 
 
 def test_a_kubernetes_node_that_does_not_exist_is_named() -> None:
-    [finding] = explained(starting("cpu-0", "ContainerCreating"), absent_kube_nodes=frozenset({"kube-cpu-0"}))
+    [finding] = explained(
+        starting("cpu-0", "ContainerCreating"), absent_kube_nodes=frozenset({"kube-cpu-0"})
+    )
     assert finding.code == "KubeNodeGone"
 
 
 def test_kubernetes_nodes_that_were_not_read_are_not_blamed() -> None:
-    assert [it.code for it in explained(starting("cpu-0", "ContainerCreating"), kube_nodes=None)] == ["Starting"]
+    assert [
+        it.code for it in explained(starting("cpu-0", "ContainerCreating"), kube_nodes=None)
+    ] == ["Starting"]
 
 
 def test_a_terminating_worker_waits_for_its_jobs_until_its_grace_ends() -> None:
@@ -134,7 +176,9 @@ def test_a_pod_on_a_lost_kubernetes_node_has_the_taint_as_remedy() -> None:
     found["metadata"]["deletionTimestamp"] = at(-60)
     finding = the_only(found, kube_nodes=(kube_node(ready=False),))
     assert finding.code == "KubeNodeLost"
-    assert finding.commands[0].startswith("kubectl taint node kube-cpu-0 node.kubernetes.io/out-of-service")
+    assert finding.commands[0].startswith(
+        "kubectl taint node kube-cpu-0 node.kubernetes.io/out-of-service"
+    )
 
 
 def test_a_gated_pod_waits_for_its_gate() -> None:

@@ -8,13 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecars.policy.explain import config, doctor, job, node, nodeset, pod, redaction, top
+from sidecars.policy.explain import (
+    bundle_contents,
+    cluster_health,
+    config,
+    job,
+    node,
+    nodeset,
+    pod,
+    top,
+)
 from sidecars.policy.explain.records import Answer, Ending, Kube, Missing, Seen, Slurm, Waiting
 from sidecars.slurm import states
 from sidecars.slurm.details import JobDetail, PartitionDetail
 from sidecars.slurm.records import JobRequest, Node, Pending, Reservation
 from tests.unit.policy.explain import building
-from tests.unit.policy.explain.test_words import NAMES
+from tests.unit.slurm.test_job_reasons import NAMES
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -25,11 +34,23 @@ QUESTIONS: list[Callable[[Seen], Answer]] = [
     lambda it: node.explain(it, "kube-cpu-0"),
     lambda it: nodeset.explain(it, building.NODESET),
     lambda it: config.explain(it, ""),
-    doctor.explain,
+    cluster_health.explain,
 ]
 
 odd_text = st.sampled_from(
-    ["", "cpu", "gpu:h100:2", "a[0-", "gpu:x:y:z", "cpu-[0-1]", "1-3%2", "\x1b[31m", "*", "gres/gpu=", "-1"]
+    [
+        "",
+        "cpu",
+        "gpu:h100:2",
+        "a[0-",
+        "gpu:x:y:z",
+        "cpu-[0-1]",
+        "1-3%2",
+        "\x1b[31m",
+        "*",
+        "gres/gpu=",
+        "-1",
+    ]
 )
 word = st.sampled_from(
     [
@@ -51,7 +72,9 @@ json_value: Any = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | odd_text,
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["conditions", "state", "waiting", "reason", "type"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["conditions", "state", "waiting", "reason", "type"]), inner, max_size=3
+        )
     ),
     max_leaves=6,
 )
@@ -70,7 +93,9 @@ node_record = st.builds(
     Node,
     name=st.sampled_from(["cpu-0", "cpu-1", "odd"]),
     states=st.frozensets(word, max_size=4),
-    reason=st.sampled_from(["", "bad disk", "Not responding", "slurm-operator: x", "slurm-node: health: disk: full"]),
+    reason=st.sampled_from(
+        ["", "bad disk", "Not responding", "slurm-operator: x", "slurm-node: health: disk: full"]
+    ),
     gres=odd_text,
     gres_used=odd_text,
     cpus=small,
@@ -113,7 +138,8 @@ a_job = st.builds(
     JobDetail,
     job_id=st.just(12),
     states=st.frozensets(
-        st.sampled_from(["PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "FAILED", "ODD"]), max_size=3
+        st.sampled_from(["PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "FAILED", "ODD"]),
+        max_size=3,
     ),
     partition=st.sampled_from(["", "cpu", "cpu,other"]),
     nodes=odd_text,
@@ -134,7 +160,9 @@ partitions = st.builds(
     node_list=odd_text,
     max_minutes=st.none() | number,
 )
-reservations = st.builds(Reservation, name=st.just("course"), node_list=odd_text, start_time=number, end_time=number)
+reservations = st.builds(
+    Reservation, name=st.just("course"), node_list=odd_text, start_time=number, end_time=number
+)
 
 
 def tuples(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -148,7 +176,8 @@ slurm = st.builds(
     partitions=tuples(partitions),
     reservations=tuples(reservations),
     licenses=st.none(),
-    config=st.none() | st.dictionaries(st.sampled_from(["selecttypeparameters", "slurmdtimeout"]), odd_text),
+    config=st.none()
+    | st.dictionaries(st.sampled_from(["selecttypeparameters", "slurmdtimeout"]), odd_text),
     limits=st.none() | odd_text,
     waiting=tuples(st.builds(Waiting, job=odd_text, priority=small)),
     running=tuples(st.builds(Ending, job=odd_text, at=st.none() | number.map(float))),
@@ -184,7 +213,12 @@ seen = st.builds(
     now=st.just(building.NOW),
     slurm=slurm,
     kube=st.builds(
-        Kube, **{field: tuples(objects) for field in Kube.__dataclass_fields__ if field != "absent_kube_nodes"}
+        Kube,
+        **{
+            field: tuples(objects)
+            for field in Kube.__dataclass_fields__
+            if field != "absent_kube_nodes"
+        },
     ),
     missing=st.lists(st.builds(Missing, part=odd_text, why=odd_text), max_size=1).map(tuple),
 )
@@ -200,7 +234,7 @@ def test_no_question_raises_an_exception(found: Seen) -> None:
             assert it.cause
             assert it.at is None or it.event
     assert top.top(found).missing == found.missing
-    assert redaction.bundle(found)
+    assert bundle_contents.bundle(found)
 
 
 @settings(max_examples=300, deadline=None)
@@ -236,4 +270,6 @@ def test_no_finding_about_a_job_contradicts_what_was_read(found: Seen) -> None:
 @given(seen)
 def test_an_answer_without_slurm_claims_nothing_about_nodes(found: Seen) -> None:
     answer = job.explain(replace(found, slurm=Slurm()), "12")
-    assert not {"Drained", "Down", "NoNodes", "NotFound", "Impossible", "FitsNow"} & {it.code for it in answer.findings}
+    assert not {"Drained", "Down", "NoNodes", "NotFound", "Impossible", "FitsNow"} & {
+        it.code for it in answer.findings
+    }

@@ -18,6 +18,14 @@ def test_nodes_cpus_and_gpus_are_counted() -> None:
     assert found.gpus == {"h100": (2, 16)}
 
 
+def test_cores_for_the_system_are_not_counted() -> None:
+    nodes = (
+        node("cpu-0", "ALLOCATED", specialized_cores=1, alloc_cpus=3),
+        node("cpu-1", specialized_cores=3),
+    )
+    assert subject.top(seen({"nodes": nodes})).cpus == (3, 4)
+
+
 def test_drains_are_grouped_by_reason_and_owner_the_largest_first() -> None:
     nodes = (
         node("cpu-0", "IDLE", "DRAIN", reason="bad disk", reason_set_by_user="root"),
@@ -32,7 +40,11 @@ def test_drains_are_grouped_by_reason_and_owner_the_largest_first() -> None:
 
 
 def test_the_queue_is_counted_by_reason() -> None:
-    waiting = (Waiting("1", 1, "a", "Resources"), Waiting("2", 1, "a", "Priority"), Waiting("3", 1, "a", "Priority"))
+    waiting = (
+        Waiting("1", 1, "a", "Resources"),
+        Waiting("2", 1, "a", "Priority"),
+        Waiting("3", 1, "a", "Priority"),
+    )
     found = subject.top(seen({"waiting": waiting, "running": (Ending("9", None),)}))
     assert found.pending == {"Priority": 2, "Resources": 1}
     assert found.running == 1
@@ -41,6 +53,12 @@ def test_the_queue_is_counted_by_reason() -> None:
 
 def test_what_was_not_read_is_not_zero() -> None:
     found = subject.top(seen({"nodes": None, "waiting": None, "running": None}, {"nodesets": None}))
-    assert (found.nodes, found.cpus, found.gpus, found.pending, found.running, found.nodesets, found.drains) == (
-        None,
-    ) * 7
+    assert (
+        found.nodes,
+        found.cpus,
+        found.gpus,
+        found.pending,
+        found.running,
+        found.nodesets,
+        found.drains,
+    ) == (None,) * 7

@@ -18,7 +18,7 @@ def worker(ordinal: int, **changes: object) -> WorkerPod:
         uid=f"uid-{ordinal}",
         ordinal=ordinal,
         slurm_node=f"slinky-{ordinal}",
-        kube_node=f"machine-{ordinal}",
+        kube_node=f"kube-{ordinal}",
         revision="new",
         phase="Running",
         ready=True,
@@ -35,20 +35,31 @@ def slurm(*nodes: Node, problem: str | None = None) -> SlurmView:
 
 
 def node(ordinal: int, *words: str, reason: str = "", reservation: str = "") -> Node:
-    return Node(f"slinky-{ordinal}", states=frozenset(words), reason=reason, reservation=reservation)
+    return Node(
+        f"slinky-{ordinal}", states=frozenset(words), reason=reason, reservation=reservation
+    )
 
 
 NODE_WORDS = st.builds(
     lambda base, flags: (base, *flags),
     st.sampled_from(["IDLE", "IDLE", "MIXED", "ALLOCATED", "DOWN", "UNKNOWN"]),
     st.sampled_from(
-        [("DRAIN",), ("DRAIN",), ("DRAIN", "COMPLETING"), ("DRAIN", "NOT_RESPONDING"), ("DRAIN", "UNDRAIN"), ()]
+        [
+            ("DRAIN",),
+            ("DRAIN",),
+            ("DRAIN", "COMPLETING"),
+            ("DRAIN", "NOT_RESPONDING"),
+            ("DRAIN", "UNDRAIN"),
+            (),
+        ]
     ),
 )
 """States of nodes, most of them drained: only then a test of what is deleted sees deletions."""
 
 
 def may_have_a_job(record: Node) -> bool:
-    """Whether a job may be on the node, or start at any moment. Not by the product's own reading of the states."""
+    """Whether a job may be on the node, or start at any moment. Not by the product's own reading of
+    the states.
+    """
     work = not record.states.isdisjoint({"ALLOCATED", "MIXED", "COMPLETING", "UNKNOWN"})
     return work or "DRAIN" not in record.states or "UNDRAIN" in record.states

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from sidecars.policy.nodeset.claims import Claim, ClaimChanges, changes
+from sidecars.policy.nodeset.claims import ClaimChanges, changes
 from sidecars.policy.nodeset.pods import PodPlan
-from sidecars.policy.nodeset.records import Deletion
+from sidecars.policy.nodeset.records import Claim, Deletion
 from sidecars.workloads.resources import NodeSet
 from tests.support import builders
 from tests.unit.policy.nodeset.builders import worker
@@ -35,15 +35,21 @@ def test_claims_that_are_retained_get_no_owner() -> None:
 
 
 def test_claims_that_are_deleted_with_the_nodeset_are_owned_by_it() -> None:
-    assert owners(changes(asked("Delete"), [CLAIM], [POD], PodPlan())) == [("data-slinky-1", [NODESET_UID])]
+    assert owners(changes(asked("Delete"), [CLAIM], [POD], PodPlan())) == [
+        ("data-slinky-1", [NODESET_UID])
+    ]
     owned = replace(CLAIM, owners=frozenset({NODESET_UID}))
     assert changes(asked("Delete"), [owned], [POD], PodPlan()).others == ()
 
 
-def test_the_claims_of_a_pod_that_waits_to_be_scaled_in_are_owned_by_it_until_it_is_rescued() -> None:
+def test_the_claims_of_a_pod_that_waits_to_be_scaled_in_are_owned_by_it_until_it_is_rescued() -> (
+    None
+):
     waiting = PodPlan(scaled_in=(POD,))
     nodeset = asked(when_scaled="Delete")
-    assert owners(changes(nodeset, [CLAIM], [OTHER, POD], waiting)) == [("data-slinky-1", [POD.uid])]
+    assert owners(changes(nodeset, [CLAIM], [OTHER, POD], waiting)) == [
+        ("data-slinky-1", [POD.uid])
+    ]
     owned = replace(CLAIM, owners=frozenset({POD.uid}))
     assert changes(nodeset, [owned], [OTHER, POD], waiting).others == ()
     assert owners(changes(nodeset, [owned], [OTHER, POD], PodPlan())) == [("data-slinky-1", [])]
@@ -61,7 +67,7 @@ def test_before_a_pod_is_scaled_in_it_becomes_the_owner_of_its_claims() -> None:
 
 
 def test_claims_of_another_owner_and_terminating_ones_are_left_alone() -> None:
-    for claim in (replace(CLAIM, owners=frozenset({"somebody"})), replace(CLAIM, terminating=True)):
+    for claim in (replace(CLAIM, owners=frozenset({"another"})), replace(CLAIM, terminating=True)):
         found = changes(asked("Delete", "Delete"), [claim], [POD], PodPlan(scaled_in=(POD,)))
         assert found.others == ()
 
@@ -69,5 +75,7 @@ def test_claims_of_another_owner_and_terminating_ones_are_left_alone() -> None:
 def test_in_daemon_set_mode_a_pod_has_the_claims_of_its_kubernetes_node() -> None:
     daemon = replace(POD, mode="DaemonSet", place="a")
     there, elsewhere = Claim("data-x", "claim-x", place="a"), Claim("data-y", "claim-y", place="b")
-    found = changes(asked(when_scaled="Delete"), [there, elsewhere], [daemon], PodPlan(scaled_in=(daemon,)))
+    found = changes(
+        asked(when_scaled="Delete"), [there, elsewhere], [daemon], PodPlan(scaled_in=(daemon,))
+    )
     assert owners(found) == [("data-x", [daemon.uid])]

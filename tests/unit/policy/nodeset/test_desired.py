@@ -4,18 +4,17 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.autoscaling import applied
-from sidecars.policy.autoscaling.applied import Applied
+from sidecars.contract.autoscaling import Applied, encode
 from sidecars.policy.nodeset.desired import deletion_deadline, desired_pods
 from sidecars.policy.nodeset.records import DesiredPods, WorkerPod
-from sidecars.policy.placement import KubeNode, Rules
+from sidecars.policy.placement import Rules
 from sidecars.workloads import names
 from tests.support import builders
 from tests.unit.policy.nodeset.builders import NOW, worker
 
 DELETED = {"deletionTimestamp": "1970-01-12T13:46:00Z"}
 DELETED_AT = 12 * 86_400 - 86_400 + 13 * 3600 + 46 * 60
-NODES = {name: KubeNode(name, {"pool": name}) for name in ("a", "b")}
+NODES = {name: builders.kube_node(name, {"labels": {"pool": name}}) for name in ("a", "b")}
 
 
 def asked(
@@ -30,7 +29,9 @@ def asked(
 
 
 @pytest.mark.parametrize(("value", "want"), [(3, 3), (0, 1), ("25%", 3), ("1%", 1), ("x", 1)])
-def test_at_least_one_pod_may_be_unavailable_and_a_percentage_is_rounded_up(value: object, want: int) -> None:
+def test_at_least_one_pod_may_be_unavailable_and_a_percentage_is_rounded_up(
+    value: object, want: int
+) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": value}}
     assert asked(replicas=10, updateStrategy=strategy).max_unavailable == want
 
@@ -40,7 +41,9 @@ def test_without_a_template_nothing_is_updated_and_every_pod_keeps_its_place() -
     found = asked(here, rules=None, scalingMode="DaemonSet")
     assert (found.rolling, found.reservation) == (False, None)
     assert found.places is not None
-    assert [(it.kube_node, it.should_run, it.may_stay) for it in found.places.values()] == [("a", True, True)]
+    assert [(it.kube_node, it.should_run, it.may_stay) for it in found.places.values()] == [
+        ("a", True, True)
+    ]
 
 
 def test_in_daemon_set_mode_each_kubernetes_node_that_fits_is_a_replica() -> None:
@@ -50,7 +53,9 @@ def test_in_daemon_set_mode_each_kubernetes_node_that_fits_is_a_replica() -> Non
 
 
 def test_pins_are_in_the_order_of_their_ordinals() -> None:
-    found = asked(worker(10, kube_node="a"), worker(9, kube_node="b"), pinToNode=True, replicas=11).pins
+    found = asked(
+        worker(10, kube_node="a"), worker(9, kube_node="b"), pinToNode=True, replicas=11
+    ).pins
     assert list(found.items()) == [("9", "b"), ("10", "a")]
 
 
@@ -76,13 +81,16 @@ def test_a_deletion_timeout_limits_the_wait_for_jobs() -> None:
 
 
 def test_the_deadline_counts_from_the_deletion() -> None:
-    assert deletion_deadline(builders.nodeset("slinky", DELETED, deletionTimeout="60s")) == DELETED_AT + 60
+    assert (
+        deletion_deadline(builders.nodeset("slinky", DELETED, deletionTimeout="60s"))
+        == DELETED_AT + 60
+    )
     assert deletion_deadline(builders.nodeset("slinky")) is None
 
 
 def test_autoscaling_names_the_pods_to_remove_only_for_the_number_that_it_has_written() -> None:
     def removable(replicas: int, autoscaling: Any) -> tuple[str, ...] | None:
-        meta = {"annotations": {names.AUTOSCALING: applied.text(Applied(2, ("slinky-1",)))}}
+        meta = {"annotations": {names.AUTOSCALING: encode(Applied(2, ("slinky-1",)))}}
         return asked(meta=meta, replicas=replicas, autoscaling=autoscaling).removable
 
     assert removable(2, {"max": 5}) == ("slinky-1",)

@@ -1,4 +1,6 @@
-"""Drains of Slurm nodes and their owners: `sidecars.policy.nodeset.drain`, through the plan of one pass."""
+"""Drains of Slurm nodes and their owners: `sidecars.policy.nodeset.drain`, through the plan of one
+pass.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -39,7 +41,9 @@ def record(words: str, reason: str = "") -> Node:
 
 
 @pytest.mark.parametrize(("words", "reason"), FOREIGN)
-def test_a_foreign_reason_is_not_overwritten_whatever_the_state_of_the_node(words: str, reason: str) -> None:
+def test_a_foreign_reason_is_not_overwritten_whatever_the_state_of_the_node(
+    words: str, reason: str
+) -> None:
     view = slurm(record(words, reason))
     for pod in (worker(0), worker(0, kube_node_cordon=CORDONED), worker(0, cordon="user")):
         for replicas in (0, 1):
@@ -55,7 +59,7 @@ def test_a_cordon_does_not_drain_a_node_with_a_foreign_reason(words: str, reason
 
 
 @pytest.mark.parametrize(("words", "reason"), FOREIGN)
-def test_a_condemned_pod_whose_node_has_a_foreign_reason_is_drained_with_that_reason_and_then_deleted(
+def test_a_condemned_pod_whose_node_has_a_foreign_reason_is_drained_with_it_and_then_deleted(
     words: str, reason: str
 ) -> None:
     pod, before = worker(0), record(words, reason)
@@ -70,12 +74,14 @@ def test_a_condemned_pod_whose_node_has_a_foreign_reason_is_drained_with_that_re
 
 @pytest.mark.parametrize("words", ["IDLE", "DOWN", "IDLE MAINTENANCE"])
 @pytest.mark.parametrize("reason", ["", SCALE_IN.format(0), "slurm-node: slurmd has stopped"])
-def test_a_reason_of_nobody_or_of_this_product_is_replaced_by_that_of_a_drain(words: str, reason: str) -> None:
+def test_a_reason_of_nobody_or_of_this_product_is_replaced_by_that_of_a_drain(
+    words: str, reason: str
+) -> None:
     if "DOWN" in words and not reason:
         reason = SCALE_IN.format(0)
-    assert decide(1, [worker(0, kube_node_cordon=CORDONED)], slurm(record(words, reason))).drain == {
-        OURS: ("slinky-0",)
-    }
+    assert decide(
+        1, [worker(0, kube_node_cordon=CORDONED)], slurm(record(words, reason))
+    ).drain == {OURS: ("slinky-0",)}
 
 
 @pytest.mark.parametrize("words", ["IDLE DRAIN", "DOWN", "IDLE FAIL"])
@@ -91,7 +97,9 @@ def test_what_slurmctld_appends_to_the_operators_reason_is_not_overwritten() -> 
 
 
 @pytest.mark.parametrize("user", ["", "slurm"])
-def test_a_drain_with_slurmctlds_words_about_a_silent_node_is_lifted_from_a_ready_pod(user: str) -> None:
+def test_a_drain_with_slurmctlds_words_about_a_silent_node_is_lifted_from_a_ready_pod(
+    user: str,
+) -> None:
     view = slurm(replace(record("IDLE DRAIN", "Not responding"), reason_set_by_user=user))
     assert decide(1, [worker(0)], view).undrain == ("slinky-0",)
     assert decide(1, [worker(0, ready=False)], view).undrain == ()
@@ -105,7 +113,9 @@ def test_a_drain_that_an_administrator_set_with_slurmctlds_words_is_not_lifted(r
 
 
 def test_a_drain_for_a_failed_prolog_that_keeps_the_words_about_a_reboot_is_not_lifted() -> None:
-    view = slurm(replace(record("IDLE DRAIN", "Node unexpectedly rebooted"), reason_set_by_user="slurm"))
+    view = slurm(
+        replace(record("IDLE DRAIN", "Node unexpectedly rebooted"), reason_set_by_user="slurm")
+    )
     assert decide(1, [worker(0)], view).undrain == ()
 
 
@@ -113,14 +123,16 @@ def test_a_node_that_an_administrator_failed_is_not_undrained_by_the_operator() 
     assert decide(1, [worker(0)], slurm(record("IDLE FAIL", OURS))).undrain == ()
 
 
-def test_a_pod_is_marked_for_a_cordoned_kubernetes_node_only_if_its_slurm_node_is_the_operators_to_drain() -> None:
+def test_a_pod_is_marked_for_a_cordoned_node_only_if_its_slurm_node_is_ours_to_drain() -> None:
     pod = worker(0, kube_node_cordon=CORDONED)
     for words, reason in FOREIGN:
         marked = reason in ("Not responding", "Node unexpectedly rebooted")
         assert bool(decide(1, [pod], slurm(record(words, reason))).cordon) is marked
 
 
-def test_a_node_that_was_written_to_is_neither_drained_nor_undrained_before_it_is_read_again() -> None:
+def test_a_node_that_was_written_to_is_neither_drained_nor_undrained_before_it_is_read_again() -> (
+    None
+):
     unread = frozenset({"slinky-0"})
     draining = replace(slurm(record("IDLE")), unsettled=unread)
     condemned = decide(0, [worker(0)], draining)
@@ -144,7 +156,7 @@ def test_a_node_that_was_written_to_is_neither_drained_nor_undrained_before_it_i
         ("DOWN CLOUD", "ResumeTimeout reached"),
     ],
 )
-def test_a_down_node_of_this_product_or_of_a_rebooted_host_is_resumed_once_its_pod_is_ready_and_the_node_responds(
+def test_a_node_down_by_this_product_or_a_reboot_is_resumed_when_its_pod_is_ready_and_it_responds(
     words: str, reason: str
 ) -> None:
     result = decide(1, [worker(0)], slurm(record(words, reason)))
@@ -152,7 +164,9 @@ def test_a_down_node_of_this_product_or_of_a_rebooted_host_is_resumed_once_its_p
     assert decide(1, [worker(0, ready=False)], slurm(record(words, reason))).resume == ()
     assert decide(1, [worker(0)], slurm(record(f"{words} NOT_RESPONDING", reason))).resume == ()
     assert decide(1, [worker(0, terminating=True)], slurm(record(words, reason))).resume == ()
-    assert decide(1, [worker(0, kube_node_cordon=CORDONED)], slurm(record(words, reason))).resume == ()
+    assert (
+        decide(1, [worker(0, kube_node_cordon=CORDONED)], slurm(record(words, reason))).resume == ()
+    )
     assert decide(0, [worker(0)], slurm(record(words, reason))).resume == ()
 
 
@@ -177,7 +191,11 @@ def test_no_other_node_is_resumed_by_the_operator(words: str, reason: str) -> No
     assert decide(1, [worker(0)], slurm(record(words, reason))).resume == ()
 
 
-@pytest.mark.parametrize(("user", "resumed"), [("", True), ("slurm", True), ("root", False), ("alice", False)])
-def test_a_down_node_is_resumed_after_a_reboot_only_if_slurmctld_has_set_it_down(user: str, resumed: bool) -> None:
+@pytest.mark.parametrize(
+    ("user", "resumed"), [("", True), ("slurm", True), ("root", False), ("alice", False)]
+)
+def test_a_down_node_is_resumed_after_a_reboot_only_if_slurmctld_has_set_it_down(
+    user: str, resumed: bool
+) -> None:
     down = replace(record("DOWN", "Node unexpectedly rebooted"), reason_set_by_user=user)
     assert decide(1, [worker(0)], slurm(down)).resume == (("slinky-0",) if resumed else ())

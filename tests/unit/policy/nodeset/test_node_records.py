@@ -10,12 +10,17 @@ def test_a_record_is_deleted_only_after_its_pod_has_been_gone_for_a_while() -> N
     record = node(0, "DOWN", "NOT_RESPONDING", reason="Not responding")
     early = orphaned_records([record], {"slinky-0": NOW - ORPHANED_SECONDS + 2}, NOW, {})
     assert (early.delete, early.look_again) == ((), 2.0)
-    assert orphaned_records([record], {"slinky-0": NOW - ORPHANED_SECONDS}, NOW, {}).delete == ("slinky-0",)
+    assert orphaned_records([record], {"slinky-0": NOW - ORPHANED_SECONDS}, NOW, {}).delete == (
+        "slinky-0",
+    )
 
 
 def test_a_record_with_a_foreign_reason_or_a_reservation_is_set_down_and_left() -> None:
     gone = {"slinky-0": NOW - 60, "slinky-1": NOW - 60}
-    records = [node(0, "IDLE", "DRAIN", reason="bad disk"), node(1, "IDLE", reservation="maintenance")]
+    records = [
+        node(0, "IDLE", "DRAIN", reason="bad disk"),
+        node(1, "IDLE", reservation="maintenance"),
+    ]
     result = orphaned_records(records, gone, NOW, {})
     ours = "slurm-operator: its pod was deleted"
     assert (result.delete, result.down) == ((), {None: ("slinky-0",), ours: ("slinky-1",)})
@@ -24,12 +29,18 @@ def test_a_record_with_a_foreign_reason_or_a_reservation_is_set_down_and_left() 
 def test_a_busy_record_without_a_pod_is_set_down_before_it_is_deleted() -> None:
     gone = {"slinky-0": NOW - 60}
     result = orphaned_records([node(0, "ALLOCATED")], gone, NOW, {})
-    assert (result.delete, list(result.down.values()), result.look_again) == ((), [("slinky-0",)], 1.0)
+    assert (result.delete, list(result.down.values()), result.look_again) == (
+        (),
+        [("slinky-0",)],
+        1.0,
+    )
     down = node(0, "DOWN", reason="slurm-operator: its pod was deleted")
     assert orphaned_records([down], gone, NOW, {}).delete == ("slinky-0",)
 
 
-def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_it_to_service() -> None:
+def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_it_to_service() -> (
+    None
+):
     gone = {"slinky-0": NOW - 60}
     down = orphaned_records([node(0, "DOWN", reason="bad disk")], gone, NOW, {})
     assert (down.delete, down.down) == ((), {None: ("slinky-0",)})
@@ -37,9 +48,14 @@ def test_a_record_with_a_foreign_reason_is_drained_so_that_no_successor_returns_
         assert orphaned_records([node(0, *words, reason="bad disk")], gone, NOW, {}).down == {}
 
 
-def test_a_record_with_a_drain_of_the_slurm_bridge_is_left_until_the_bridge_has_ended_the_drain() -> None:
-    """UNDRAIN leaves the reason on a node that is DOWN, and the operator sets each record DOWN that it leaves."""
-    gone, reason = {"slinky-0": NOW - 60}, "slurm-bridge: pod team/p runs here, and slurmd doesn't answer"
+def test_a_record_with_a_drain_of_the_slurm_bridge_stays_until_the_bridge_ends_the_drain() -> None:
+    """UNDRAIN keeps the reason on a node that is DOWN, and the operator sets each record DOWN that
+    it keeps.
+    """
+    gone, reason = (
+        {"slinky-0": NOW - 60},
+        "slurm-bridge: pod team/p runs here, and slurmd doesn't answer",
+    )
     stands = orphaned_records([node(0, "DOWN", "DRAIN", reason=reason)], gone, NOW, {})
     assert (stands.delete, stands.down) == ((), {})
     ended = orphaned_records([node(0, "DOWN", reason=f"{reason} : Not responding")], gone, NOW, {})
@@ -47,7 +63,9 @@ def test_a_record_with_a_drain_of_the_slurm_bridge_is_left_until_the_bridge_has_
 
 
 @pytest.mark.parametrize("words", [("IDLE", "DRAIN"), ("IDLE", "FAIL")])
-def test_a_record_that_somebody_made_unavailable_without_a_reason_is_left(words: tuple[str, ...]) -> None:
+def test_a_record_that_somebody_made_unavailable_without_a_reason_is_left(
+    words: tuple[str, ...],
+) -> None:
     result = orphaned_records([node(0, *words)], {"slinky-0": NOW - 60}, NOW, {})
     assert (result.delete, result.down) == ((), {None: ("slinky-0",)})
 

@@ -1,4 +1,4 @@
-"""A partition leaves slurm.conf only when no job is lost with it."""
+"""A partition is removed from slurm.conf only when no job is lost with it."""
 
 import pytest
 
@@ -14,7 +14,9 @@ def job(job_id: int, state: str, partition: str = "gpu", ended: float = 0.0) -> 
 
 
 def test_a_partition_that_no_job_names_may_go() -> None:
-    assert blocked(["gpu"], [CLOSED], [job(1, "RUNNING", "all"), job(2, "PENDING", "cpu")], NOW) == ()
+    assert (
+        blocked(["gpu"], [CLOSED], [job(1, "RUNNING", "all"), job(2, "PENDING", "cpu")], NOW) == ()
+    )
 
 
 def test_one_that_slurm_does_not_have_may_go() -> None:
@@ -26,7 +28,9 @@ def test_it_has_to_be_closed_first_so_that_no_job_comes_meanwhile() -> None:
     assert found.why == "Slurm has not closed it yet"
 
 
-@pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "SOMETHING_NEW"])
+@pytest.mark.parametrize(
+    "state", ["PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "SOMETHING_NEW"]
+)
 def test_an_unfinished_job_is_named(state: str) -> None:
     (found,) = blocked(["gpu"], [CLOSED], [job(7, state)], NOW)
     assert "1 job (7)" in found.why
@@ -55,8 +59,10 @@ def test_records_of_finished_jobs_are_waited_for_as_long_as_slurm_keeps_them() -
 
 
 def test_the_condition_names_partition_jobs_and_remedy() -> None:
-    text = message(blocked(["gpu"], [CLOSED], [job(number, "PENDING") for number in range(1, 9)], NOW))
+    text = message(
+        blocked(["gpu"], [CLOSED], [job(number, "PENDING") for number in range(1, 9)], NOW)
+    )
     assert text == (
-        "partition gpu is being closed and stays while 8 jobs (1, 2, 3, 4, 5, …) would be lost: cancel or move them. "
-        "To remove it with its jobs, set spec.forceRemoval"
+        "partition gpu is being closed and stays while 8 jobs (1, 2, 3, 4, 5, …) would be lost: "
+        "cancel or move them. To remove it with its jobs, set spec.forceRemoval"
     )

@@ -1,4 +1,6 @@
-"""Which pods are surplus or missing, and in which order they are deleted: `sidecars.policy.nodeset.replicas`."""
+"""Which pods are surplus or missing, and in which order they are deleted:
+`sidecars.policy.nodeset.replicas`.
+"""
 
 from sidecars.policy.nodeset.records import DesiredPods, SlurmView
 from sidecars.policy.nodeset.replicas import (
@@ -39,7 +41,7 @@ def test_a_pod_of_daemonset_mode_occupies_no_ordinal() -> None:
     assert free_ordinals([worker(0, mode="DaemonSet")], 1) == (0,)
 
 
-def test_surplus_pods_are_condemned_from_the_front_of_the_order_and_those_of_another_mode_first() -> None:
+def test_surplus_pods_are_condemned_from_the_front_of_the_order_and_another_modes_first() -> None:
     pods = [worker(2), worker(1), worker(0, mode="DaemonSet")]
     assert condemn(DesiredPods("slurm", 1, "new"), pods, pods, slurm()) == {
         "slinky-0": MODE_CHANGE,
@@ -49,7 +51,10 @@ def test_surplus_pods_are_condemned_from_the_front_of_the_order_and_those_of_ano
 
 def test_every_pod_of_a_nodeset_that_is_being_deleted_is_condemned() -> None:
     pods = [worker(0), worker(1)]
-    assert set(condemn(DesiredPods("slurm", 2, "new", deleting=True), pods, pods, slurm())) == {"slinky-0", "slinky-1"}
+    assert set(condemn(DesiredPods("slurm", 2, "new", deleting=True), pods, pods, slurm())) == {
+        "slinky-0",
+        "slinky-1",
+    }
 
 
 def test_only_the_oldest_pod_of_a_place_that_admits_it_is_not_misplaced() -> None:

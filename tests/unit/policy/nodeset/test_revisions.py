@@ -1,11 +1,13 @@
-"""Which revision is made, found again, and deleted."""
+"""Which revision is created, found again, and deleted."""
 
 from sidecars.policy.nodeset.revisions import Stored, choose, surplus
 from sidecars.workloads.nodeset import Revision
 
 
 def revision(name: str, image: str, base: str = "one") -> Revision:
-    return Revision(name, {"spec": {"image": image}, "reads": {}, "base": {"files": {"slurmd": [base]}}})
+    return Revision(
+        name, {"spec": {"image": image}, "reads": {}, "base": {"files": {"slurmd": [base]}}}
+    )
 
 
 def stored(number: int, found: Revision) -> Stored:
@@ -32,7 +34,11 @@ def test_the_newest_revision_is_used_with_the_base_that_it_was_stored_with() -> 
 
 def test_an_earlier_content_is_the_earlier_revision_renumbered() -> None:
     choice = choose(revision("a", "old"), [OLD, NEW])
-    assert (choice.store_as, choice.renumber, choice.revision) == (None, ("slinky-a", 3), OLD.revision)
+    assert (choice.store_as, choice.renumber, choice.revision) == (
+        None,
+        ("slinky-a", 3),
+        OLD.revision,
+    )
 
 
 def test_a_hash_that_another_content_has_is_a_collision() -> None:

@@ -31,14 +31,20 @@ def test_the_files_are_those_of_extrausers_in_an_order_of_their_own() -> None:
     declared = parse(TEXT.encode())
     assert list(faults(declared)) == []
     assert files(declared) == {
-        "passwd": "alice:*:10001:10001:Alice Ä:/home/alice:/bin/bash\nbob:*:10002:20001::/scratch/bob:/bin/zsh\n",
+        "passwd": "alice:*:10001:10001:Alice "
+        "Ä:/home/alice:/bin/bash\nbob:*:10002:20001::/scratch/bob:/bin/zsh\n",
         "group": "alice:*:10001:\nlasers:*:20002:alice\nphysics:*:20001:alice\n",
         "keys-alice": f"{KEY}\n",
     }
 
 
 def test_json_is_read_like_yaml_and_nothing_declares_nobody() -> None:
-    assert files(parse(json.dumps({"users": {"a": {"uid": 1000}}}).encode()))["passwd"].startswith("a:*:1000:1000:")
+    assert files(parse(b"users: {a: {uid: 4294967293}}"))["passwd"].startswith(
+        "a:*:4294967293:4294967293:"
+    )
+    assert files(parse(json.dumps({"users": {"a": {"uid": 1000}}}).encode()))["passwd"].startswith(
+        "a:*:1000:1000:"
+    )
     for empty in (b"", b"{}", b"# nobody\n"):
         assert files(parse(empty)) == {"passwd": "", "group": ""}
 
@@ -47,11 +53,17 @@ def test_json_is_read_like_yaml_and_nothing_declares_nobody() -> None:
     ("text", "message"),
     [
         ("users: [", "not YAML"),
-        ("users:\n  a: {uid: 1000}\n  a: {uid: 1001}\n", "line 3: `a` is declared twice; remove one"),
+        (
+            "users:\n  a: {uid: 1000}\n  a: {uid: 1001}\n",
+            "line 3: `a` is declared twice; remove one",
+        ),
         ("users:\n  1: {uid: 1000}\n", "line 2: a key must be a text"),
         ("users:\n  ok: {uid: 1001}\n  a: {uid: x}\n", "users.a: Expected `int`, got `str`"),
         ("users:\n  a: {}\n", "users.a: Object missing required field `uid`"),
-        ("users:\n  a: {uid: 1000, password: secret}\n", "users.a: Object contains unknown field `password`"),
+        (
+            "users:\n  a: {uid: 1000, password: secret}\n",
+            "users.a: Object contains unknown field `password`",
+        ),
         ("groups:\n  g: null\n", "groups.g: Expected `object`"),
         ("userz: {}\n", "Object contains unknown field `userz`"),
         ("- a\n", "Expected `object`"),
@@ -76,7 +88,7 @@ def test_text_that_is_not_utf8_is_no_declaration() -> None:
         ("groups: {a: {gid: 1000}, b: {gid: 1000}}", "groups.b.gid: groups.a.gid is 1000 too"),
         ("users: {a: {uid: 999}}", "users.a.uid: 999 is not a number from 1000"),
         ("users: {a: {uid: 0}}", "users.a.uid: 0 is not a number from 1000"),
-        ("users: {a: {uid: 2147483648}}", "users.a.uid: 2147483648 is not a number"),
+        ("users: {a: {uid: 4294967294}}", "users.a.uid: 4294967294 is not a number"),
         ("users: {a: {uid: 65534}}", "users.a.uid: 65534 belongs to nobody"),
         ("users: {a: {uid: 65532}}", "users.a.uid: 65532 belongs to the operator's containers"),
         ("groups: {a: {gid: 100}}", "groups.a.gid: 100 is not a number"),
@@ -88,12 +100,24 @@ def test_text_that_is_not_utf8_is_no_declaration() -> None:
         ("users: {'a:b': {uid: 1000}}", "users.a:b: a name has"),
         ("users: {a: {uid: 1000, group: g}}", "users.a.group: no group `g` is declared"),
         ("users: {a: {uid: 1000, groups: [g]}}", "users.a.groups: no group `g` is declared"),
-        ("users: {a: {uid: 1000}}\ngroups: {a: {gid: 2000}}", "users.a.group: a group `a` is declared too"),
-        ("users: {a: {uid: 1000}}\ngroups: {g: {gid: 1000}}", "users.a.group: groups.g has the gid 1000"),
+        (
+            "users: {a: {uid: 1000}}\ngroups: {a: {gid: 2000}}",
+            "users.a.group: a group `a` is declared too",
+        ),
+        (
+            "users: {a: {uid: 1000}}\ngroups: {g: {gid: 1000}}",
+            "users.a.group: groups.g has the gid 1000",
+        ),
         ("users: {a: {uid: 1000, shell: 'bash'}}", "users.a.shell: must be an absolute path"),
         ("users: {a: {uid: 1000, home: '/h:0:0'}}", "users.a.home: must be an absolute path"),
-        ('users: {a: {uid: 1000, fullName: "x\\nroot2:*:0:0"}}', "users.a.fullName: may contain no `:`"),
-        ("users: {a: {uid: 1000, sshKeys: ['hello']}}", "users.a.sshKeys[0]: not a public key in one line"),
+        (
+            'users: {a: {uid: 1000, fullName: "x\\nroot2:*:0:0"}}',
+            "users.a.fullName: may contain no `:`",
+        ),
+        (
+            "users: {a: {uid: 1000, sshKeys: ['hello']}}",
+            "users.a.sshKeys[0]: not a public key in one line",
+        ),
         (
             'users: {a: {uid: 1000, sshKeys: ["ssh-rsa AAAAAAAAAAAAAAAAAAAAAA\\nx"]}}',
             "users.a.sshKeys[0]: not a public key",
@@ -111,4 +135,6 @@ def test_users_that_do_not_fit_into_the_files_are_refused(monkeypatch: pytest.Mo
 
 
 def test_a_private_group_may_have_the_number_of_another_user() -> None:
-    assert found("users: {a: {uid: 1000, group: g}, b: {uid: 1001}}\ngroups: {g: {gid: 1002}}") == []
+    assert (
+        found("users: {a: {uid: 1000, group: g}, b: {uid: 1001}}\ngroups: {g: {gid: 1002}}") == []
+    )

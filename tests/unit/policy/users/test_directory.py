@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from sidecars.policy.users.declared import Declared, Group, User, faults, parse
-from sidecars.policy.users.directory import DirectoryError, Merged, Person, Team, merge, normalized, users_of
+from sidecars.policy.users.directory import (
+    DirectoryError,
+    Merged,
+    Person,
+    Team,
+    merge,
+    normalized,
+    users_of,
+)
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJYs8rTr0Xy1t0m1cT0p0mXvU0mJmM2S2d1o2b1n1vQx"
 NOTHING = Declared()
@@ -16,12 +24,16 @@ def person(name: str, uid: int, gid: int | None = None, where: str = "people") -
     return Person(f"uid={name},ou={where},dc=example", name, uid, uid if gid is None else gid)
 
 
-def team(name: str, gid: int | None, *members: str, dns: tuple[str, ...] = (), where: str = "groups") -> Team:
+def team(
+    name: str, gid: int | None, *members: str, dns: tuple[str, ...] = (), where: str = "groups"
+) -> Team:
     found = frozenset(normalized(it) for it in dns)
     return Team(f"cn={name},ou={where},dc=example", name, gid, frozenset(members), found)
 
 
-def together(*entries: Person | Team, own: Declared = NOTHING, former: Declared = NOTHING) -> Merged:
+def together(
+    *entries: Person | Team, own: Declared = NOTHING, former: Declared = NOTHING
+) -> Merged:
     """The result, which the operator would accept."""
     people = [it for it in entries if isinstance(it, Person)]
     found = merge(own, people, [it for it in entries if isinstance(it, Team)], former)
@@ -31,7 +43,9 @@ def together(*entries: Person | Team, own: Declared = NOTHING, former: Declared 
 
 
 def test_users_groups_and_members_by_name_and_by_distinguished_name_are_taken() -> None:
-    alice = dataclasses.replace(person("alice", 10001), full_name="Alice: A\nB", home="/h/a", ssh_keys=[f"{KEY} a\n"])
+    alice = dataclasses.replace(
+        person("alice", 10001), full_name="Alice: A\nB", home="/h/a", ssh_keys=[f"{KEY} a\n"]
+    )
     found = together(
         alice,
         person("bob", 10002, 20001),
@@ -56,12 +70,20 @@ def test_members_of_a_group_in_a_group_are_members_of_both_at_any_depth() -> Non
         person("bob", 10002),
         person("carol", 10003),
         team("all", 20001, "carol", dns=("CN=Crew, OU=groups,DC=example", "cn=nobody-here")),
-        team("crew", 20002, dns=("cn=physics,ou=groups,dc=example", "uid=bob,ou=people,dc=example")),
+        team(
+            "crew", 20002, dns=("cn=physics,ou=groups,dc=example", "uid=bob,ou=people,dc=example")
+        ),
         team("physics", 20003, "alice"),
         team("other", 20004),
     )
-    assert groups_of(found) == {"alice": ["all", "crew", "physics"], "bob": ["all", "crew"], "carol": ["all"]}
-    deep = [team(f"g{n}", 20000 + n, dns=(f"cn=g{n + 1},ou=groups,dc=example",)) for n in range(300)]
+    assert groups_of(found) == {
+        "alice": ["all", "crew", "physics"],
+        "bob": ["all", "crew"],
+        "carol": ["all"],
+    }
+    deep = [
+        team(f"g{n}", 20000 + n, dns=(f"cn=g{n + 1},ou=groups,dc=example",)) for n in range(300)
+    ]
     found = together(person("alice", 10001), *deep, team("g300", 20300, "alice"))
     assert len(found.declared.users["alice"].groups) == 301
 
@@ -84,37 +106,54 @@ def test_members_of_a_group_that_is_left_out_count_in_groups_that_contain_it() -
     assert len(found.left_out) == 1
 
 
-def test_a_group_without_a_gid_exists_nowhere_and_its_members_count_in_groups_that_contain_it() -> None:
+def test_a_group_without_a_gid_exists_nowhere_and_its_members_count_in_groups_that_contain_it() -> (
+    None
+):
     role = team("role", None, "alice", dns=("cn=inner,ou=groups,dc=example",))
     inner, loose = team("inner", None, "bob"), team("loose", None, "alice")
     physics = team("physics", 20001, dns=("cn=role,ou=groups,dc=example",))
     # A name that only one group in the pods has is no clash.
     homonym = team("physics", None, where="roles")
-    found = together(person("alice", 10001), person("bob", 10002), role, inner, loose, physics, homonym)
+    found = together(
+        person("alice", 10001), person("bob", 10002), role, inner, loose, physics, homonym
+    )
     assert found.declared.groups == {"physics": Group(20001)}
     assert groups_of(found) == {"alice": ["physics"], "bob": ["physics"]}
     [line] = found.left_out
-    assert line.startswith("group `loose` (cn=loose,ou=groups,dc=example): it has no gid, and no group contains it;")
+    assert line.startswith(
+        "group `loose` (cn=loose,ou=groups,dc=example): it has no gid, and no group contains it;"
+    )
     assert line.endswith("Number of such groups: 2")
 
 
 def test_a_primary_group_that_the_directory_does_not_have_gets_a_name() -> None:
-    found = together(person("alice", 10001, 20001), person("bob", 10002, 20001), person("carol", 20001))
+    found = together(
+        person("alice", 10001, 20001), person("bob", 10002, 20001), person("carol", 20001)
+    )
     assert {user.group for user in found.declared.users.values()} == {"gid-20001"}
     assert found.declared.groups == {"gid-20001": Group(20001)}
 
 
-@pytest.mark.parametrize("entry", [person("gid-20001", 50000), team("gid-20001", 30000), team("gid-20001", 20001)])
-def test_no_entry_takes_the_name_of_a_primary_group_that_the_directory_does_not_have(entry: Person | Team) -> None:
+@pytest.mark.parametrize(
+    "entry", [person("gid-20001", 50000), team("gid-20001", 30000), team("gid-20001", 20001)]
+)
+def test_no_entry_takes_the_name_of_a_primary_group_that_the_directory_does_not_have(
+    entry: Person | Team,
+) -> None:
     found = together(entry, person("alice", 10001, 20001), person("zoe", 10002, 20001))
-    assert found.declared.users == {"alice": User(10001, "gid-20001"), "zoe": User(10002, "gid-20001")}
+    assert found.declared.users == {
+        "alice": User(10001, "gid-20001"),
+        "zoe": User(10002, "gid-20001"),
+    }
     assert found.declared.groups == {"gid-20001": Group(20001)}
     assert len(found.left_out) == 1
     assert entry.dn in found.left_out[0]
 
 
 @pytest.mark.parametrize(
-    "own", [Declared({"gid-20001": User(10009)}), Declared({}, {"gid-20001": Group(20009)})], ids=["user", "group"]
+    "own",
+    [Declared({"gid-20001": User(10009)}), Declared({}, {"gid-20001": Group(20009)})],
+    ids=["user", "group"],
 )
 def test_a_declaration_with_the_name_of_a_primary_group_stays(own: Declared) -> None:
     found = together(person("alice", 10001, 20001), person("bob", 10002), own=own)
@@ -134,7 +173,10 @@ def test_a_declared_user_stays_and_an_entry_with_its_name_uid_or_gid_is_left_out
         team("thieves", 10001),
         own=own,
     )
-    assert found.declared.users == {"alice": User(10001), "dave": User(10007, "physics", ["physics"])}
+    assert found.declared.users == {
+        "alice": User(10001),
+        "dave": User(10007, "physics", ["physics"]),
+    }
     assert found.declared.groups == own.groups
     assert [line.partition(": ")[2] for line in found.left_out] == [
         "a group of this name is declared with another gid; rename one",
@@ -155,13 +197,17 @@ def test_a_new_entry_cannot_take_the_uid_or_the_name_of_a_user_in_effect(thief: 
 
 
 def test_of_two_new_entries_with_one_uid_or_one_gid_neither_exists() -> None:
-    found = together(person("alice", 10001), person("bob", 10001), team("a", 20001), team("b", 20001))
+    found = together(
+        person("alice", 10001), person("bob", 10001), team("a", 20001), team("b", 20001)
+    )
     assert found.declared == NOTHING
     assert len(found.left_out) == 4
 
 
 @pytest.mark.parametrize("where", ["a", "z"])
-def test_a_second_entry_with_the_name_and_the_uid_of_a_user_in_effect_changes_nothing(where: str) -> None:
+def test_a_second_entry_with_the_name_and_the_uid_of_a_user_in_effect_changes_nothing(
+    where: str,
+) -> None:
     alice = dataclasses.replace(person("alice", 10001, 20001), ssh_keys=[KEY], home="/h/alice")
     thief = dataclasses.replace(person("alice", 10001, 20002, where), ssh_keys=[f"{KEY} thief"])
     before = together(alice, team("physics", 20001)).declared
@@ -185,7 +231,9 @@ def test_a_second_entry_of_a_group_adds_no_member(where: str, own: Declared) -> 
 
 
 def test_an_entry_that_is_left_out_adds_no_member() -> None:
-    found = together(person("alice", 10001, 20001), person("bob", 10002), team("gid-20001", 20001, "bob"))
+    found = together(
+        person("alice", 10001, 20001), person("bob", 10002), team("gid-20001", 20001, "bob")
+    )
     assert found.declared.users["bob"].groups == []
 
 
@@ -207,13 +255,21 @@ def test_a_second_entry_of_a_group_in_a_group_changes_no_member(where: str) -> N
         (person("alice", 401), "401 is not a number from 1000"),
         (person("alice", 10001, 27), "27 is not a number from 1000"),
         (person("Alice B", 10001), "a name has up to 32 of"),
-        (dataclasses.replace(person("alice", 10001), home="/h\nroot::0:0"), "must be an absolute path"),
-        (Person("uid=alice", "alice", 10001, 10001, "", "/home/alice", "sh:x"), "must be an absolute path"),
+        (
+            dataclasses.replace(person("alice", 10001), home="/h\nroot::0:0"),
+            "must be an absolute path",
+        ),
+        (
+            Person("uid=alice", "alice", 10001, 10001, "", "/home/alice", "sh:x"),
+            "must be an absolute path",
+        ),
         (team("sudo", 20001), "the images have a user or group of this name"),
         (team("wheel", 27), "27 is not a number from 1000"),
     ],
 )
-def test_an_entry_that_would_be_of_the_system_or_break_a_file_is_left_out(entry: Person | Team, reason: str) -> None:
+def test_an_entry_that_would_be_of_the_system_or_break_a_file_is_left_out(
+    entry: Person | Team, reason: str
+) -> None:
     found = together(entry, person("carol", 10003))
     assert set(found.declared.users) == {"carol"}
     assert found.declared.groups == {}
@@ -224,16 +280,29 @@ def test_an_entry_that_would_be_of_the_system_or_break_a_file_is_left_out(entry:
 
 @pytest.mark.parametrize(
     "home",
-    ["/etc", "/root/.ssh", "/usr/local/lib/new", "/var/lib/x", "/home/../etc/x", "//etc/x", "/./etc/x", "/lib64/x"],
+    [
+        "/etc",
+        "/root/.ssh",
+        "/usr/local/lib/new",
+        "/var/lib/x",
+        "/home/../etc/x",
+        "//etc/x",
+        "/./etc/x",
+        "/lib64/x",
+    ],
 )
 def test_a_home_directory_in_a_folder_of_the_system_is_left_out(home: str) -> None:
     """pam_mkhomedir would create it as the user's."""
-    found = together(dataclasses.replace(person("mallory", 10001), home=home), person("carol", 10003))
+    found = together(
+        dataclasses.replace(person("mallory", 10001), home=home), person("carol", 10003)
+    )
     assert set(found.declared.users) == {"carol"}
     assert f"`{home}` is one of the system; correct it, or set ldap.home" in found.left_out[0]
 
 
-@pytest.mark.parametrize("home", ["/home/alice", "/etcetera/alice", "/var/home/alice", "/data/root/alice", "/dev/null"])
+@pytest.mark.parametrize(
+    "home", ["/home/alice", "/etcetera/alice", "/var/home/alice", "/data/root/alice", "/dev/null"]
+)
 def test_any_other_home_directory_is_taken(home: str) -> None:
     assert together(dataclasses.replace(person("alice", 10001), home=home)).left_out == []
 
@@ -242,7 +311,9 @@ def test_a_wrong_key_is_left_out_and_its_user_stays() -> None:
     alice = dataclasses.replace(person("alice", 10001), ssh_keys=['command="sh" ' + KEY, KEY])
     found = together(alice)
     assert found.declared.users["alice"].ssh_keys == [KEY]
-    assert found.left_out == ["user `alice` (uid=alice,ou=people,dc=example): key 0 is not a public key in one line"]
+    assert found.left_out == [
+        "user `alice` (uid=alice,ou=people,dc=example): key 0 is not a public key in one line"
+    ]
 
 
 def test_no_user_at_all_is_not_believed_once_there_were_some() -> None:
@@ -255,7 +326,9 @@ def test_no_user_at_all_is_not_believed_once_there_were_some() -> None:
 
 
 def test_more_users_than_the_pods_can_have_are_refused_as_a_whole() -> None:
-    crowd = [dataclasses.replace(person(f"u{n}", 10000 + n), full_name="x" * 500) for n in range(2500)]
+    crowd = [
+        dataclasses.replace(person(f"u{n}", 10000 + n), full_name="x" * 500) for n in range(2500)
+    ]
     with pytest.raises(DirectoryError, match="may have 1000000"):
         merge(NOTHING, crowd, [], NOTHING)
 
@@ -274,5 +347,8 @@ def test_no_character_of_an_entry_makes_the_users_of_others_unreadable(character
     home = dataclasses.replace(person("mallory", 10003), home=f"/home/m{character}")
     shell = Person("uid=eve", "eve", 10004, 10004, "", None, f"/bin/sh{character}")
     found = together(alice, keys, home, shell)
-    assert found.declared.users == {"alice": User(10001, full_name="Alice A"), "bob": User(10002, ssh_keys=[KEY])}
+    assert found.declared.users == {
+        "alice": User(10001, full_name="Alice A"),
+        "bob": User(10002, ssh_keys=[KEY]),
+    }
     assert len(found.left_out) == 3

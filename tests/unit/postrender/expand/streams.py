@@ -15,12 +15,20 @@ SITE = Site(workloads=builders.workloads(), sidecars_image="sidecars:1")
 def custom(kind: str, name: str, **spec: Any) -> Manifest:
     """A custom resource of namespace `slurm`."""
     metadata = {"name": name, "namespace": "slurm"}
-    return {"apiVersion": "slinky.slurm.net/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "slinky.slurm.net/v1beta1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def secret(name: str, **data: str) -> Manifest:
     """A Secret with data."""
-    encoded = {key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    encoded = {
+        key.replace("_", "."): base64.b64encode(value.encode()).decode()
+        for key, value in data.items()
+    }
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -37,19 +45,33 @@ def generated(name: str, key: str) -> Manifest:
 
 def controller(**spec: Any) -> Manifest:
     """Controller `slurm`."""
-    return custom("Controller", "slurm", **{**builders.KEYS, "slurmctld": {"image": "slurmctld:26.05"}, **spec})
+    return custom(
+        "Controller",
+        "slurm",
+        **{**builders.KEYS, "slurmctld": {"image": "slurmctld:26.05"}, **spec},
+    )
 
 
-def nodeset(name: str = "slurm-worker-slinky", hostname: str | None = "slinky-", **spec: Any) -> Manifest:
+def nodeset(
+    name: str = "slurm-worker-slinky", hostname: str | None = "slinky-", **spec: Any
+) -> Manifest:
     """NodeSet of Controller `slurm`."""
     template = {"spec": {"hostname": hostname}} if hostname is not None else {}
-    base: dict[str, Any] = {"controllerRef": {"name": "slurm"}, "replicas": 2, "slurmd": {"image": "slurmd:26.05"}}
+    base: dict[str, Any] = {
+        "controllerRef": {"name": "slurm"},
+        "replicas": 2,
+        "slurmd": {"image": "slurmd:26.05"},
+    }
     return custom("NodeSet", name, **{**base, "template": template, **spec})
 
 
 def loginset(**spec: Any) -> Manifest:
     """LoginSet `slurm-login-slinky`."""
-    return custom("LoginSet", "slurm-login-slinky", **{"controllerRef": {"name": "slurm"}, **spec})
+    return custom(
+        "LoginSet",
+        "slurm-login-slinky",
+        **{"controllerRef": {"name": "slurm"}, "sssdConfRef": builders.SSSD, **spec},
+    )
 
 
 def restapi(**spec: Any) -> Manifest:
@@ -59,7 +81,11 @@ def restapi(**spec: Any) -> Manifest:
 
 def accounting(**spec: Any) -> Manifest:
     """Accounting `slurm`."""
-    storage = {"host": "mariadb", "username": "slurm", "passwordKeyRef": {"name": "mariadb", "key": "password"}}
+    storage = {
+        "host": "mariadb",
+        "username": "slurm",
+        "passwordKeyRef": {"name": "mariadb", "key": "password"},
+    }
     return custom("Accounting", "slurm", **{**builders.KEYS, "storageConfig": storage, **spec})
 
 
@@ -70,12 +96,20 @@ def keys() -> list[Manifest]:
 
 def known_keys() -> list[Manifest]:
     """The two keys with their contents."""
-    return [secret("slurm-auth-slurm", slurm_key="s" * 32), secret("slurm-auth-jwt", jwt_key="j" * 32)]
+    return [
+        secret("slurm-auth-slurm", slurm_key="s" * 32),
+        secret("slurm-auth-jwt", jwt_key="j" * 32),
+    ]
+
+
+def sssd() -> Manifest:
+    """The Secret with the sssd.conf of the login nodes."""
+    return secret("slurm-sssd-conf", sssd_conf="[sssd]\n")
 
 
 def stream(*more: Manifest) -> list[Manifest]:
     """A whole cluster with generated keys."""
-    return [*keys(), controller(), restapi(), loginset(), nodeset(), *more]
+    return [*keys(), sssd(), controller(), restapi(), loginset(), nodeset(), *more]
 
 
 def cluster(*documents: Manifest, secrets: tuple[str, ...] = ()) -> Cluster:

@@ -47,7 +47,9 @@ def test_a_resource_without_a_namespace_gets_that_of_the_release() -> None:
     controller = streams.controller()
     del controller["metadata"]["namespace"]
     assert with_namespace(controller, "release")["metadata"]["namespace"] == "release"
-    with pytest.raises(PostrenderError, match=r"Controller 'slurm' has no metadata\.namespace: give the namespace"):
+    with pytest.raises(
+        PostrenderError, match=r"Controller 'slurm' has no metadata\.namespace: give the namespace"
+    ):
         clusters([controller])
 
 
@@ -55,7 +57,9 @@ def test_a_secret_to_be_generated_has_unknown_contents_and_one_with_data_its_own
     known = streams.secret("plain", key="value")
     text = {**streams.secret("text"), "stringData": {"key": "value"}}
     empty = {**streams.secret("filled-later"), "data": {}}
-    found = streams.cluster(*streams.stream(known, text, empty), secrets=("present", "filled-later", "text"))
+    found = streams.cluster(
+        *streams.stream(known, text, empty), secrets=("present", "filled-later", "text")
+    )
     assert found.secrets["slurm-auth-slurm"] is None
     assert found.secrets["present"] is found.secrets["filled-later"] is None
     assert found.secrets["plain"] == found.secrets["text"] == {"key": b"value"}
@@ -67,19 +71,30 @@ def test_a_secret_to_be_generated_has_unknown_contents_and_one_with_data_its_own
 @pytest.mark.parametrize(
     ("documents", "message"),
     [
-        ([streams.controller(), streams.controller()], "Controller slurm/slurm is in the stream twice"),
+        (
+            [streams.controller(), streams.controller()],
+            "Controller slurm/slurm is in the stream twice",
+        ),
         (
             [{**streams.controller(), "apiVersion": "slinky.slurm.net/v1alpha1"}],
             r"apiVersion 'slinky\.slurm\.net/v1alpha1' isn't slinky\.slurm\.net/v1beta1",
         ),
-        ([streams.nodeset(replicas="two")], "NodeSet slurm/slurm-worker-slinky: spec.replicas: Expected `int`"),
+        (
+            [streams.nodeset(replicas="two")],
+            "NodeSet slurm/slurm-worker-slinky: spec.replicas: Expected `int`",
+        ),
         (
             [{**streams.secret("x"), "data": {"key": "no base64!"}}, streams.controller()],
             "Secret 'x': data.key isn't base64",
         ),
         (
             [
-                {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "binaryData": {"a": "b"}},
+                {
+                    "apiVersion": "v1",
+                    "kind": "ConfigMap",
+                    "metadata": {"name": "x"},
+                    "binaryData": {"a": "b"},
+                },
                 streams.controller(),
             ],
             "ConfigMap 'x': binaryData isn't base64",
@@ -97,5 +112,7 @@ def test_references_to_what_the_stream_lacks_are_errors() -> None:
     with pytest.raises(PostrenderError, match="has no Accounting 'db'"):
         found.facts(streams.SITE, found.controllers["slurm"])
     lonely = streams.cluster(streams.nodeset())
-    with pytest.raises(PostrenderError, match=r"spec\.controllerRef: the stream has no Controller 'slurm'"):
+    with pytest.raises(
+        PostrenderError, match=r"spec\.controllerRef: the stream has no Controller 'slurm'"
+    ):
         lonely.controller(lonely.nodesets["slurm-worker-slinky"])

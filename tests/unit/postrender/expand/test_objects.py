@@ -48,17 +48,25 @@ def test_a_configuration_with_a_fault_is_refused_with_its_place() -> None:
 def test_a_missing_key_is_an_error_with_both_remedies() -> None:
     cluster = streams.cluster(streams.controller())
     found = configured(cluster)
-    with pytest.raises(PostrenderError, match="Secret 'slurm-auth-slurm' doesn't exist: add it to the stream, or name"):
+    with pytest.raises(
+        PostrenderError,
+        match="Secret 'slurm-auth-slurm' doesn't exist: add it to the stream, or name",
+    ):
         objects.of_controller(cluster, cluster.controllers["slurm"], found)
 
 
 def test_slurmdbd_has_a_secret_only_where_the_password_is_known() -> None:
-    plain = streams.cluster(*streams.known_keys(), streams.accounting(), streams.secret("mariadb", password="pw"))
+    plain = streams.cluster(
+        *streams.known_keys(), streams.accounting(), streams.secret("mariadb", password="pw")
+    )
     found = objects.of_accounting(plain, plain.accountings["slurm"], streams.SITE)
     conf = base64.b64decode(find(found, "Secret")["data"]["slurmdbd.conf"]).decode()
     assert "StoragePass=pw" in conf.splitlines()
     unread = streams.cluster(*streams.known_keys(), streams.accounting(), secrets=("mariadb",))
-    kinds = [it["kind"] for it in objects.of_accounting(unread, unread.accountings["slurm"], streams.SITE)]
+    kinds = [
+        it["kind"]
+        for it in objects.of_accounting(unread, unread.accountings["slurm"], streams.SITE)
+    ]
     assert kinds == ["Service", "StatefulSet"]
 
 
@@ -70,7 +78,9 @@ def test_an_external_slurmdbd_has_no_objects() -> None:
 
 def test_a_nodeset_has_its_revision_and_a_pod_for_each_replica() -> None:
     cluster = streams.cluster(*streams.known_keys(), streams.controller(), streams.nodeset())
-    found = objects.of_nodeset(cluster, cluster.nodesets["slurm-worker-slinky"], configured(cluster))
+    found = objects.of_nodeset(
+        cluster, cluster.nodesets["slurm-worker-slinky"], configured(cluster)
+    )
     pods = [it for it in found if it["kind"] == "Pod"]
     assert [it["spec"]["hostname"] for it in pods] == ["slinky-0", "slinky-1"]
     revision = find(found, "ControllerRevision")["metadata"]["labels"]["controller-revision-hash"]
@@ -79,7 +89,9 @@ def test_a_nodeset_has_its_revision_and_a_pod_for_each_replica() -> None:
 
 def test_slurmrestd_restarts_for_a_configuration_that_it_reads() -> None:
     def annotations(**spec: str) -> dict[str, str]:
-        cluster = streams.cluster(*streams.known_keys(), streams.controller(**spec), streams.restapi())
+        cluster = streams.cluster(
+            *streams.known_keys(), streams.controller(**spec), streams.restapi()
+        )
         found = objects.of_restapi(cluster, cluster.restapis["slurm"], configured(cluster))
         return dict(find(found, "Deployment")["spec"]["template"]["metadata"]["annotations"])
 
@@ -88,9 +100,11 @@ def test_slurmrestd_restarts_for_a_configuration_that_it_reads() -> None:
 
 
 def test_login_pods_are_a_deployment_once_their_host_keys_exist() -> None:
-    documents = [*streams.known_keys(), streams.controller(), streams.loginset()]
+    documents = [*streams.known_keys(), streams.sssd(), streams.controller(), streams.loginset()]
     cluster = streams.cluster(*documents, secrets=("slurm-login-slinky-ssh-host-keys",))
-    found = objects.of_loginset(cluster, cluster.loginsets["slurm-login-slinky"], configured(cluster))
+    found = objects.of_loginset(
+        cluster, cluster.loginsets["slurm-login-slinky"], configured(cluster)
+    )
     assert [it["kind"] for it in found] == ["ConfigMap", "Service", "Deployment"]
 
 
@@ -100,11 +114,15 @@ def declaring(text: str) -> tuple[Cluster, list[str]]:
     secret = streams.secret("site-users", **{"users.yaml": text})
     cluster = streams.cluster(*streams.known_keys(), secret, streams.controller(usersRef=reference))
     found = objects.of_controller(cluster, cluster.controllers["slurm"], configured(cluster))
-    return cluster, [it["data"]["passwd"] for it in found if it["metadata"]["name"] == "slurm-users"]
+    return cluster, [
+        it["data"]["passwd"] for it in found if it["metadata"]["name"] == "slurm-users"
+    ]
 
 
 def test_declared_users_are_the_files_that_the_operator_would_apply() -> None:
-    assert declaring("users: {alice: {uid: 10001}}")[1] == ["alice:*:10001:10001::/home/alice:/bin/bash\n"]
+    assert declaring("users: {alice: {uid: 10001}}")[1] == [
+        "alice:*:10001:10001::/home/alice:/bin/bash\n"
+    ]
     for wrong in ("users: {alice: {uid: 1}}", "users: ["):
         with pytest.raises(PostrenderError, match=r"Controller slurm/slurm: spec\.usersRef: "):
             declaring(wrong)
@@ -112,6 +130,8 @@ def test_declared_users_are_the_files_that_the_operator_would_apply() -> None:
 
 def test_declared_users_of_a_secret_that_only_exists_in_the_namespace_are_not_known() -> None:
     reference = {"name": "site-users", "key": "users.yaml"}
-    cluster = streams.cluster(*streams.known_keys(), streams.controller(usersRef=reference), secrets=("site-users",))
+    cluster = streams.cluster(
+        *streams.known_keys(), streams.controller(usersRef=reference), secrets=("site-users",)
+    )
     found = objects.of_controller(cluster, cluster.controllers["slurm"], configured(cluster))
     assert "slurm-users" not in [it["metadata"]["name"] for it in found]

@@ -17,7 +17,9 @@ def rendered(*documents: Manifest) -> list[Manifest]:
 
 
 def token(**spec: Any) -> Manifest:
-    return streams.custom("Token", "ci", username="ci", jwtKeyRef={"name": "slurm-auth-jwt", "key": "jwt.key"}, **spec)
+    return streams.custom(
+        "Token", "ci", username="ci", jwtKeyRef={"name": "slurm-auth-jwt", "key": "jwt.key"}, **spec
+    )
 
 
 def resources(found: list[Manifest]) -> list[tuple[str, str]]:
@@ -44,6 +46,15 @@ def test_a_job_generates_what_the_stream_does_not_contain() -> None:
         "slurm-login-slinky-ssh-host-keys",
     ]
     assert stateful_sets["resourceNames"] == ["slurm-accounting", "slurm-controller"]
+
+
+def test_the_job_pulls_its_image_with_the_secrets_of_slurmctlds_pods() -> None:
+    template = {"spec": {"imagePullSecrets": [{"name": "registry"}]}}
+    others = [it for it in streams.stream(token(refresh=True)) if it["kind"] != "Controller"]
+    found = rendered(*others, streams.controller(template=template))
+    of_job = find(found, "Job")["spec"]["template"]["spec"]
+    of_cron_job = find(found, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert of_job["imagePullSecrets"] == of_cron_job["imagePullSecrets"] == [{"name": "registry"}]
 
 
 def test_no_job_runs_where_everything_is_in_the_stream() -> None:
@@ -76,6 +87,8 @@ def test_a_job_that_hangs_ends_and_that_of_the_cron_job_before_the_next_one() ->
 
 
 def test_a_lifetime_that_cannot_be_renewed_in_time_is_refused() -> None:
-    with pytest.raises(PostrenderError, match=r"Token slurm/ci: spec\.lifetime: 5m is too short .* at least 600s"):
+    with pytest.raises(
+        PostrenderError, match=r"Token slurm/ci: spec\.lifetime: 5m is too short .* at least 600s"
+    ):
         rendered(*streams.stream(token(lifetime="5m")))
     assert rendered(*streams.stream(token(lifetime="5m", refresh=False)))

@@ -13,8 +13,8 @@ from sidecars.workloads.resources import Manifest
 from tests.unit.postrender.expand import streams
 
 
-def expanded(*documents: Manifest) -> Found:
-    return expand(streams.cluster(*documents), streams.SITE)
+def expanded(*documents: Manifest, allowed: tuple[str, ...] = ()) -> Found:
+    return expand(streams.cluster(*documents), streams.SITE, allowed)
 
 
 def workers(**spec: Any) -> Manifest:
@@ -44,7 +44,10 @@ def test_the_sidecar_takes_the_slurm_node_name_from_the_pod_and_waits_for_no_top
     assert variables["SLURM_NODE_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert template["metadata"]["annotations"][TOPOLOGY] == ""
     own = {"metadata": {"annotations": {TOPOLOGY: "tree:leaf1"}}}
-    assert workers(template=own)["spec"]["template"]["metadata"]["annotations"][TOPOLOGY] == "tree:leaf1"
+    assert (
+        workers(template=own)["spec"]["template"]["metadata"]["annotations"][TOPOLOGY]
+        == "tree:leaf1"
+    )
 
 
 def test_update_strategy_claims_and_their_retention_are_those_of_the_nodeset() -> None:
@@ -55,11 +58,19 @@ def test_update_strategy_claims_and_their_retention_are_those_of_the_nodeset() -
         persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete"},
         minReadySeconds=7,
     )["spec"]
-    assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
+    assert spec["updateStrategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": 2},
+    }
     assert spec["volumeClaimTemplates"] == [claim]
-    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Delete"}
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {
+        "whenDeleted": "Retain",
+        "whenScaled": "Delete",
+    }
     assert spec["minReadySeconds"] == 7
-    assert workers(updateStrategy={"type": "OnDelete"})["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert workers(updateStrategy={"type": "OnDelete"})["spec"]["updateStrategy"] == {
+        "type": "OnDelete"
+    }
 
 
 def test_login_pods_have_stable_names_that_the_service_of_the_workers_resolves() -> None:
@@ -68,8 +79,14 @@ def test_login_pods_have_stable_names_that_the_service_of_the_workers_resolves()
     assert "strategy" not in login["spec"]
     service = find(found["Controller", "slurm"], "Service", "slurm-workers-slurm")
     assert login["spec"]["serviceName"] == service["metadata"]["name"]
-    assert service["spec"]["selector"].items() <= login["spec"]["template"]["metadata"]["labels"].items()
-    assert service["spec"]["selector"].items() <= workers()["spec"]["template"]["metadata"]["labels"].items()
+    assert (
+        service["spec"]["selector"].items()
+        <= login["spec"]["template"]["metadata"]["labels"].items()
+    )
+    assert (
+        service["spec"]["selector"].items()
+        <= workers()["spec"]["template"]["metadata"]["labels"].items()
+    )
     assert [it["targetPort"] for it in service["spec"]["ports"]] == [6818]
 
 
@@ -92,20 +109,86 @@ def test_the_same_stream_gives_the_same_objects_and_stays_as_it_is() -> None:
     ("changed", "message"),
     [
         (streams.controller(ha={"enabled": True}), r"spec\.ha: .*set spec\.ha\.enabled to false"),
-        (streams.controller(nextSlurmKeyRef={"name": "n", "key": "k"}), r"spec\.nextSlurmKeyRef: .*leave it out"),
-        (streams.nodeset(scalingMode="DaemonSet"), r"spec\.scalingMode: 'DaemonSet' needs the operator"),
+        (
+            streams.controller(nextSlurmKeyRef={"name": "n", "key": "k"}),
+            r"spec\.nextSlurmKeyRef: .*leave it out",
+        ),
+        (
+            streams.nodeset(scalingMode="DaemonSet"),
+            r"spec\.scalingMode: 'DaemonSet' needs the operator",
+        ),
         (streams.nodeset(ordinalPadding=3), r"spec\.ordinalPadding: .*leave it out"),
         (streams.nodeset(pinToNode=True), r"spec\.pinToNode: needs the operator"),
-        (streams.nodeset(hostname="gpu"), r"spec\.template\.spec\.hostname: .*write gpu-, or leave it out"),
+        (
+            streams.nodeset(autoscaling={"max": 3}),
+            r"spec\.autoscaling: needs the operator.*leave it out.*replicas",
+        ),
+        (
+            streams.nodeset(powerSaving={"enabled": True}),
+            r"spec\.powerSaving: needs the operator.*replicas",
+        ),
+        (
+            streams.controller(declaredAccountsRef={"name": "accounts"}),
+            r"spec\.declaredAccountsRef: needs the operator.*`sacctmgr`",
+        ),
+        (
+            streams.nodeset(hostname="gpu"),
+            r"spec\.template\.spec\.hostname: .*write gpu-, or leave it out",
+        ),
     ],
-    ids=["ha", "next key", "daemons", "padding", "pins", "hostname"],
+    ids=[
+        "ha",
+        "next key",
+        "daemons",
+        "padding",
+        "pins",
+        "autoscaling",
+        "power saving",
+        "accounts",
+        "hostname",
+    ],
 )
 def test_what_needs_an_operator_is_refused_with_the_remedy(changed: Manifest, message: str) -> None:
-    others = [it for it in (streams.controller(), streams.nodeset()) if it["kind"] != changed["kind"]]
+    others = [
+        it for it in (streams.controller(), streams.nodeset()) if it["kind"] != changed["kind"]
+    ]
     with pytest.raises(PostrenderError, match=message):
         expanded(*streams.keys(), changed, *others)
 
 
+def with_spec(document: Manifest, **spec: Any) -> Manifest:
+    template = document["spec"].get("template", {})
+    changed = {
+        **template,
+        "spec": {**template.get("spec", {}), "serviceAccountName": "bridge", **spec},
+    }
+    return {**document, "spec": {**document["spec"], "template": changed}}
+
+
+TOKEN = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
+
+
+@pytest.mark.parametrize(
+    "spec", [{"automountServiceAccountToken": True}, {"volumes": [TOKEN]}], ids=["mount", "volume"]
+)
+@pytest.mark.parametrize("kind", ["Controller", "RestApi", "LoginSet", "NodeSet", "Accounting"])
+def test_pods_with_a_token_are_refused_unless_their_account_is_allowed(
+    kind: str, spec: dict[str, Any]
+) -> None:
+    given = streams.stream(streams.accounting(), streams.generated("mariadb", "password"))
+    [changed] = [it for it in given if it["kind"] == kind]
+    documents = [with_spec(it, **spec) if it is changed else it for it in given]
+    with pytest.raises(PostrenderError) as caught:
+        expanded(*documents, allowed=("slurm/other", "other/bridge"))
+    message = str(caught.value)
+    assert message.startswith(f"{kind} slurm/{changed['metadata']['name']}: spec.template.spec.")
+    assert "a token of the ServiceAccount 'bridge'" in message
+    assert "add 'slurm/bridge' to allowedServiceAccounts of the step `expand`" in message
+    assert expanded(*documents, allowed=("slurm/bridge",))
+
+
 def test_two_objects_of_one_name_are_refused() -> None:
-    with pytest.raises(PostrenderError, match=r"both have a StatefulSet slurm-controller: give one of them another"):
+    with pytest.raises(
+        PostrenderError, match=r"both have a StatefulSet slurm-controller: give one of them another"
+    ):
         expanded(*streams.stream(streams.nodeset("other", hostname="slurm-controller-")))

@@ -43,7 +43,12 @@ def pod(ordinal: int, revision: str = "former", **status: Any) -> Manifest:
 
 def kube_node(ordinal: int, **spec: Any) -> Manifest:
     """A Kubernetes node."""
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"kube-{ordinal}", "uid": "x"}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": f"kube-{ordinal}", "uid": "x"},
+        "spec": spec,
+    }
 
 
 def node(ordinal: int, *states: str) -> Node:

@@ -24,8 +24,14 @@ class Cluster:
         self.asked: list[list[str]] = []
         self.forbidden: set[str] = set()
         self.slurm: dict[str, Any] = {
-            "scontrol": {"nodes": [{"name": "slinky-0", "state": ["IDLE"]}], "last_update": {"number": 1, "set": True}},
-            "squeue": {"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "nodes": "slinky-0"}], "last_update": 1},
+            "scontrol": {
+                "nodes": [{"name": "slinky-0", "state": ["IDLE"]}],
+                "last_update": {"number": 1, "set": True},
+            },
+            "squeue": {
+                "jobs": [{"job_id": 7, "job_state": ["RUNNING"], "nodes": "slinky-0"}],
+                "last_update": 1,
+            },
         }
 
     def __call__(self, words: Sequence[str], stdin: str) -> str:
@@ -44,7 +50,11 @@ class Cluster:
             items = [it for it in self.objects if (it["kind"], it["metadata"]["name"]) in wanted]
         elif "/" in words[1]:
             named = {it for it in words if "/" in it}
-            items = [it for it in self.objects if f"{it['kind'].lower()}/{it['metadata']['name']}" in named]
+            items = [
+                it
+                for it in self.objects
+                if f"{it['kind'].lower()}/{it['metadata']['name']}" in named
+            ]
         else:
             items = [it for it in self.objects if it["kind"].lower() in kinds]
         if "--show-managed-fields" not in words:
@@ -63,16 +73,30 @@ def names(items: Sequence[Manifest]) -> list[tuple[str, str]]:
 
 
 def test_the_objects_of_the_stream_and_what_they_refer_to_are_read() -> None:
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "plain", "namespace": "slurm"}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "plain", "namespace": "slurm"},
+    }
     other = service | {"metadata": {"name": "other", "namespace": "slurm"}}
-    cluster = Cluster(*streams.known_keys(), streams.controller(), streams.nodeset(), service, other, clusters.pod(0))
+    cluster = Cluster(
+        *streams.known_keys(),
+        streams.controller(),
+        streams.nodeset(),
+        service,
+        other,
+        clusters.pod(0),
+    )
     before, state = read(cluster, streams.controller(), streams.nodeset(), service)
     assert sorted(names(before)) == [
         ("Controller", "slurm"),
         ("NodeSet", "slurm-worker-slinky"),
         ("Service", "plain"),
     ]
-    assert sorted(names(state.referenced)) == [("Secret", "slurm-auth-jwt"), ("Secret", "slurm-auth-slurm")]
+    assert sorted(names(state.referenced)) == [
+        ("Secret", "slurm-auth-jwt"),
+        ("Secret", "slurm-auth-slurm"),
+    ]
     assert state.live
     assert [it["metadata"]["name"] for it in state.pods] == ["slurm-worker-slinky-0"]
     slurm = state.of_slurm(("slurm", "slurm"))
@@ -85,18 +109,22 @@ def test_what_the_stream_lacks_counts_as_deleted_if_it_is_of_the_release() -> No
     ours["metadata"]["annotations"] = {live.RELEASE: "slurm"}
     cluster = Cluster(streams.controller(), ours, theirs)
     assert ("NodeSet", "ours") in names(read(cluster, streams.controller(), release="slurm")[0])
-    assert ("NodeSet", "theirs") not in names(read(cluster, streams.controller(), release="slurm")[0])
+    assert ("NodeSet", "theirs") not in names(
+        read(cluster, streams.controller(), release="slurm")[0]
+    )
     assert ("NodeSet", "ours") not in names(read(cluster, streams.controller())[0])
 
 
-def test_a_secret_that_a_custom_resource_refers_to_counts_as_deleted_only_if_it_is_of_the_release() -> None:
+def test_a_secret_that_a_custom_resource_names_is_deleted_only_if_the_release_has_it() -> None:
     ours, theirs = streams.known_keys()
     ours["metadata"]["annotations"] = {live.RELEASE: "slurm"}
     cluster = Cluster(ours, theirs, streams.controller())
     before, state = read(cluster, streams.controller(), release="slurm")
     assert ("Secret", ours["metadata"]["name"]) in names(before)
     found = preview(before, [streams.controller()], streams.SITE, state, "slurm")
-    assert [(it.action, it.kind, it.name) for it in found.changes] == [("delete", "Secret", ours["metadata"]["name"])]
+    assert [(it.action, it.kind, it.name) for it in found.changes] == [
+        ("delete", "Secret", ours["metadata"]["name"])
+    ]
 
 
 def test_a_key_that_the_operator_has_generated_into_a_secret_of_the_release_is_no_change() -> None:
@@ -106,7 +134,16 @@ def test_a_key_that_the_operator_has_generated_into_a_secret_of_the_release_is_n
     for secret, known in zip(rendered, streams.known_keys(), strict=True):
         owners = [{"manager": "slurm-operator", "operation": "Apply", "fieldsV1": {"f:data": {}}}]
         annotations = {**secret["metadata"]["annotations"], live.RELEASE: "slurm"}
-        found.append({**known, "metadata": {**secret["metadata"], "annotations": annotations, "managedFields": owners}})
+        found.append(
+            {
+                **known,
+                "metadata": {
+                    **secret["metadata"],
+                    "annotations": annotations,
+                    "managedFields": owners,
+                },
+            }
+        )
     before, state = read(Cluster(*found, streams.controller()), *after, release="slurm")
     assert preview(before, after, streams.SITE, state, "slurm").changes == ()
 
@@ -134,7 +171,9 @@ def test_nothing_is_asked_about_a_stream_without_objects() -> None:
     assert cluster.asked == []
 
 
-def test_kubectl_reports_what_it_prints_and_why_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubectl_reports_what_it_prints_and_why_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "kubectl"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     script.write_text('#!/bin/sh\necho "$1 $(cat)"\n')
@@ -178,4 +217,7 @@ def test_claims_and_whether_they_can_grow_are_read_as_far_as_that_is_permitted()
     # A claim of the release needs them too, and nothing else does.
     cluster = Cluster(claim, *classes)
     assert read(cluster, claim)[1].storage_classes == {"grows": True, "fixed": False}
-    assert read(Cluster(streams.controller(), *classes), streams.controller())[1].storage_classes is None
+    assert (
+        read(Cluster(streams.controller(), *classes), streams.controller())[1].storage_classes
+        is None
+    )

@@ -20,9 +20,13 @@ def compared(before: list[Manifest], after: list[Manifest]) -> Preview:
 
 def documents(**changed: dict[str, Any]) -> list[Manifest]:
     """A cluster; `changed`: of each kind, in lower case, other fields of its spec."""
-    kinds = {"controller": streams.controller, "restapi": streams.restapi, "loginset": streams.loginset}
+    kinds = {
+        "controller": streams.controller,
+        "restapi": streams.restapi,
+        "loginset": streams.loginset,
+    }
     found = [make(**changed.get(kind, {})) for kind, make in kinds.items()]
-    return [*streams.keys(), *found, streams.nodeset(**changed.get("nodeset", {}))]
+    return [*streams.keys(), streams.sssd(), *found, streams.nodeset(**changed.get("nodeset", {}))]
 
 
 def workers(**spec: Any) -> dict[str, Worker]:
@@ -40,7 +44,9 @@ def test_secrets_outside_of_the_release_count_as_present_and_unchanged() -> None
         return [*found, streams.accounting()]
 
     assert compared(outside(), outside()) == Preview()
-    assert [it.pod for it in compared(outside(), outside(nodeset={"replicas": 0})).workers[0].workers]
+    assert [
+        it.pod for it in compared(outside(), outside(nodeset={"replicas": 0})).workers[0].workers
+    ]
 
 
 def test_a_default_that_is_written_out_is_no_change() -> None:
@@ -49,7 +55,9 @@ def test_a_default_that_is_written_out_is_no_change() -> None:
 
 
 def test_scheduler_settings_are_taken_live() -> None:
-    found = compared(documents(), documents(controller={"extraConf": "SchedulerParameters=bf_interval=9"}))
+    found = compared(
+        documents(), documents(controller={"extraConf": "SchedulerParameters=bf_interval=9"})
+    )
     [configured] = found.configured
     assert (configured.action, configured.files) == ("live", ("slurm.conf",))
     assert found.pods == ()
@@ -58,7 +66,9 @@ def test_scheduler_settings_are_taken_live() -> None:
 
 
 def test_a_port_restarts_slurmctld_in_its_pod() -> None:
-    found = compared(documents(), documents(controller={"extraConf": "CommunicationParameters=NoAddrCache"}))
+    found = compared(
+        documents(), documents(controller={"extraConf": "CommunicationParameters=NoAddrCache"})
+    )
     [configured] = found.configured
     assert configured.action == "restart"
     assert configured.why == ("CommunicationParameters: unset → NoAddrCache",)
@@ -86,7 +96,9 @@ def test_slurmrestd_restarts_for_what_it_reads_and_login_pods_for_nothing_of_it(
 
 
 def test_another_image_of_slurmctld_replaces_its_pod_alone() -> None:
-    found = compared(documents(), documents(controller={"slurmctld": {"image": "slurmctld:26.05.1"}}))
+    found = compared(
+        documents(), documents(controller={"slurmctld": {"image": "slurmctld:26.05.1"}})
+    )
     [pods] = found.pods
     assert pods.name == "slurm-controller"
     assert "spec.containers[slurmctld].image: slurmctld:26.05 → slurmctld:26.05.1" in pods.why
@@ -95,7 +107,12 @@ def test_another_image_of_slurmctld_replaces_its_pod_alone() -> None:
 
 def slurm_of(version: str) -> list[Manifest]:
     """A cluster whose daemons are all of a release of Slurm."""
-    daemons = {"controller": "slurmctld", "restapi": "slurmrestd", "loginset": "login", "nodeset": "slurmd"}
+    daemons = {
+        "controller": "slurmctld",
+        "restapi": "slurmrestd",
+        "loginset": "login",
+        "nodeset": "slurmd",
+    }
     changed = {kind: {daemon: {"image": f"{daemon}:{version}"}} for kind, daemon in daemons.items()}
     changed["controller"]["accountingRef"] = {"name": "slurm"}
     found = [it for it in documents(**changed) if it["kind"] != "Secret"]
@@ -130,7 +147,12 @@ def test_a_scale_in_drains_the_highest_worker_first() -> None:
     found = workers(replicas=1)
     assert list(found) == ["slurm-worker-slinky-1"]
     worker = found["slurm-worker-slinky-1"]
-    assert (worker.action, worker.first, worker.drained, worker.slurm_node) == ("delete", True, True, "slinky-1")
+    assert (worker.action, worker.first, worker.drained, worker.slurm_node) == (
+        "delete",
+        True,
+        True,
+        "slinky-1",
+    )
     assert not worker.jobs_known
 
 
@@ -143,7 +165,9 @@ def test_a_scale_out_creates_workers_and_touches_no_other() -> None:
 
 
 def test_another_image_replaces_the_workers_a_few_at_a_time() -> None:
-    [found] = compared(documents(), documents(nodeset={"slurmd": {"image": "slurmd:26.05.1"}})).workers
+    [found] = compared(
+        documents(), documents(nodeset={"slurmd": {"image": "slurmd:26.05.1"}})
+    ).workers
     assert [(it.pod, it.action, it.first) for it in found.workers] == [
         ("slurm-worker-slinky-1", "replace", True),
         ("slurm-worker-slinky-0", "replace", False),
@@ -155,7 +179,10 @@ def test_another_image_replaces_the_workers_a_few_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("strategy", "note"),
     [
-        ({"type": "OnDelete"}, "updateStrategy OnDelete: workers keep their pods until you delete them"),
+        (
+            {"type": "OnDelete"},
+            "updateStrategy OnDelete: workers keep their pods until you delete them",
+        ),
         (
             {"type": "ScheduledUpdate", "scheduledUpdate": {"startTime": "2030-01-01T00:00:00Z"}},
             "updateStrategy ScheduledUpdate: workers are replaced in reservation",
@@ -163,7 +190,9 @@ def test_another_image_replaces_the_workers_a_few_at_a_time() -> None:
     ],
     ids=["on delete", "scheduled"],
 )
-def test_workers_wait_for_what_the_update_strategy_says(strategy: dict[str, Any], note: str) -> None:
+def test_workers_wait_for_what_the_update_strategy_sets(
+    strategy: dict[str, Any], note: str
+) -> None:
     before = documents(nodeset={"updateStrategy": strategy})
     after = documents(nodeset={"updateStrategy": strategy, "slurmd": {"image": "slurmd:26.05.1"}})
     [found] = compared(before, after).workers
@@ -172,7 +201,11 @@ def test_workers_wait_for_what_the_update_strategy_says(strategy: dict[str, Any]
 
 
 def test_what_worker_pods_do_not_read_replaces_none() -> None:
-    changed = {"partition": {"enabled": True}, "minReadySeconds": 9, "updateStrategy": {"type": "OnDelete"}}
+    changed = {
+        "partition": {"enabled": True},
+        "minReadySeconds": 9,
+        "updateStrategy": {"type": "OnDelete"},
+    }
     found = compared(documents(), documents(nodeset=changed))
     assert found.workers == ()
     assert [it.action for it in found.configured] == ["live"]
@@ -192,20 +225,29 @@ def test_a_nodeset_that_is_removed_drains_all_of_its_workers() -> None:
 def test_a_new_cluster_is_created() -> None:
     found = compared([], documents())
     assert {it.action for it in found.changes} == {"create"}
-    assert {(it.kind, it.action) for it in found.pods} == {("StatefulSet", "create"), ("Deployment", "create")}
+    assert {(it.kind, it.action) for it in found.pods} == {
+        ("StatefulSet", "create"),
+        ("Deployment", "create"),
+    }
     [of] = found.workers
     assert [it.action for it in of.workers] == ["create", "create"]
 
 
 def test_a_plain_workload_of_the_stream_restarts_for_its_template() -> None:
     def workload(image: str) -> Manifest:
-        spec = {"replicas": 1, "template": {"spec": {"containers": [{"name": "mariadb", "image": image}]}}}
+        spec = {
+            "replicas": 1,
+            "template": {"spec": {"containers": [{"name": "mariadb", "image": image}]}},
+        }
         metadata = {"name": "mariadb", "namespace": "slurm"}
         return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec}
 
     found = compared([workload("mariadb:1")], [workload("mariadb:2")])
     [pods] = found.pods
-    assert (pods.pods, pods.why) == (("mariadb-0",), ("spec.containers[mariadb].image: mariadb:1 → mariadb:2",))
+    assert (pods.pods, pods.why) == (
+        ("mariadb-0",),
+        ("spec.containers[mariadb].image: mariadb:1 → mariadb:2",),
+    )
 
 
 def test_workers_without_an_operator_show_how_long_their_jobs_have() -> None:

@@ -1,26 +1,20 @@
 """Records of a live cluster as the policy sees them: the same as the operator's own."""
 
+import dataclasses
 from typing import Any
 
 import msgspec
 import pytest
 
-from postrender.preview.state import SlurmState, State, assumed, worker_pod
-from sidecars.kube import records
-from sidecars.operator.nodeset.observation import as_placed
-from sidecars.operator.nodeset.observation import worker_pod as observed
-from sidecars.policy.nodeset.records import WorkerPod
+from postrender.preview.state import SlurmState, State, assumed
+from sidecars import objects
+from sidecars.policy.nodeset.observation import worker_pod as observed
+from sidecars.policy.placement import Rules
 from sidecars.workloads import names
 from sidecars.workloads.nodeset import revision, revision_object
 from sidecars.workloads.resources import Manifest
 from tests.support import builders
 from tests.unit.postrender.preview import clusters
-
-COMPARED = [it for it in WorkerPod.__dataclass_fields__ if it not in {
-    "kube_node_gone", "out_of_service", "kubelet_silent", "terminating_grace", "terminating_until", "unscheduled",
-    "resource_version", "kube_node_cordon",
-}]  # fmt: skip
-"""What a preview decides by; the rest is about lost Kubernetes nodes."""
 
 
 def with_metadata(pod: Manifest, **more: Any) -> Manifest:
@@ -30,9 +24,14 @@ def with_metadata(pod: Manifest, **more: Any) -> Manifest:
 PODS = {
     "running": clusters.pod(0),
     "unbound": clusters.pod(1) | {"spec": {"hostname": "slinky-1"}, "status": {"phase": "Pending"}},
-    "never started": clusters.pod(2, containerStatuses=[{"name": "slurmd", "restartCount": 0, "state": {}}]),
+    "never started": clusters.pod(
+        2, containerStatuses=[{"name": "slurmd", "restartCount": 0, "state": {}}]
+    ),
     "restarted": clusters.pod(
-        2, containerStatuses=[{"name": "slurmd", "restartCount": 2, "state": {"waiting": {}}, "lastState": {}}]
+        2,
+        containerStatuses=[
+            {"name": "slurmd", "restartCount": 2, "state": {"waiting": {}}, "lastState": {}}
+        ],
     ),
     "not ready": clusters.pod(
         3, conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": clusters.SINCE}]
@@ -43,17 +42,31 @@ PODS = {
     ),
     "dear": with_metadata(clusters.pod(6), annotations={names.POD_DELETION_COST: "-7"}),
     "of a host": clusters.pod(7) | {"spec": {"hostNetwork": True, "nodeName": "kube-7"}},
-    "daemon": with_metadata(clusters.pod(8), labels={names.SCALING_MODE: "DaemonSet"}),
+    "daemon": with_metadata(
+        clusters.pod(8),
+        labels=clusters.pod(8)["metadata"]["labels"] | {names.SCALING_MODE: "DaemonSet"},
+    ),
 }
 
 
 @pytest.mark.parametrize("case", PODS)
 def test_a_pod_is_seen_as_the_operator_sees_it(case: str) -> None:
-    pod = PODS[case]
-    record = msgspec.convert(pod, records.Pod)
+    state = State(clusters.NOW, pods=[PODS[case]])
+    record = msgspec.convert(PODS[case], objects.Pod)
     theirs = observed(record, None, now=clusters.NOW, min_ready_seconds=5)
-    ours = worker_pod(pod, None, clusters.NOW, 5)
-    assert {it: getattr(ours, it) for it in COMPARED} == {it: getattr(theirs, it) for it in COMPARED}
+    [ours] = state.pods_of(builders.nodeset(minReadySeconds=5))
+    assert ours == dataclasses.replace(theirs, kube_node_gone=False)
+
+
+def test_a_pod_whose_kubernetes_node_is_not_among_those_that_exist_has_lost_it() -> None:
+    state = State(
+        clusters.NOW,
+        pods=[clusters.pod(0), clusters.pod(1)],
+        kube_nodes=[clusters.kube_node(0, unschedulable=True)],
+    )
+    cordoned, lost = state.pods_of(builders.nodeset())
+    assert cordoned.kube_node_cordon is not None
+    assert (cordoned.kube_node_gone, lost.kube_node_gone) == (False, True)
 
 
 def test_a_kubernetes_node_is_placed_as_the_operator_places_it() -> None:
@@ -61,20 +74,18 @@ def test_a_kubernetes_node_is_placed_as_the_operator_places_it() -> None:
     item = clusters.kube_node(0, unschedulable=True, taints=[taint])
     item["metadata"] |= {"labels": {"zone": "a"}, "annotations": {names.HOSTNAME_OVERRIDE: "other"}}
     found = State(clusters.NOW, kube_nodes=[item]).places()["kube-0"]
-    theirs = as_placed(msgspec.convert(item, records.Node))
-    assert (found.name, found.labels, list(found.taints), found.unschedulable, found.hostname) == (
-        theirs.name,
-        theirs.labels,
-        list(theirs.taints),
-        theirs.unschedulable,
-        theirs.hostname,
-    )
+    assert found == msgspec.convert(item, objects.Node)
+    place = Rules.of({}).place(found)
+    assert (place.kube_node, place.slurm_node) == ("kube-0", "other")
+    assert (place.should_run, place.may_stay) == (False, True)
 
 
 def test_pods_and_revisions_of_other_nodesets_do_not_count() -> None:
     workers = builders.nodeset()
     current = revision(workers, builders.controller(), builders.facts())
-    other = with_metadata(clusters.pod(1), labels={names.APP_NAME: "slurmd", names.APP_INSTANCE: "other"})
+    other = with_metadata(
+        clusters.pod(1), labels={names.APP_NAME: "slurmd", names.APP_INSTANCE: "other"}
+    )
     stored = revision_object(workers, current, 3)
     broken = stored | {"data": None}
     state = State(clusters.NOW, pods=[clusters.pod(0), other], revisions=[stored, broken])

@@ -1,4 +1,4 @@
-"""What a preview says of volumes."""
+"""What a preview reports of volumes."""
 
 from typing import Any
 
@@ -23,7 +23,9 @@ def cluster(storage: str = "4Gi", **persistence: Any) -> list[Manifest]:
     return [*streams.keys(), streams.controller(**spec)]
 
 
-def claim(storage: str, storage_class: str | None = "grows", name: str = CLAIM, **status: Any) -> Manifest:
+def claim(
+    storage: str, storage_class: str | None = "grows", name: str = CLAIM, **status: Any
+) -> Manifest:
     """As the API server has it."""
     spec: Manifest = {"resources": {"requests": {"storage": storage}}}
     return {
@@ -52,12 +54,18 @@ def test_a_size_that_stays_is_not_shown() -> None:
 def test_a_claim_of_slurmctld_grows_and_its_pod_stays() -> None:
     [found] = previewed(cluster(), cluster("8Gi"), state(claim("4Gi")))
     assert found == Volumes(
-        "StatefulSet", "slurm", "slurm-controller", RECREATED, (f"claim {CLAIM} grows from 4Gi to 8Gi",)
+        "StatefulSet",
+        "slurm",
+        "slurm-controller",
+        RECREATED,
+        (f"claim {CLAIM} grows from 4Gi to 8Gi",),
     )
     assert preview(cluster(), cluster("8Gi"), streams.SITE, state(claim("4Gi")), "slurm").pods == ()
 
 
-@pytest.mark.parametrize("known", [State(NOW), state(claim("4Gi"), classes=None)], ids=["offline", "no right"])
+@pytest.mark.parametrize(
+    "known", [State(NOW), state(claim("4Gi"), classes=None)], ids=["offline", "no right"]
+)
 def test_where_the_storage_class_is_unknown_that_is_a_condition(known: State) -> None:
     [found] = previewed(cluster(), cluster("8Gi"), known)
     assert found.outcome == RECREATED
@@ -84,12 +92,18 @@ def test_an_enlargement_that_the_storage_never_completed_is_taken_back() -> None
     [
         (claim("1Gi"), "2Gi", "it grows from 1Gi to 2Gi"),
         (claim("1Gi", None), "2Gi", "it grows from 1Gi to 2Gi"),
-        (claim("1Gi", "fixed"), "2Gi", "it can't grow from 1Gi to 2Gi, because StorageClass 'fixed' doesn't allow it"),
+        (
+            claim("1Gi", "fixed"),
+            "2Gi",
+            "it can't grow from 1Gi to 2Gi, because StorageClass 'fixed' doesn't allow it",
+        ),
         (claim("4Gi"), "2Gi", "a volume can't shrink from 4Gi to 2Gi"),
         (claim("4Gi", capacity={"storage": "1Gi"}), "2Gi", "it is resized from 4Gi to 2Gi"),
     ],
 )
-def test_a_claim_of_the_release_grows_or_ends_the_upgrade(live: Manifest, asked: str, outcome: str) -> None:
+def test_a_claim_of_the_release_grows_or_ends_the_upgrade(
+    live: Manifest, asked: str, outcome: str
+) -> None:
     [found] = previewed([live], [claim(asked)], state())
     assert (found.kind, found.name) == ("PersistentVolumeClaim", CLAIM)
     assert found.outcome.endswith(outcome)

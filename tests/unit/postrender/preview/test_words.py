@@ -35,18 +35,45 @@ PREVIEW = Preview(
         ),
     ),
     pods=(
-        Pods("StatefulSet", "slurm", "db", "create", ("spec.replicas: 1 → 9",), tuple(f"db-{it}" for it in range(9))),
+        Pods(
+            "StatefulSet",
+            "slurm",
+            "db",
+            "create",
+            ("spec.replicas: 1 → 9",),
+            tuple(f"db-{it}" for it in range(9)),
+        ),
     ),
     volumes=(
-        Volumes("StatefulSet", "slurm", "slurm-controller", "it stays", ("claim c grows from 4Gi to 8Gi",)),
+        Volumes(
+            "StatefulSet",
+            "slurm",
+            "slurm-controller",
+            "it stays",
+            ("claim c grows from 4Gi to 8Gi",),
+        ),
         Volumes("PersistentVolumeClaim", "slurm", "slurm-mariadb", "it grows from 1Gi to 2Gi"),
     ),
     workers=(
         Workers(
             "slurm/gpu",
             (
-                Worker("gpu-1", "gpu-1", "delete", first=True, drained=True, jobs=(JobEnd(7, "ada", 0.0, None),)),
-                Worker("gpu-0", "gpu-0", "replace", first=False, drained=True, jobs=(JobEnd(8, "bob", None, 60.0),)),
+                Worker(
+                    "gpu-1",
+                    "gpu-1",
+                    "delete",
+                    first=True,
+                    drained=True,
+                    jobs=(JobEnd(7, "ada", 0.0, None),),
+                ),
+                Worker(
+                    "gpu-0",
+                    "gpu-0",
+                    "replace",
+                    first=False,
+                    drained=True,
+                    jobs=(JobEnd(8, "bob", None, 60.0),),
+                ),
                 Worker("gpu-2", "gpu-2", "replace", first=False, drained=True, jobs_known=False),
                 Worker("gpu-3", "gpu-3", "create", first=True, drained=False),
             ),
@@ -110,7 +137,10 @@ def test_markdown_has_the_same_lines_in_blocks() -> None:
 def test_what_a_stream_chooses_ends_neither_a_line_nor_the_block_and_is_no_command() -> None:
     name = "a\n```\n````\n<!-- @team\n::error::x\x1b[2J"
     hostile = Preview(
-        changes=(Change("create", name, name, name), Change("change", "A", "", "b", ("::add-mask::x is added",))),
+        changes=(
+            Change("create", name, name, name),
+            Change("change", "A", "", "b", ("::add-mask::x is added",)),
+        ),
         pods=(Pods("StatefulSet", name, name, "create", (name,), (name,)),),
     )
     lines = as_markdown(hostile).splitlines()
@@ -134,7 +164,9 @@ def test_what_a_stream_chooses_ends_neither_a_line_nor_the_block_and_is_no_comma
 def test_json_has_all_of_it() -> None:
     found = json.loads(as_json(PREVIEW))
     assert sorted(found) == ["changes", "configured", "pods", "upgrades", "volumes", "workers"]
-    assert found["workers"][0]["workers"][0]["jobs"] == [{"job_id": 7, "user": "ada", "ends": 0.0, "by": None}]
+    assert found["workers"][0]["workers"][0]["jobs"] == [
+        {"job_id": 7, "user": "ada", "ends": 0.0, "by": None}
+    ]
 
 
 def test_no_change_is_reported_as_such() -> None:
@@ -152,7 +184,10 @@ def test_no_change_is_reported_as_such() -> None:
 def shown_in(page: str) -> str:
     """The block of a page that begins like a preview."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = [textwrap.dedent(it) for it in re.findall(r"^ *```text\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)]
+    blocks = [
+        textwrap.dedent(it)
+        for it in re.findall(r"^ *```text\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    ]
     return next(it for it in blocks if it.startswith(("Objects\n", "NodeSet ")))
 
 
@@ -161,7 +196,11 @@ def test_the_documentation_shows_what_the_program_writes() -> None:
     after = [
         *streams.known_keys(),
         streams.controller(extraConf="SchedulerParameters=bf_interval=9"),
-        *(it for it in documents(slurmd={"image": "slurmd:26.05.1"}) if it["kind"] in {"RestApi", "NodeSet"}),
+        *(
+            it
+            for it in documents(slurmd={"image": "slurmd:26.05.1"})
+            if it["kind"] in {"RestApi", "NodeSet"}
+        ),
     ]
     written = as_text(preview(documents(), after, streams.SITE, state(slurm)))
     assert shown_in("docs/preview.md") == written
@@ -169,6 +208,8 @@ def test_the_documentation_shows_what_the_program_writes() -> None:
 
 
 def test_the_documentation_shows_the_order_of_an_upgrade_as_the_program_writes_it() -> None:
-    [upgrade] = preview(slurm_of("25.11"), slurm_of("26.05"), streams.SITE, State(clusters.NOW)).upgrades
+    [upgrade] = preview(
+        slurm_of("25.11"), slurm_of("26.05"), streams.SITE, State(clusters.NOW)
+    ).upgrades
     text = (ROOT / "docs" / "preview.md").read_text(encoding="utf-8")
     assert textwrap.indent(as_text(Preview(upgrades=(upgrade,))), "  ") in text

@@ -17,14 +17,20 @@ KEY = ("slurm", "slurm")
 
 
 def documents(**nodeset: Any) -> list[Manifest]:
-    return [*streams.known_keys(), streams.controller(), streams.restapi(), streams.nodeset(**nodeset)]
+    return [
+        *streams.known_keys(),
+        streams.controller(),
+        streams.restapi(),
+        streams.nodeset(**nodeset),
+    ]
 
 
 def revision() -> Manifest:
     """The ControllerRevision of `documents`."""
     cluster = streams.cluster(*documents())
     return find(
-        objects.of_nodeset(cluster, cluster.nodesets["slurm-worker-slinky"], configured(cluster)), "ControllerRevision"
+        objects.of_nodeset(cluster, cluster.nodesets["slurm-worker-slinky"], configured(cluster)),
+        "ControllerRevision",
     )
 
 
@@ -39,6 +45,14 @@ def state(slurm: SlurmState, count: int = 2) -> State:
         kube_nodes=[clusters.kube_node(it) for it in range(count)],
         slurm={KEY: slurm},
     )
+
+
+def test_powered_down_workers_of_power_saving_are_not_created_by_a_preview() -> None:
+    saving = {"powerSaving": {"enabled": True, "node": "CPUs=4 RealMemory=8000"}}
+    down = [clusters.node(it, "IDLE", "CLOUD", "POWERED_DOWN") for it in range(2)]
+    known = State(clusters.NOW, live=True, slurm={KEY: SlurmState(down)})
+    found = preview(documents(**saving), documents(**saving), streams.SITE, known)
+    assert found.workers == ()
 
 
 def busy(*jobs: Any) -> SlurmState:
@@ -60,20 +74,29 @@ def test_a_settled_cluster_changes_nothing() -> None:
 
 def test_a_scale_in_takes_the_idle_worker_and_no_job_has_to_end() -> None:
     found = only(
-        changed(SlurmState([clusters.node(0), clusters.node(1, "IDLE")], [clusters.job(1, "slinky-0")]), replicas=1)
+        changed(
+            SlurmState([clusters.node(0), clusters.node(1, "IDLE")], [clusters.job(1, "slinky-0")]),
+            replicas=1,
+        )
     )
-    assert [(it.slurm_node, it.jobs, it.jobs_known) for it in found.workers] == [("slinky-1", (), True)]
+    assert [(it.slurm_node, it.jobs, it.jobs_known) for it in found.workers] == [
+        ("slinky-1", (), True)
+    ]
 
 
 def test_a_busy_worker_that_goes_shows_its_job_and_its_end() -> None:
-    found = only(changed(busy(clusters.job(1, "slinky-[0-1]"), clusters.job(2, "slinky-0", None)), replicas=0))
+    found = only(
+        changed(
+            busy(clusters.job(1, "slinky-[0-1]"), clusters.job(2, "slinky-0", None)), replicas=0
+        )
+    )
     jobs = {it.slurm_node: it.jobs for it in found.workers}
     ends = JobEnd(1, "ada", clusters.NOW + 3600, None)
     assert jobs == {"slinky-1": (ends,), "slinky-0": (ends, JobEnd(2, "ada", None, None))}
     assert all(it.action == "delete" and it.drained for it in found.workers)
 
 
-def test_a_job_that_names_a_node_whose_worker_goes_is_said_to_wait() -> None:
+def test_a_job_that_names_a_node_whose_worker_terminates_is_reported_to_wait() -> None:
     waits = Job(17, states=frozenset({"PENDING"}), required_nodes="slinky-1")
     idle = [clusters.node(0, "IDLE"), clusters.node(1, "IDLE", "DRAIN")]
     [note] = only(changed(SlurmState(idle, [waits]), replicas=1)).notes
@@ -85,7 +108,11 @@ def test_a_job_that_names_a_node_whose_worker_goes_is_said_to_wait() -> None:
 
 def test_a_node_list_that_can_not_be_read_is_reported() -> None:
     broken = Job(17, states=frozenset({"PENDING"}), required_nodes="slinky-[1")
-    found = only(changed(SlurmState([clusters.node(0, "IDLE"), clusters.node(1, "IDLE")], [broken]), replicas=1))
+    found = only(
+        changed(
+            SlurmState([clusters.node(0, "IDLE"), clusters.node(1, "IDLE")], [broken]), replicas=1
+        )
+    )
     assert any("which nodes jobs name is unknown" in it and "job 17" in it for it in found.notes)
 
 
@@ -108,7 +135,10 @@ def test_an_earlier_image_finds_its_revision_again_and_replaces_what_has_another
 def test_an_unknown_slurm_drains_and_deletes_nobody() -> None:
     found = only(changed(SlurmState(problem="slurmctld doesn't answer"), replicas=1))
     assert found.notes == (
-        "Slurm's state is unknown (slurmctld doesn't answer): no worker is deleted until it is known",
+        (
+            "Slurm's state is unknown (slurmctld doesn't answer): no worker is deleted until it is "
+            "known"
+        ),
     )
     assert [(it.slurm_node, it.jobs_known) for it in found.workers] == [("slinky-1", False)]
 

@@ -13,7 +13,11 @@ A, B = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
 
 
 def pod(*images: str) -> dict[str, Any]:
-    return {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"image": image} for image in images]}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"image": image} for image in images]},
+    }
 
 
 def images(*given: str, run: Run | None = None, **settings: Any) -> list[str]:
@@ -24,7 +28,7 @@ def images(*given: str, run: Run | None = None, **settings: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("image", "want"),
     [
-        ("ghcr.io/slurm-charts/slurmd:26.05", "registry.site:5000/slurm/slurmd:26.05"),
+        ("registry.invalid/slurm-charts/slurmd:26.05", "registry.site:5000/slurm/slurmd:26.05"),
         ("ghcr.io/other/x:1", "mirror.site/ghcr/other/x:1"),
         ("ghcr.io.evil/x:1", "ghcr.io.evil/x:1"),
         ("nginx", "mirror.site/hub/library/nginx:latest"),
@@ -33,10 +37,12 @@ def images(*given: str, run: Run | None = None, **settings: Any) -> list[str]:
         ("quay.io/x/y:1", "quay.io/x/y:1"),
     ],
 )
-def test_the_longest_prefix_is_replaced_and_a_second_run_changes_nothing(image: str, want: str) -> None:
+def test_the_longest_prefix_is_replaced_and_a_second_run_changes_nothing(
+    image: str, want: str
+) -> None:
     rewrite = {
         "ghcr.io": "mirror.site/ghcr",
-        "ghcr.io/slurm-charts": "registry.site:5000/slurm/",
+        "registry.invalid/slurm-charts": "registry.site:5000/slurm/",
         "docker.io": "mirror.site/hub",
     }
     assert images(image, rewrite=rewrite) == [want]
@@ -49,12 +55,21 @@ def test_a_mirror_below_the_same_registry_is_not_moved_again() -> None:
     assert images("ghcr.io/mirror/x/y:1", rewrite=rewrite) == ["ghcr.io/mirror/x/y:1"]
 
 
-def test_images_get_the_digest_of_the_lock_by_their_name_before_or_after_the_move(tmp_path: Path) -> None:
-    (tmp_path / "lock.yaml").write_text(f"images:\n  ghcr.io/x/a:1: {A}\n  site/x/b:2: {B}\n  nginx: {A}\n")
+def test_images_get_the_digest_of_the_lock_by_their_name_before_or_after_the_move(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lock.yaml").write_text(
+        f"images:\n  ghcr.io/x/a:1: {A}\n  site/x/b:2: {B}\n  nginx: {A}\n"
+    )
     run = Run(folder=tmp_path)
     rewrite = {"ghcr.io": "site"}
     found = images(
-        "ghcr.io/x/a:1", "ghcr.io/x/b:2", "docker.io/library/nginx:latest", lock="lock.yaml", rewrite=rewrite, run=run
+        "ghcr.io/x/a:1",
+        "ghcr.io/x/b:2",
+        "docker.io/library/nginx:latest",
+        lock="lock.yaml",
+        rewrite=rewrite,
+        run=run,
     )
     assert found == [f"site/x/a:1@{A}", f"site/x/b:2@{B}", f"docker.io/library/nginx:latest@{A}"]
     assert images(*found, lock="lock.yaml", rewrite=rewrite, run=run) == found
@@ -62,8 +77,10 @@ def test_images_get_the_digest_of_the_lock_by_their_name_before_or_after_the_mov
 
 def test_an_image_that_the_lock_lacks_is_an_error_or_what_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "lock.yaml").write_text(f"images: {{a:1: '{A}'}}\n")
-    with pytest.raises(PostrenderError, match=r"line 8, Pod p: the image b:1 isn't in lock.yaml: add"):
-        images("b:1", lock="lock.yaml", run=Run(folder=tmp_path))
+    run = Run(folder=tmp_path)
+    with pytest.raises(PostrenderError, match="images: 1 error"):
+        images("b:1", lock="lock.yaml", run=run)
+    assert "line 8, Pod p: the image b:1 isn't in lock.yaml: add" in str(run.findings[0])
     run = Run(folder=tmp_path)
     assert images("b:1", lock="lock.yaml", unlocked="warning", run=run) == ["b:1"]
     assert images("c:1", lock="lock.yaml", unlocked="ignore", run=run) == ["c:1"]
@@ -89,9 +106,16 @@ def test_environment_variables_that_are_an_image_are_moved_and_others_stay() -> 
 def test_a_variable_that_is_no_image_is_not_taken_for_one_of_docker_io() -> None:
     values = ["db:3306", "user:hunter2", "docker.io/x/a:1"]
     env = [{"name": f"V{number}", "value": value} for number, value in enumerate(values)]
-    given = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "env": env}]}}
+    given = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "a", "env": env}]},
+    }
     (found,) = objects(applied(stream(given), {"images": {"rewrite": {"docker.io": "site/hub"}}}))
-    assert [it["value"] for it in found["spec"]["containers"][0]["env"]] == [*values[:2], "site/hub/x/a:1"]
+    assert [it["value"] for it in found["spec"]["containers"][0]["env"]] == [
+        *values[:2],
+        "site/hub/x/a:1",
+    ]
 
 
 @pytest.mark.parametrize(

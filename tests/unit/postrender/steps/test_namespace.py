@@ -36,9 +36,16 @@ def test_references_follow_what_is_moved_and_no_other() -> None:
     hook = {
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "w"},
-        "webhooks": [{"clientConfig": {"service": {"name": "s", "namespace": "old"}}}, {"clientConfig": {"url": "x"}}],
+        "webhooks": [
+            {"clientConfig": {"service": {"name": "s", "namespace": "old"}}},
+            {"clientConfig": {"url": "x"}},
+        ],
     }
-    api = {"kind": "APIService", "metadata": {"name": "x"}, "spec": {"service": {"name": "s", "namespace": "old"}}}
+    api = {
+        "kind": "APIService",
+        "metadata": {"name": "x"},
+        "spec": {"service": {"name": "s", "namespace": "old"}},
+    }
     _, bound, _, hooked, served = moved(account, binding, service, hook, api)
     assert [it.get("namespace") for it in bound["subjects"]] == ["new", "else", None]
     assert hooked["webhooks"] == [
@@ -62,6 +69,10 @@ def test_an_object_without_a_namespace_is_of_the_releases() -> None:
 def test_a_second_run_changes_nothing() -> None:
     wanted = {"namespace": {"name": "new"}}
     account = {"kind": "ServiceAccount", "metadata": {"name": "sa", "namespace": "old"}}
-    binding = {"kind": "RoleBinding", "metadata": {"name": "b"}, "subjects": [{"kind": "ServiceAccount", "name": "sa"}]}
+    binding = {
+        "kind": "RoleBinding",
+        "metadata": {"name": "b"},
+        "subjects": [{"kind": "ServiceAccount", "name": "sa"}],
+    }
     once = applied(stream(account, binding, {"kind": "List", "items": [config_map("x")]}), wanted)
     assert applied(once, wanted).written() == once.written()

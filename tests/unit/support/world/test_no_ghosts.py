@@ -10,14 +10,17 @@ DELETIONS = 100
 
 
 def delete_one(w: World, rng: random.Random) -> None:
-    """kubectl delete pod of any pod, or its processes are killed first and it is deleted by force."""
+    """kubectl delete pod of any pod, or its processes are killed first and it is deleted by
+    force.
+    """
     pods = [pod for pod in w.pods() if not pod["metadata"].get("deletionTimestamp")]
     if not pods:
         return
     pod = rng.choice(pods)["metadata"]
     grace = rng.choice([None, 1, 30, 0, 0, 0])
     if grace == 0:
-        # By force, so `node` can do nothing; another pod of the name must not start beside what still runs.
+        # By force, so `node` can do nothing; another pod of the name must not start beside what
+        # still runs.
         w.kubelets.kill_pod(pod["uid"])
     w.api.delete(POD, pod["namespace"], pod["name"], grace=grace)
 
@@ -39,7 +42,10 @@ def test_a_hundred_random_deletions_leave_no_record_without_its_pod() -> None:
             w.change("slinky", {"replicas": 2})
             await w.settle()
             alive = {pod["metadata"]["uid"] for pod in w.pods()}
-            records = {name: pod_facts(node.extra) for name, node in w.slurms["slurm", "slurm"].nodes.items()}
+            records = {
+                name: pod_facts(node.extra)
+                for name, node in w.slurms["slurm", "slurm"].nodes.items()
+            }
             assert {facts.pod_uid if facts else name for name, facts in records.items()} == alive
             assert len(alive) == 2
             # It was something to clear away.

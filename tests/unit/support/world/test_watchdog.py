@@ -1,4 +1,6 @@
-"""The watchdog notices each broken invariant, and the oracles bite when the operator itself is broken."""
+"""The watchdog notices each broken invariant, and the oracles bite when the operator itself is
+broken.
+"""
 
 import asyncio
 import logging
@@ -14,9 +16,9 @@ from sidecars.kube import CONFIG_MAPS, EVENTS, PODS, SECRETS, Client, reflector
 from sidecars.node import edge, machine
 from sidecars.operator.nodeset import effects
 from sidecars.operator.nodeset import reconcile as nodeset
-from sidecars.operator.nodeset.memory import Memories
+from sidecars.operator.nodeset.memories import Memories
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy.nodeset import decide, desired, drain, replicas
+from sidecars.policy.nodeset import desired, drain, replicas, worker_pods
 from sidecars.reconfigure import machine as reconfigure
 from sidecars.reconfigure.actions import Action, Keep
 from sidecars.reconfigure.states import Phase, Seen, State, to
@@ -63,7 +65,9 @@ from tests.support.world.world import _SECRET, NODESET, POD, SETTLED_AFTER, Brok
 
 def rogue(w: World) -> Client:
     """An operator that keeps no invariant."""
-    return Client(WorldTransport(w.api, Process(lambda: None), Faults(), w.watchdog, random.Random(0)))  # noqa: S311
+    return Client(
+        WorldTransport(w.api, Process(lambda: None), Faults(), w.watchdog, random.Random(0))  # noqa: S311
+    )
 
 
 async def write(w: World, request: protocol.Request[Any]) -> None:
@@ -133,7 +137,9 @@ async def a_foreign_drain_lifted(w: World) -> None:
 async def a_foreign_reason_replaced(w: World) -> None:
     w.admin("slinky-0", FOREIGN)
     await w.run(5)
-    await write(w, protocol.update_nodes(["slinky-0"], state=("DRAIN",), reason="slurm-operator: mine"))
+    await write(
+        w, protocol.update_nodes(["slinky-0"], state=("DRAIN",), reason="slurm-operator: mine")
+    )
 
 
 async def a_foreign_reason_replaced_that_it_has_not_read(w: World) -> None:
@@ -141,7 +147,9 @@ async def a_foreign_reason_replaced_that_it_has_not_read(w: World) -> None:
     w.crash()
     await w.run(5)
     w.admin("slinky-0", FOREIGN)
-    await write(w, protocol.update_nodes(["slinky-0"], state=("DRAIN",), reason="slurm-operator: mine"))
+    await write(
+        w, protocol.update_nodes(["slinky-0"], state=("DRAIN",), reason="slurm-operator: mine")
+    )
 
 
 async def a_failing_node_drained(w: World) -> None:
@@ -185,8 +193,13 @@ async def a_secret_published(w: World) -> None:
 
 async def another_secret_in_an_event(w: World) -> None:
     metadata = {"name": "of-a-user", "namespace": "slurm"}
-    w.api.create(SECRETS.path(), {"metadata": metadata, "stringData": {"password": "correct horse battery"}})
-    event = {"metadata": {"name": "e", "namespace": "slurm"}, "message": "it is correct horse battery"}
+    w.api.create(
+        SECRETS.path(), {"metadata": metadata, "stringData": {"password": "correct horse battery"}}
+    )
+    event = {
+        "metadata": {"name": "e", "namespace": "slurm"},
+        "message": "it is correct horse battery",
+    }
     await rogue(w).create(EVENTS, event)
 
 
@@ -196,13 +209,17 @@ async def a_token_logged(w: World) -> None:
 
 
 async def a_secret_in_the_labels_of_a_secret(w: World) -> None:
-    await rogue(w).create(SECRETS, {"metadata": {"name": "x", "namespace": "slurm", "labels": {"key": _SECRET}}})
+    await rogue(w).create(
+        SECRETS, {"metadata": {"name": "x", "namespace": "slurm", "labels": {"key": _SECRET}}}
+    )
 
 
 async def writes_without_end(w: World) -> None:
     async def write() -> None:
         for number in range(10_000):
-            await rogue(w).merge_patch(PODS, "slurm", "slinky-0", {"metadata": {"labels": {"x": str(number)}}})
+            await rogue(w).merge_patch(
+                PODS, "slurm", "slinky-0", {"metadata": {"labels": {"x": str(number)}}}
+            )
             await asyncio.sleep(90.0)
 
     writing = asyncio.create_task(write())
@@ -230,7 +247,9 @@ async def a_write_whenever_it_looks(w: World) -> None:
     def look(change: Change) -> None:
         if change.collection == CONFIG_MAPS.path():
             patch = {"metadata": {"labels": {"seen": change.object["metadata"]["name"]}}}
-            writing.append(asyncio.create_task(rogue(w).merge_patch(PODS, "slurm", "slinky-0", patch)))
+            writing.append(
+                asyncio.create_task(rogue(w).merge_patch(PODS, "slurm", "slinky-0", patch))
+            )
 
     w.api.listeners.append(look)
     await w.settle()
@@ -251,7 +270,9 @@ async def a_status_that_flatters(w: World) -> None:
     for _ in range(60):
         await w.run(1)
         # The operator corrects it at once.
-        w.api.change(NODESET, "slurm", "slinky", {"status": {"conditions": flattering}}, status=True)
+        w.api.change(
+            NODESET, "slurm", "slinky", {"status": {"conditions": flattering}}, status=True
+        )
         w._look()
 
 
@@ -266,7 +287,10 @@ async def a_drain_left_behind(w: World) -> None:
     [
         (busy, "I1: pod slinky-0 is deleted while its Slurm node slinky-0 has jobs"),
         (idle_but_not_drained, "I1: pod slinky-0 is deleted though a job may start"),
-        (the_record_of_a_live_node, "I1: the record of Slurm node slinky-0 is deleted while its slurmd runs"),
+        (
+            the_record_of_a_live_node,
+            "I1: the record of Slurm node slinky-0 is deleted while its slurmd runs",
+        ),
         (a_live_node_down, "I1: Slurm node slinky-0 is set DOWN while its slurmd runs"),
         (unknown, "I2: "),
         (whatever_uid, "I3: pod slinky-0 is deleted whatever its uid"),
@@ -277,8 +301,14 @@ async def a_drain_left_behind(w: World) -> None:
         (a_foreign_reason_replaced_that_it_has_not_read, "I4: the foreign reason"),
         (a_failing_node_drained, "I4: ['FAIL'] of Slurm node slinky-0"),
         (a_down_node_resumed, "I4: DOWN of Slurm node slinky-0"),
-        (a_drain_without_a_reason_lifted, "I4: Slurm node slinky-0, which an administrator has set DRAIN, is avail"),
-        (a_record_deleted_that_an_administrator_had_set_down, "which an administrator has set DOWN, has no record"),
+        (
+            a_drain_without_a_reason_lifted,
+            "I4: Slurm node slinky-0, which an administrator has set DRAIN, is avail",
+        ),
+        (
+            a_record_deleted_that_an_administrator_had_set_down,
+            "which an administrator has set DOWN, has no record",
+        ),
         (writes_without_end, "I7: it never settles"),
         (a_write_now_and_then, "I5: a settled cluster is written to"),
         (a_write_whenever_it_looks, "I5: a settled cluster is written to"),
@@ -310,12 +340,19 @@ def test_it_sees(misdeed: Callable[[World], Awaitable[None]], reported: str) -> 
 class Liar(SlurmModel):
     """A Slurm that runs jobs and denies it."""
 
-    def handle(self, method: str, target: str, body: bytes | None = None, token: str | None = "") -> Reply:
+    def handle(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        token: str | None = "",
+        named: str | None = None,
+    ) -> Reply:
         jobs = self.jobs
         if method == "GET":
             self.jobs = {}
         try:
-            return super().handle(method, target, body, token)
+            return super().handle(method, target, body, token, named)
         finally:
             self.jobs = jobs
 
@@ -412,7 +449,8 @@ def test_it_sees_a_slurmd_that_is_stopped_beside_a_job_that_slurm_has_forgotten(
             w.kubelets.deleted_by_operator.add(pod["metadata"]["uid"])
             w.api.delete(POD, "slurm", "slinky-0", grace=20)
             with pytest.raises(
-                Broken, match="I1: slurmd of slinky-0 is stopped while processes of job 1 run beside it"
+                Broken,
+                match="I1: slurmd of slinky-0 is stopped while processes of job 1 run beside it",
             ):
                 await w.run(60)
 
@@ -423,22 +461,28 @@ def test_it_sees_a_node_sidecar_that_deletes_every_record(monkeypatch: pytest.Mo
     script = Script(7, "OnDelete", ((0.0, Admin(0, drain=True, state="FAIL")), (5.0, DeletePod(0))))
     run(play(script))
     monkeypatch.setattr(owners, "why_retained", lambda _: "")
-    with pytest.raises(Broken, match=r"I4: the record of Slurm node slinky-\d is deleted, whose foreign reason"):
+    with pytest.raises(
+        Broken, match=r"I4: the record of Slurm node slinky-\d is deleted, whose foreign reason"
+    ):
         run(play(script))
 
 
 def test_it_sees_an_operator_that_reads_no_record_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An administrator drains a node that is about to be undrained, some seconds after the last poll."""
+    """An administrator drains a node that is about to be undrained, some seconds after the last
+    poll.
+    """
     cordon = tuple((0.0, CordonKubeNode(which, cordoned=True)) for which in range(6))
     uncordon = tuple((0.0, CordonKubeNode(which, cordoned=False)) for which in range(6))
     script = Script(2, "RollingUpdate", (*cordon, (57.0, Admin(0, drain=True)), *uncordon))
     run(play(script))
-    monkeypatch.setattr(decide._Step, "_needs_records", lambda *_: False)
+    monkeypatch.setattr(worker_pods, "_needs_records", lambda *_: False)
     with pytest.raises(Broken, match="I4: the foreign reason"):
         run(play(script))
 
 
-def test_it_sees_an_operator_that_one_cluster_keeps_waiting_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sees_an_operator_that_one_cluster_keeps_waiting_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = Script(7, "RollingUpdate", ((0.0, SickSlurm(Fault.HANG, 30)), (40.0, Scale(1))))
     run(play(script))
     reconcile = nodeset.reconcile
@@ -454,15 +498,21 @@ def test_it_sees_an_operator_that_one_cluster_keeps_waiting_for_another(monkeypa
         run(play(script))
 
 
-def test_it_sees_an_operator_that_does_not_wait_for_the_deletion_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sees_an_operator_that_does_not_wait_for_the_deletion_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = Script(7, "RollingUpdate", ((0.0, Submit(2, 60)), (3.0, Replace("100s"))))
     run(play(script))
     monkeypatch.setattr(desired, "duration", lambda *_: 0.0)
-    with pytest.raises(Broken, match=r"I1: pod slinky-\d is deleted while its Slurm node slinky-\d has jobs"):
+    with pytest.raises(
+        Broken, match=r"I1: pod slinky-\d is deleted while its Slurm node slinky-\d has jobs"
+    ):
         run(play(script))
 
 
-def test_it_sees_a_refused_configuration_that_slurmctld_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sees_a_refused_configuration_that_slurmctld_gets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = Script(7, "RollingUpdate", ((0.0, Configure(REFUSED)), (40.0, Scale(1))))
     run(play(script))
 
@@ -471,11 +521,15 @@ def test_it_sees_a_refused_configuration_that_slurmctld_gets(monkeypatch: pytest
         return reconfigure._take(state, seen.candidate, now, "in spite of the dry run:")
 
     monkeypatch.setattr(reconfigure, "_kept_out", installed)
-    with pytest.raises(Broken, match="I9: slurmctld reads a configuration that the dry run has refused"):
+    with pytest.raises(
+        Broken, match="I9: slurmctld reads a configuration that the dry run has refused"
+    ):
         run(play(script))
 
 
-def test_it_sees_a_last_good_configuration_that_was_never_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sees_a_last_good_configuration_that_was_never_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = Script(7, "RollingUpdate", ((0.0, Configure(REFUSED_LATER)), (40.0, Scale(1))))
     run(play(script))
 
@@ -484,7 +538,10 @@ def test_it_sees_a_last_good_configuration_that_was_never_tried(monkeypatch: pyt
         return to(state, Phase.SETTLED, now), [Keep(state.trying)]
 
     monkeypatch.setattr(reconfigure, "_back", kept)
-    with pytest.raises(Broken, match="I9: a configuration is stored as the last good one that slurmctld has refused"):
+    with pytest.raises(
+        Broken,
+        match="I9: a configuration is stored as the last good one that slurmctld has refused",
+    ):
         run(play(script))
 
 
@@ -492,11 +549,15 @@ def test_it_sees_a_former_leader_that_writes(monkeypatch: pytest.MonkeyPatch) ->
     script = Script(7, "RollingUpdate", ((0.0, Freeze(30)), (3.0, Scale(4)), (40.0, Scale(1))))
     run(play(script))
     monkeypatch.setattr(Client, "guarded", lambda client, _: client)
-    with pytest.raises(Broken, match=r"I8: operator operator-.* writes while operator-.* holds the Lease"):
+    with pytest.raises(
+        Broken, match=r"I8: operator operator-.* writes while operator-.* holds the Lease"
+    ):
         run(play(script))
 
 
-def test_it_sees_an_operator_that_needs_its_role_to_leave_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sees_an_operator_that_needs_its_role_to_leave_a_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     steps = ((0.0, Submit(2, 60)), (3.0, DeleteNamespace(2)), (12.0, EndWatches(WatchFault.CUT)))
     script = Script(7, "RollingUpdate", steps, named=True)
     run(play(script))
@@ -509,7 +570,9 @@ def test_it_sees_an_operator_that_needs_its_role_to_leave_a_namespace(monkeypatc
         run(play(script))
 
 
-def test_it_sees_a_maintenance_in_which_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sees_a_maintenance_in_which_nothing_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = Script(7, "ScheduledUpdate", ((0.0, ChangeTemplate()),))
     run(play(script))
     monkeypatch.setattr(replicas, "in_maintenance", lambda *_: False)
@@ -517,7 +580,9 @@ def test_it_sees_a_maintenance_in_which_nothing_is_replaced(monkeypatch: pytest.
         run(play(script))
 
 
-def test_it_sees_an_operator_that_takes_a_draining_node_for_a_drained_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sees_an_operator_that_takes_a_draining_node_for_a_drained_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     script = Script(7, "RollingUpdate", ((0.0, Submit(2, 60)), (5.0, Scale(0)), (30.0, Scale(2))))
     run(play(script))
     monkeypatch.setattr(states, "is_drained", states.is_drain)
@@ -526,7 +591,41 @@ def test_it_sees_an_operator_that_takes_a_draining_node_for_a_drained_one(monkey
         run(play(script))
 
 
-@pytest.mark.parametrize(("looks", "steps"), [(drain, (Scale(0),)), (edge, (DeletePod(0), DeletePod(1)))])
+@pytest.mark.parametrize("read_after_the_job", [False, True])
+def test_it_sees_a_pod_deleted_for_which_a_job_waits_unless_slurm_has_just_given_the_job_its_node(
+    *, read_after_the_job: bool
+) -> None:
+    saving = {"enabled": True, "idleSeconds": 3600, "startSeconds": 120, "retrySeconds": 60}
+
+    async def scenario() -> list[str]:
+        async with world(7) as w:
+            w.nodeset(replicas=1, powerSaving=saving | {"node": "CPUs=4 RealMemory=8000"})
+            slurm = w.slurms["slurm", "slurm"]
+            await w.until("the record", lambda: "slinky-0" in slurm.nodes)
+            for name in w.kube_nodes:
+                w.kubelets.cut_off(name, "slurmctld")
+            w.job(1, 20)
+            await w.until("the pod to run", lambda: bool(w.kubelets.running))
+            await w.run(10)
+            w.restarts_after = 1000.0
+            w.crash()
+            record = slurm.nodes["slinky-0"]
+            await write(w, protocol.get_node("slinky-0"))
+            if not read_after_the_job:
+                record.power_at = w.wall_clock()
+            await delete(w)
+            return w.watchdog.broken
+
+    try:
+        found = run(scenario())
+    except Broken as error:
+        found = [str(error)]
+    assert read_after_the_job == ("slinky-0 has jobs" in "".join(found))
+
+
+@pytest.mark.parametrize(
+    ("looks", "steps"), [(drain, (Scale(0),)), (edge, (DeletePod(0), DeletePod(1)))]
+)
 def test_it_sees_a_record_deleted_that_a_pending_job_names(
     monkeypatch: pytest.MonkeyPatch, looks: ModuleType, steps: tuple[Scale | DeletePod, ...]
 ) -> None:
@@ -534,21 +633,47 @@ def test_it_sees_a_record_deleted_that_a_pending_job_names(
     script = Script(7, "OnDelete", (*submitted, *((1.0, step) for step in steps), (60.0, Scale(2))))
     run(play(script))
     monkeypatch.setattr(looks, "named_nodes", lambda *_: {})
-    with pytest.raises(Broken, match=r"I1: the record of slinky-\d is deleted, which job \d+ names"):
+    with pytest.raises(
+        Broken, match=r"I1: the record of slinky-\d is deleted, which job \d+ names"
+    ):
         run(play(script))
 
 
-def test_it_sees_an_operator_that_takes_every_drain_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = Script(7, "RollingUpdate", ((0.0, Admin(0, drain=True)), (30.0, Admin(0, drain=False))))
+def test_it_sees_the_end_of_a_pending_job_that_excludes_a_node_without_a_record() -> None:
+    async def scenario() -> None:
+        async with world(3) as w:
+            slurm = w.slurms["slurm", "slurm"]
+            w.nodeset(replicas=2)
+            await w.until("the nodes", lambda: len(slurm.nodes) == 2)
+            job = w.job(2, 20, kind="excluding")
+            w.change("slinky", {"replicas": 0})
+            await w.until("the records to be deleted", lambda: not slurm.nodes)
+            slurm.jobs[job.pending_id].states = {"NODE_FAIL"}
+            await w.run(5)
+
+    with pytest.raises(Broken, match=r"I1: pending job \d+ is \['NODE_FAIL'\]"):
+        run(scenario())
+
+
+def test_it_sees_an_operator_that_takes_every_drain_for_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script(
+        7, "RollingUpdate", ((0.0, Admin(0, drain=True)), (30.0, Admin(0, drain=False)))
+    )
     run(play(script))
     monkeypatch.setattr(drain, "should_undrain", lambda node, _: states.is_drain(node.states))
     monkeypatch.setattr(effects, "LIFTED", frozenset(reasons.Owner))
-    with pytest.raises(Broken, match=r"I4: the foreign reason .* of Slurm node slinky-\d becomes ''"):
+    with pytest.raises(
+        Broken, match=r"I4: the foreign reason .* of Slurm node slinky-\d becomes ''"
+    ):
         run(play(script))
 
 
 def test_it_sees_an_operator_that_lifts_no_drain(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = Script(7, "RollingUpdate", tuple((0.0, CordonKubeNode(which, cordoned=True)) for which in range(6)))
+    script = Script(
+        7, "RollingUpdate", tuple((0.0, CordonKubeNode(which, cordoned=True)) for which in range(6))
+    )
     run(play(script))
     monkeypatch.setattr(drain, "should_undrain", lambda *_: False)
     with pytest.raises(AssertionError, match=r"'drained': \['slinky-\d'"):
@@ -558,7 +683,9 @@ def test_it_sees_an_operator_that_lifts_no_drain(monkeypatch: pytest.MonkeyPatch
 def test_it_sees_a_node_sidecar_that_waits_for_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script(7, "OnDelete", ((0.0, Submit(2, 60)), (5.0, DeletePod(0))))
     run(play(script))
-    monkeypatch.setattr(machine, "_drain_answer", lambda this, _: machine._release(this, "no reason at all"))
+    monkeypatch.setattr(
+        machine, "_drain_answer", lambda this, _: machine._release(this, "no reason at all")
+    )
     with pytest.raises(Broken, match=r"I1: job .* didn't end normally"):
         run(play(script))
 
@@ -600,7 +727,9 @@ def test_slurmctld_reads_only_the_newest_configuration_and_is_settled_only_with_
 
 
 @pytest.mark.parametrize("setting", [0, 1, 2])
-def test_a_node_that_slurmctld_must_return_to_service_is_resumed_by_no_administrator(setting: int) -> None:
+def test_a_node_that_slurmctld_must_return_to_service_is_resumed_by_no_administrator(
+    setting: int,
+) -> None:
     async def scenario() -> None:
         async with world() as w:
             w.nodeset(replicas=2)

@@ -1,4 +1,6 @@
-"""A worker pod of the model runs the shipped `register` and `node` on the environment of its own template."""
+"""A worker pod of the model runs the shipped `register` and `node` on the environment of its own
+template.
+"""
 
 import pytest
 
@@ -55,7 +57,9 @@ def test_a_deleted_pod_ends_when_its_job_has_ended(seconds: int) -> None:
             w.api.delete("/api/v1/pods", "slurm", pod["metadata"]["name"])
             await w.run(seconds - 3)
             assert pod["metadata"]["uid"] in w.kubelets.running
-            await w.until("slurmd has ended", lambda: pod["metadata"]["uid"] not in w.kubelets.running, 20)
+            await w.until(
+                "slurmd has ended", lambda: pod["metadata"]["uid"] not in w.kubelets.running, 20
+            )
 
     run(scenario())
 

@@ -31,7 +31,10 @@ def test_a_pod_has_a_claim_of_its_own_from_each_template() -> None:
         }
     ]
     found = volume(pod(of, 3), "data")
-    assert found == {"name": "data", "persistentVolumeClaim": {"claimName": "data-slurm-worker-slinky-03"}}
+    assert found == {
+        "name": "data",
+        "persistentVolumeClaim": {"claimName": "data-slurm-worker-slinky-03"},
+    }
 
 
 def test_a_claim_template_without_a_name_is_refused() -> None:

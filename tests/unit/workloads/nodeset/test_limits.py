@@ -24,7 +24,7 @@ def test_register_knows_the_memory_limit_that_jobs_share_with_the_pods_container
     assert only_slurmd["REGISTER_POD_MEMORY_MIB"] == "0"
 
 
-def test_without_limits_register_is_told_none() -> None:
+def test_without_limits_register_gets_none() -> None:
     found = env(pod(), "register")
     assert (found["REGISTER_CPUS"], found["REGISTER_MEMORY_MIB"]) == ("0", "0")
 
@@ -35,7 +35,10 @@ def test_register_requests_the_cpus_and_devices_of_slurmd_and_nothing_else() -> 
     assert plain["resources"] == {"requests": {"cpu": 16}, "limits": {"cpu": 16}}
     of = nodeset(slurmd={"resources": resources}, gpu={"enabled": True, "count": 2})
     with_gpus = part(pod(of), "register")
-    assert with_gpus["resources"] == {"requests": {"cpu": 16}, "limits": {"nvidia.com/gpu": "2", "cpu": 16}}
+    assert with_gpus["resources"] == {
+        "requests": {"cpu": 16},
+        "limits": {"nvidia.com/gpu": "2", "cpu": 16},
+    }
     assert "resources" not in part(pod(), "register")
 
 

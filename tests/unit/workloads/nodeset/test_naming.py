@@ -31,6 +31,12 @@ def test_the_name_of_a_daemon_pod_fits_a_label_however_long_the_names_are() -> N
 
 def test_an_ordinal_is_found_by_its_hostname_and_by_no_other_name() -> None:
     padded = hostnamed("gpu-", ordinalPadding=3)
-    assert [render.ordinal_of(padded, name) for name in ("gpu-007", "gpu-1234", "gpu-0")] == [7, 1234, None]
-    assert [render.ordinal_of(padded, name) for name in ("gpu-7", "gpu-", "gpu-x", "cpu-007", "007")] == [None] * 5
+    assert [render.ordinal_of(padded, name) for name in ("gpu-007", "gpu-1234", "gpu-0")] == [
+        7,
+        1234,
+        None,
+    ]
+    assert [
+        render.ordinal_of(padded, name) for name in ("gpu-7", "gpu-", "gpu-x", "cpu-007", "007")
+    ] == [None] * 5
     assert render.ordinal_of(nodeset(), "slurm-worker-slinky-12") == 12

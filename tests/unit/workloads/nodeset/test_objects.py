@@ -10,14 +10,23 @@ def test_worker_service_and_disruption_budget_are_owned_by_all_nodesets() -> Non
     shared = render.shared_objects(controller(), [nodeset("b"), nodeset("a")], builders.facts())
     service, budget = find(shared, "Service"), find(shared, "PodDisruptionBudget")
     assert service["metadata"]["name"] == "slurm-workers-slurm"
-    assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
-    assert service["spec"]["selector"] == {"app.kubernetes.io/name": "slurmd", "slinky.slurm.net/cluster": "slurm"}
+    assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == (
+        "None",
+        True,
+    )
+    assert service["spec"]["selector"] == {
+        "app.kubernetes.io/name": "slurmd",
+        "slinky.slurm.net/cluster": "slurm",
+    }
     assert service["spec"]["ports"][0]["port"] == 6818
     assert budget["metadata"]["name"] == "slurm-workers-pdb-slurm"
     assert budget["spec"] == {
         "maxUnavailable": 0,
         "selector": {
-            "matchLabels": {"nodeset.slinky.slurm.net/pod-protect": "true", "slinky.slurm.net/cluster": "slurm"}
+            "matchLabels": {
+                "nodeset.slinky.slurm.net/pod-protect": "true",
+                "slinky.slurm.net/cluster": "slurm",
+            }
         },
     }
     for item in shared:

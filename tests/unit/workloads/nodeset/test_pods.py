@@ -1,4 +1,4 @@
-"""Pods made from a template."""
+"""Pods created from a template."""
 
 import json
 
@@ -11,7 +11,9 @@ from tests.unit.workloads.nodeset.making import CLAIM, SLINKY, pod
 
 
 def test_a_pod_is_named_labelled_and_owned_by_its_nodeset() -> None:
-    metadata = pod(nodeset(meta={"labels": {"team": "a", "helm.sh/chart": "slurm-1"}}, **SLINKY))["metadata"]
+    metadata = pod(nodeset(meta={"labels": {"team": "a", "helm.sh/chart": "slurm-1"}}, **SLINKY))[
+        "metadata"
+    ]
     assert (metadata["name"], metadata["namespace"]) == ("slurm-worker-slinky-0", "slurm")
     assert metadata["labels"] == {
         "team": "a",
@@ -50,9 +52,16 @@ def test_a_pinned_pod_runs_on_its_node_and_where_the_user_allows() -> None:
     zone = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
     plain, wanting = (
         nodeset(),
-        nodeset(template={"spec": {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": [zone]}}}}}),
+        nodeset(
+            template={
+                "spec": {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": [zone]}}}}
+            }
+        ),
     )
-    for of, terms in ((plain, [{"matchFields": [match]}]), (wanting, [zone | {"matchFields": [match]}])):
+    for of, terms in (
+        (plain, [{"matchFields": [match]}]),
+        (wanting, [zone | {"matchFields": [match]}]),
+    ):
         template = render.pod_template(of, controller(), builders.facts())
         affinity = render.pod(of, template, 0, "abc", kube_node="node-0")["spec"]["affinity"]
         assert affinity["nodeAffinity"][required]["nodeSelectorTerms"] == terms
@@ -72,7 +81,9 @@ def test_pods_of_one_template_do_not_change_each_other() -> None:
 
 def daemon(of: NodeSet, kube_node: str = "n1.example.com", host: str = "n1") -> Manifest:
     """The pod for a Kubernetes node."""
-    return render.daemon_pod(of, render.pod_template(of, controller(), builders.facts()), kube_node, host, "abc")
+    return render.daemon_pod(
+        of, render.pod_template(of, controller(), builders.facts()), kube_node, host, "abc"
+    )
 
 
 def test_a_daemon_pod_is_for_one_kubernetes_node_and_always_has_the_same_name() -> None:
@@ -92,15 +103,20 @@ def test_a_daemon_pod_is_for_one_kubernetes_node_and_always_has_the_same_name() 
 
 
 def test_a_daemon_pod_tolerates_what_pods_of_a_daemon_set_do_but_no_cordon() -> None:
-    keys = {item["key"] for item in pod_spec(daemon(nodeset(scalingMode="DaemonSet")))["tolerations"]}
+    keys = {
+        item["key"] for item in pod_spec(daemon(nodeset(scalingMode="DaemonSet")))["tolerations"]
+    }
     common = {"nodeset.slinky.slurm.net/worker"} | {
         f"node.kubernetes.io/{name}"
         for name in ("not-ready", "unreachable", "disk-pressure", "memory-pressure", "pid-pressure")
     }
     assert keys == common
     on_host = nodeset(
-        scalingMode="DaemonSet", template={"spec": {"hostNetwork": True, "tolerations": [{"key": "gpu"}]}}
+        scalingMode="DaemonSet",
+        template={"spec": {"hostNetwork": True, "tolerations": [{"key": "gpu"}]}},
     )
     found = {item["key"] for item in pod_spec(daemon(on_host))["tolerations"]}
     assert found == common | {"gpu", "node.kubernetes.io/network-unavailable"}
-    assert "node.kubernetes.io/not-ready" not in {item["key"] for item in pod_spec(pod())["tolerations"]}
+    assert "node.kubernetes.io/not-ready" not in {
+        item["key"] for item in pod_spec(pod())["tolerations"]
+    }

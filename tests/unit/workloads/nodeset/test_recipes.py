@@ -13,7 +13,9 @@ PAGE = Path(__file__).resolve().parents[4] / "docs" / "rdma-topology.md"
 
 
 def recipe(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The pod's spec, and slurmd's container, with what the recipe sets of the NodeSet with this name."""
+    """The pod's spec, and slurmd's container, with what the recipe sets of the NodeSet with this
+    name.
+    """
     found = [
         document["nodesets"][name]
         for example in examples(PAGE.name, PAGE.read_text(encoding="utf-8"))
@@ -22,14 +24,20 @@ def recipe(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     ]
     [values] = found
     more = {key: values[key] for key in ("gpu",) if key in values}
-    made = pod(nodeset(slurmd=values["slurmd"], template={"spec": values.get("podSpec", {})}, **more))
+    made = pod(
+        nodeset(slurmd=values["slurmd"], template={"spec": values.get("podSpec", {})}, **more)
+    )
     return pod_spec(made), part(made, "slurmd")
 
 
 def test_a_worker_with_efa_requests_the_devices_and_huge_pages_and_has_shared_memory() -> None:
     spec, slurmd = recipe("p5")
     assert slurmd["resources"]["limits"]["vpc.amazonaws.com/efa"] == 32
-    assert slurmd["resources"]["limits"]["hugepages-2Mi"] == slurmd["resources"]["requests"]["hugepages-2Mi"] == "5Gi"
+    assert (
+        slurmd["resources"]["limits"]["hugepages-2Mi"]
+        == slurmd["resources"]["requests"]["hugepages-2Mi"]
+        == "5Gi"
+    )
     assert {"name": "FI_PROVIDER", "value": "efa"} in slurmd["env"]
     assert "shm" in {mount["name"] for mount in slurmd["volumeMounts"]}
     assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in spec["volumes"]
@@ -55,5 +63,6 @@ def test_recipes_keep_what_slurmd_needs(name: str) -> None:
     _, slurmd = recipe(name)
     assert slurmd["securityContext"]["privileged"] is True
     assert any(
-        mount["mountPath"] == "/run/slurm-node" or mount["name"] == "slurm-node" for mount in slurmd["volumeMounts"]
+        mount["mountPath"] == "/run/slurm-node" or mount["name"] == "slurm-node"
+        for mount in slurmd["volumeMounts"]
     )

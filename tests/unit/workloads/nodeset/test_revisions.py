@@ -14,7 +14,11 @@ from tests.support import builders
 from tests.support.builders import controller, nodeset
 from tests.unit.workloads.nodeset.making import CLAIM, SSH
 
-TOOLS = {"helm.sh/chart": "slurm-1.2.1", "app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/version": "26.05"}
+TOOLS = {
+    "helm.sh/chart": "slurm-1.2.1",
+    "app.kubernetes.io/managed-by": "Helm",
+    "app.kubernetes.io/version": "26.05",
+}
 """Labels that SchedMD's chart puts on pod templates, and that reach no pod."""
 
 
@@ -52,9 +56,23 @@ def test_what_the_pods_are_made_of_makes_a_new_revision(change: dict[str, Any]) 
         {"jobLogs": {"enabled": False, "privateFiles": True}},
         {"volumeClaimTemplates": [CLAIM]},
         {"updateStrategy": {"type": "OnDelete"}},
-        {"slurmd": {"resources": {}, "env": None}, "template": {"spec": {"affinity": {}}}, "extraConf": ""},
-        {"template": {"metadata": {"labels": TOOLS, "annotations": {"meta.helm.sh/release-name": "slurm"}}}},
-        {"ssh": {"enabled": False, "extraSshdConfig": "MaxAuthTries 2", "sssdConfRef": builders.SSSD}},
+        {
+            "slurmd": {"resources": {}, "env": None},
+            "template": {"spec": {"affinity": {}}},
+            "extraConf": "",
+        },
+        {
+            "template": {
+                "metadata": {"labels": TOOLS, "annotations": {"meta.helm.sh/release-name": "slurm"}}
+            }
+        },
+        {
+            "ssh": {
+                "enabled": False,
+                "extraSshdConfig": "MaxAuthTries 2",
+                "sssdConfRef": builders.SSSD,
+            }
+        },
     ],
 )
 def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> None:
@@ -62,13 +80,20 @@ def test_what_the_pods_are_not_made_of_makes_none(change: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    "change", [{"extraSshdConfig": "MaxAuthTries 3"}, {"sssdConfRef": {"name": "another", "key": "sssd.conf"}}]
+    "change",
+    [
+        {"extraSshdConfig": "MaxAuthTries 3"},
+        {"sssdConfRef": {"name": "another", "key": "sssd.conf"}},
+    ],
 )
 def test_a_change_of_ssh_that_is_enabled_makes_a_new_revision(change: dict[str, Any]) -> None:
     ssh = {**SSH["ssh"]}
     secrets = {**builders.facts().secrets, "another": {"sssd.conf": digest("sssd")}}
     facts = replace(builders.facts(), secrets=secrets)
-    assert revision(nodeset(ssh={**ssh, **change}), facts).hash != revision(nodeset(ssh=ssh), facts).hash
+    assert (
+        revision(nodeset(ssh={**ssh, **change}), facts).hash
+        != revision(nodeset(ssh=ssh), facts).hash
+    )
 
 
 def test_a_label_of_the_site_beside_those_of_tools_makes_a_new_revision() -> None:
@@ -78,12 +103,17 @@ def test_a_label_of_the_site_beside_those_of_tools_makes_a_new_revision() -> Non
 
 def test_a_stored_revision_with_labels_of_tools_is_that_of_the_same_choices_without_them() -> None:
     found = revision(nodeset(slurmd={"image": "a"}))
-    data = {**found.data, "spec": {**found.data["spec"], "template": {"metadata": {"labels": TOOLS}}}}
+    data = {
+        **found.data,
+        "spec": {**found.data["spec"], "template": {"metadata": {"labels": TOOLS}}},
+    }
     assert render.Revision("stored", data).content == found.content
 
 
 def test_the_nodeset_of_schedmds_chart_and_that_of_this_chart_have_the_same_revision() -> None:
-    """With the same values: SchedMD's chart writes empty fields and labels of the release, ours a reference of ssh."""
+    """With the same values: SchedMD's chart writes empty fields and labels of the release, ours a
+    reference of ssh.
+    """
     image = {"image": "slurmd:26.05", "imagePullPolicy": "IfNotPresent"}
     os = {"hostname": "a-", "nodeSelector": {"kubernetes.io/os": "linux"}}
     theirs = nodeset(
@@ -120,15 +150,22 @@ def test_pods_have_a_label_that_does_not_distinguish_revisions() -> None:
 
 def test_changed_keys_make_no_new_revision_as_they_reach_running_pods() -> None:
     before = builders.facts()
-    changed = replace(before, secrets={**before.secrets, "slurm-auth-slurm-jwks": {"slurm.jwks": digest("another")}})
-    jwt = replace(before, secrets={**before.secrets, "slurm-auth-jwt": {"jwt.key": digest("another")}})
+    changed = replace(
+        before,
+        secrets={**before.secrets, "slurm-auth-slurm-jwks": {"slurm.jwks": digest("another")}},
+    )
+    jwt = replace(
+        before, secrets={**before.secrets, "slurm-auth-jwt": {"jwt.key": digest("another")}}
+    )
     assert revision(nodeset(), changed).hash == revision(nodeset(), before).hash
     assert revision(nodeset(), jwt).hash == revision(nodeset(), before).hash
 
 
 def newer(facts: Facts) -> Facts:
     """The facts of the next release: another image, another base."""
-    files = {name: json.loads(json.dumps(file)) for name, file in facts.site.workloads.files.items()}
+    files = {
+        name: json.loads(json.dumps(file)) for name, file in facts.site.workloads.files.items()
+    }
     files["slurmd"][0]["spec"]["priorityClassName"] = "next"
     return replace(facts, site=Site(workloads=Workloads(files), sidecars_image="sidecars:next"))
 
@@ -136,7 +173,9 @@ def newer(facts: Facts) -> Facts:
 def test_a_new_release_makes_no_new_revision_and_its_base_waits_for_one() -> None:
     old, new = builders.facts(), newer(builders.facts())
     assert revision(nodeset(), old).hash == revision(nodeset(), new).hash
-    stored = render.revision_of(json.loads(json.dumps(render.revision_object(nodeset(), revision(nodeset(), old), 1))))
+    stored = render.revision_of(
+        json.loads(json.dumps(render.revision_object(nodeset(), revision(nodeset(), old), 1)))
+    )
     kept = render.pod_template(nodeset(), controller(), new, stored)
     assert kept == render.pod_template(nodeset(), controller(), old)
     assert render.pod_template(nodeset(), controller(), new)["spec"]["priorityClassName"] == "next"
@@ -160,5 +199,8 @@ def test_a_revision_is_stored_as_a_controller_revision_that_can_be_found() -> No
 def test_a_foreign_controller_revision_is_refused() -> None:
     with pytest.raises(ValueError, match="'x' contains no revision"):
         render.revision_of(
-            {"metadata": {"name": "x", "labels": {"controller-revision-hash": "1"}}, "data": {"raw": ""}}
+            {
+                "metadata": {"name": "x", "labels": {"controller-revision-hash": "1"}},
+                "data": {"raw": ""},
+            }
         )

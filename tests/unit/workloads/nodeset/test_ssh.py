@@ -13,7 +13,10 @@ from tests.unit.workloads.nodeset.making import SSH, pod
 def test_with_ssh_a_worker_has_sshd_and_sssd_configuration() -> None:
     workload = pod(nodeset(**SSH))
     found = mounts(workload, "slurmd")
-    assert (found["/etc/ssh/sshd_config"], found["/etc/sssd/sssd.conf"]) == ("ssh-config", "sssd-conf")
+    assert (found["/etc/ssh/sshd_config"], found["/etc/sssd/sssd.conf"]) == (
+        "ssh-config",
+        "sssd-conf",
+    )
     assert found["/run/slurm-node"] == "slurm-node"
     assert {port["name"]: port["containerPort"] for port in part(workload, "slurmd")["ports"]} == {
         "slurmd": 6818,

@@ -31,7 +31,11 @@ def test_a_pod_is_placed_and_named_in_dns_as_the_reference_does() -> None:
                         "topologyKey": "kubernetes.io/hostname",
                         "labelSelector": {
                             "matchExpressions": [
-                                {"key": "app.kubernetes.io/name", "operator": "In", "values": ["slurmd"]}
+                                {
+                                    "key": "app.kubernetes.io/name",
+                                    "operator": "In",
+                                    "values": ["slurmd"],
+                                }
                             ]
                         },
                     }
@@ -46,7 +50,9 @@ def test_a_pod_is_placed_and_named_in_dns_as_the_reference_does() -> None:
 
 def test_the_cluster_domain_is_the_sites() -> None:
     site = replace(builders.facts().site, cluster_domain="k8s.example")
-    assert pod_spec(pod(site=site))["dnsConfig"] == {"searches": ["slurm-workers-slurm.slurm.svc.k8s.example"]}
+    assert pod_spec(pod(site=site))["dnsConfig"] == {
+        "searches": ["slurm-workers-slurm.slurm.svc.k8s.example"]
+    }
 
 
 def test_a_node_can_be_shared_when_asked_for() -> None:
@@ -56,13 +62,19 @@ def test_a_node_can_be_shared_when_asked_for() -> None:
 def test_terms_and_tolerations_of_the_user_are_added_to_ours() -> None:
     field = "requiredDuringSchedulingIgnoredDuringExecution"
     term = {"topologyKey": "zone", "labelSelector": {}}
-    user = {"tolerations": [{"operator": "Exists"}], "affinity": {"podAntiAffinity": {field: [term]}}}
+    user = {
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {field: [term]}},
+    }
     spec = pod_spec(pod(nodeset(template={"spec": user})))
     assert [item["topologyKey"] for item in spec["affinity"]["podAntiAffinity"][field]] == [
         "kubernetes.io/hostname",
         "zone",
     ]
-    assert [item.get("key") for item in spec["tolerations"]] == ["nodeset.slinky.slurm.net/worker", None]
+    assert [item.get("key") for item in spec["tolerations"]] == [
+        "nodeset.slinky.slurm.net/worker",
+        None,
+    ]
 
 
 def test_slurmd_starts_with_what_register_found_out() -> None:
@@ -94,7 +106,10 @@ def test_power_saving_needs_the_names_of_the_nodes() -> None:
 
 def test_slurmd_of_an_external_cluster_asks_the_external_slurmctld() -> None:
     cluster = controller(external=True, externalConfig={"host": "my-controller", "port": 6817})
-    assert part(pod(cluster=cluster), "slurmd")["args"][1:3] == ["--conf-server", "my-controller:6817"]
+    assert part(pod(cluster=cluster), "slurmd")["args"][1:3] == [
+        "--conf-server",
+        "my-controller:6817",
+    ]
 
 
 def test_the_entrypoint_of_the_image_has_nothing_to_add() -> None:
@@ -104,7 +119,7 @@ def test_the_entrypoint_of_the_image_has_nothing_to_add() -> None:
     assert found["SLINKY_TOPOLOGY"] == {"fieldRef": {"fieldPath": path}}
 
 
-def test_the_kernel_is_told_to_spare_slurmd_when_memory_runs_out() -> None:
+def test_the_kernel_is_asked_to_spare_slurmd_when_memory_runs_out() -> None:
     assert env(pod(), "slurmd")["SLURMD_OOM_ADJ"] == "-999"
 
 
@@ -118,17 +133,24 @@ def test_slurmd_is_asked_itself_whether_it_lives() -> None:
 
 
 def test_a_slurmd_that_does_not_answer_for_minutes_stays_in_its_container() -> None:
-    # The entrypoint of the image restarts slurmd within 2 minutes, and slurmctld waits 5 (SlurmdTimeout).
+    # The entrypoint of the image restarts slurmd within 2 minutes, and slurmctld waits 5
+    # (SlurmdTimeout).
     probe = part(pod(), "slurmd")["livenessProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] == 600
     assert probe["timeoutSeconds"] == 10
 
 
-def test_slurmd_is_privileged_unless_the_site_says_otherwise() -> None:
+def test_slurmd_is_privileged_unless_the_site_sets_another_value() -> None:
     capabilities = {"add": ["BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE"]}
-    assert part(pod(), "slurmd")["securityContext"] == {"privileged": True, "capabilities": capabilities}
+    assert part(pod(), "slurmd")["securityContext"] == {
+        "privileged": True,
+        "capabilities": capabilities,
+    }
     plain = pod(nodeset(slurmd={"securityContext": {"privileged": False}}))
-    assert part(plain, "slurmd")["securityContext"] == {"privileged": False, "capabilities": capabilities}
+    assert part(plain, "slurmd")["securityContext"] == {
+        "privileged": False,
+        "capabilities": capabilities,
+    }
 
 
 def test_slurmd_has_the_key_the_log_and_the_files_of_its_sidecars() -> None:
@@ -143,7 +165,12 @@ def test_slurmd_has_the_key_the_log_and_the_files_of_its_sidecars() -> None:
     assert volume(workload, "slurm-etc")["projected"] == {
         "defaultMode": 0o600,
         "sources": [
-            {"secret": {"name": "slurm-auth-slurm", "items": [{"key": "slurm.key", "path": "slurm.key"}]}},
+            {
+                "secret": {
+                    "name": "slurm-auth-slurm",
+                    "items": [{"key": "slurm.key", "path": "slurm.key"}],
+                }
+            },
             builders.SLURM_JWKS_SOURCE,
         ],
     }
@@ -152,7 +179,9 @@ def test_slurmd_has_the_key_the_log_and_the_files_of_its_sidecars() -> None:
 def test_slurmd_shares_with_its_sidecars_only_what_jobs_can_not_write() -> None:
     workload = pod(nodeset(**SSH))
     spec = pod_spec(workload)
-    shared = {it["name"] for container in spec["initContainers"] for it in container["volumeMounts"]}
+    shared = {
+        it["name"] for container in spec["initContainers"] for it in container["volumeMounts"]
+    }
     found = {
         it["mountPath"]: it.get("subPath")
         for it in part(workload, "slurmd")["volumeMounts"]
@@ -170,7 +199,15 @@ def test_slurmd_shares_with_its_sidecars_only_what_jobs_can_not_write() -> None:
 
 def test_overrides_of_slurmd_are_laid_on() -> None:
     slurmd = part(
-        pod(nodeset(slurmd={"image": "mine", "args": ["-vv"], "volumeMounts": [{"name": "x", "mountPath": "/x"}]})),
+        pod(
+            nodeset(
+                slurmd={
+                    "image": "mine",
+                    "args": ["-vv"],
+                    "volumeMounts": [{"name": "x", "mountPath": "/x"}],
+                }
+            )
+        ),
         "slurmd",
     )
     assert (slurmd["image"], slurmd["args"][-1]) == ("mine", "-vv")
@@ -178,19 +215,26 @@ def test_overrides_of_slurmd_are_laid_on() -> None:
 
 
 def test_two_sidecars_run_beside_slurmd_and_register_before_it() -> None:
-    sidecars = [(item["name"], item.get("restartPolicy")) for item in pod_spec(pod())["initContainers"]]
+    sidecars = [
+        (item["name"], item.get("restartPolicy")) for item in pod_spec(pod())["initContainers"]
+    ]
     assert sidecars == [("logfile", "Always"), ("node", "Always"), ("register", None)]
 
 
 def test_init_containers_of_the_user_come_after_ours() -> None:
     of = nodeset(template={"spec": {"initContainers": [{"name": "own", "image": "i"}]}})
-    assert [item["name"] for item in pod_spec(pod(of))["initContainers"]] == ["logfile", "node", "register", "own"]
+    assert [item["name"] for item in pod_spec(pod(of))["initContainers"]] == [
+        "logfile",
+        "node",
+        "register",
+        "own",
+    ]
 
 
 def test_sidecars_have_the_least_they_need() -> None:
     for name in ("logfile", "node", "register"):
         container = part(pod(), name)
-        assert container["image"] == "ghcr.io/slurm-charts/sidecars:0.1.0"
+        assert container["image"] == "registry.invalid/slurm-charts/sidecars:0.1.0"
         assert container["securityContext"] == {
             "runAsNonRoot": True,
             "runAsUser": 65532,
@@ -206,11 +250,18 @@ def test_sidecars_have_the_least_they_need() -> None:
 def test_the_signing_key_is_in_nodes_container_only() -> None:
     workload = pod()
     containers = [*pod_spec(workload)["initContainers"], *pod_spec(workload)["containers"]]
-    holders = [item["name"] for item in containers if "slurm-jwt" in mounts(workload, item["name"]).values()]
+    holders = [
+        item["name"]
+        for item in containers
+        if "slurm-jwt" in mounts(workload, item["name"]).values()
+    ]
     assert holders == ["node"]
     assert mounts(workload, "node")["/etc/slurm-jwt"] == "slurm-jwt"
     [source] = volume(workload, "slurm-jwt")["projected"]["sources"]
-    assert source["secret"] == {"name": "slurm-auth-jwt", "items": [{"key": "jwt.key", "path": "jwt.key"}]}
+    assert source["secret"] == {
+        "name": "slurm-auth-jwt",
+        "items": [{"key": "jwt.key", "path": "jwt.key"}],
+    }
 
 
 def field(path: str) -> dict[str, Any]:
@@ -237,7 +288,11 @@ def test_on_the_hosts_network_the_slurm_node_is_the_kubernetes_node() -> None:
 
 
 def test_register_knows_what_the_nodeset_decides() -> None:
-    of = nodeset(slurmd={"resources": {"limits": {"cpu": "1500m", "memory": "2Gi"}}}, extraConf="weight=10", **SLINKY)
+    of = nodeset(
+        slurmd={"resources": {"limits": {"cpu": "1500m", "memory": "2Gi"}}},
+        extraConf="weight=10",
+        **SLINKY,
+    )
     found = env(pod(of), "register")
     given = {name for container in LIMITED for name in given_limits(container)}
     assert {name: value for name, value in found.items() if name not in given} == {

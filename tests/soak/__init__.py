@@ -1,0 +1,1 @@
+"""Long runs with kubelets and pods that `make soak` starts, and no other command."""

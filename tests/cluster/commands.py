@@ -1,11 +1,8 @@
-"""Running a program to its end, with an error that shows what it printed; and one beside others."""
+"""Running a program to its end, with an error that shows what it printed."""
 
-import contextlib
 import os
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster.errors import ClusterError
@@ -68,26 +65,3 @@ def succeeds(
     except ClusterError:
         return False
     return True
-
-
-@contextlib.contextmanager
-def beside(module: str) -> Iterator[None]:
-    """While the block runs, `python -m MODULE` runs with the time that other processes leave.
-
-    It ends with the block, and so does all that it has started. Its output and its exit code are
-    dropped.
-    """
-    process = subprocess.Popen(
-        ["nice", "-n", "19", sys.executable, "-m", module],
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        process_group=0,
-    )
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

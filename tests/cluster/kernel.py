@@ -7,17 +7,16 @@ suite that the Slurm images are built from: older kernels have no SMP in user mo
 cpuset is not a controller.
 """
 
-import contextlib
 import hashlib
 import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster import cache, debian
-from tests.cluster.commands import beside, run
+from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 from tests.cluster.images import debian_mirror
 
@@ -67,17 +66,6 @@ def kernel(note: Callable[[str], None] = lambda _: None) -> Path:
     Raises ClusterError that names what the host lacks.
     """
     return cache.entry(_place(), lambda making: _build(making, note)) / "linux"
-
-
-@contextlib.contextmanager
-def built_beside() -> Iterator[None]:
-    """While the block runs, the kernel is built with the time that other processes leave, unless it
-    is in the cache.
-
-    A kernel() of the meantime waits for that. What fails is reported there.
-    """
-    with contextlib.nullcontext() if built() else beside(__name__):
-        yield
 
 
 def _place() -> Path:
@@ -217,7 +205,3 @@ def _environment(work: Path) -> dict[str, str]:
         "BISON_PKGDATADIR": str(root / "share/bison"),
         "M4": str(root / "bin/m4"),
     }
-
-
-if __name__ == "__main__":
-    kernel()

@@ -2,18 +2,13 @@
 it by Helm.
 
 Each lane of `tests.e2e.order` is a process of pytest with a cluster of its own, which --cluster
-names. Without that option each process has one, also those of pytest-xdist. A kernel that tests
-need is built once for all processes.
+names. Without that option each process has one, also those of pytest-xdist.
 """
 
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack
-from functools import cache
-from pathlib import Path
+from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.cluster import kernel
 from tests.e2e import order
 from tests.run.usage import METER
 from tests.support.real.baseline import BaseLine, recorded
@@ -40,9 +35,6 @@ WATCHED = (
 )
 """The namespaces in which tests create Slurm clusters."""
 
-BESIDE = ExitStack()
-"""What runs beside the tests until the session ends."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -53,35 +45,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: order.position(item.path.stem))
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    # Of several processes, the one that ends first would end the build for all.
-    if not session.config.option.collectonly and not hasattr(session.config, "workerinput"):
-        build_kernel_for(item.nodeid for item in session.items)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(ids: Iterable[str]) -> None:
-    build_kernel_for(ids)
-
-
-def build_kernel_for(tests: Iterable[str]) -> None:
-    """If one of the tests needs the kernel, it is built while others wait: they wait more than they
-    compute.
-    """
-    if any(Path(test.partition("::")[0]).stem == order.KERNEL for test in tests):
-        build_kernel()
-
-
-@cache
-def build_kernel() -> None:
-    """Start the build once."""
-    BESIDE.enter_context(kernel.built_beside())
-
-
-def pytest_unconfigure() -> None:
-    BESIDE.close()
 
 
 @pytest.hookimpl(wrapper=True)

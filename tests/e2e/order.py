@@ -7,11 +7,6 @@ should end at about the same time, and their longest files come first.
 
 from collections.abc import Mapping
 
-KERNEL = "test_cgroup2"
-"""Needs a kernel, which is built beside the tests from the start. It comes late, so that none waits
-for the build.
-"""
-
 LAST = "test_z_leaving"
 """It removes what all other tests of its lane use."""
 
@@ -62,7 +57,7 @@ LANES: Mapping[int, tuple[str, ...]] = {
         "test_exporter",
         "test_login",
         "test_jobs",
-        KERNEL,
+        "test_cgroup2",
         LAST,
     ),
 }

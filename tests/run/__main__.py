@@ -8,16 +8,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 
-from tests.cluster.commands import beside
 from tests.cluster.errors import ClusterError
 from tests.run import flakes, place, processes, since, stages, times
 from tests.run.runner import Runner
 from tests.run.stages import ROOT, Stage
 
 Plan = tuple[list[Stage], list[Stage]]
-"""The stages of a run that begin at once, and those that run one after the other beside them."""
+"""The lanes of a run, which begin together, and the stages that run one by one beside them."""
 
 LOGS = ROOT / "build" / "logs"
 
@@ -87,19 +85,17 @@ def touched(revision: str) -> Plan:
 
 
 def run(lanes: Sequence[Stage], others: Sequence[Stage], *, whole: bool) -> int:
-    """Run stages. A whole run builds beside them what later ones need, and ends at the first
-    failure.
-    """
+    """Run stages. What they need is built first. A whole run ends at the first failure."""
     every = [*lanes, *others]
+    first = [stages.programs()] if any(stage.built for stage in every) else []
     place.demand_room(
         real=any(stage.cluster or stage.name in {"slurm", "charts"} for stage in every)
     )
     processes.adopt_orphans()
     clusters = [stage.cluster for stage in lanes if stage.cluster]
     with place.taken(place.folder(), clusters, lambda line: print(line, flush=True)) as environment:
-        alongside = beside("tests.cluster.ahead") if whole else nullcontext()
         runner = Runner(
-            LOGS, environment, alongside=alongside, show=len(every) == 1, first_failure_ends=whole
+            LOGS, environment, first=first, show=len(every) == 1, first_failure_ends=whole
         )
         return runner.run(lanes, others)
 

@@ -1,5 +1,5 @@
-"""Runs stages: some from the start, the others one after the other beside them, until all have
-ended or one has failed.
+"""Runs stages: lanes together, the others one after the other beside them, until all have ended or
+one has failed.
 
 What passes is one line. The output of a stage that fails is printed at once. The last lines name
 what failed and the commands that repeat it, and the very last one is a total, `N passed, M failed`.
@@ -89,6 +89,9 @@ class Runner:
     alongside: AbstractContextManager[None] = field(default_factory=nullcontext)
     """What runs until the stages have ended."""
 
+    first: Sequence[Stage] = ()
+    """Stages that must have passed before one that says `built` begins."""
+
     show: bool = False
     """Stages print while they run, in place of a line at their end."""
     first_failure_ends: bool = False
@@ -104,23 +107,31 @@ class Runner:
         for folder in (self.parts, self.logs):
             shutil.rmtree(folder, ignore_errors=True)
         self.logs.mkdir(parents=True)
-        waiting = list(others)
+        together, waiting = list(lanes), list(others)
         # With the host for themselves, they need not step back.
         self._niced = bool(lanes)
         with self._signals():
             try:
                 with self.alongside:
-                    for stage in lanes:
+                    for stage in self.first:
                         self._start(stage)
-                    while (self._running or waiting) and not self._over():
-                        if waiting and all(each.stage in lanes for each in self._running):
+                    while (self._running or together or waiting) and not self._over():
+                        running = [each.stage for each in self._running]
+                        built = not any(stage in self.first for stage in running)
+                        while together and built:
+                            self._start(together.pop(0))
+                        if (
+                            waiting
+                            and (built or not waiting[0].built)
+                            and all(stage in lanes or stage in self.first for stage in running)
+                        ):
                             self._start(waiting.pop(0))
                         self._collect()
                     cut_off = [each.stage for each in self._running]
                     self._end()
             finally:
                 self._leave_nothing({stage.cluster for stage in (*lanes, *others)})
-        self._conclude(cut_off, waiting)
+        self._conclude(cut_off, [*together, *waiting])
         if self._signal is not None:
             return 128 + self._signal
         return (
@@ -133,13 +144,14 @@ class Runner:
         )
 
     def _over(self) -> bool:
-        return self._signal is not None or (
-            self.first_failure_ends and any(result.problem for result in self.results)
+        return self._signal is not None or any(
+            result.problem and (self.first_failure_ends or result.stage in self.first)
+            for result in self.results
         )
 
     def _start(self, stage: Stage) -> None:
         file = stage.title.replace(" ", "-")
-        log = None if self.show else self.logs / f"{file}.log"
+        log = None if self.show or stage.shown else self.logs / f"{file}.log"
         part = self.parts / f"{file}.jsonl"
         times.append(part, times.Begun(stage.name, stage.lane, round(time.time(), 3)))
         environment = {**self.environment, **({PART: str(part)} if stage.pytest else {})}

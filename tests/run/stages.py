@@ -37,6 +37,12 @@ class Stage:
     cluster: str | None = None
     """The name of its local cluster, which exists as long as it runs."""
 
+    built: bool = False
+    """Whether it begins only once `programs` has built what it needs."""
+
+    shown: bool = False
+    """Whether it prints while it runs."""
+
     @property
     def title(self) -> str:
         """For people."""
@@ -89,16 +95,23 @@ def check(tests: Sequence[str] = ()) -> list[Stage]:
     return [unit(tests)] if tests else [*static(), unit(), mutants()]
 
 
+def programs() -> Stage:
+    """Builds what tests need and the cache lacks."""
+    command = (sys.executable, "-m", "tests.cluster.ahead")
+    return Stage("programs", command, "python -m tests.cluster.ahead", shown=True)
+
+
 def make(name: str) -> Stage:
     """A target of the Makefile."""
-    return Stage(name, ("make", "--no-print-directory", name), f"make {name}", nice=BEHIND)
+    command = ("make", "--no-print-directory", name)
+    return Stage(name, command, f"make {name}", nice=BEHIND, built=name == "charts")
 
 
 def slurm(tests: Sequence[str] = ()) -> Stage:
     """Real daemons as processes: a kube-apiserver with etcd, and those of Slurm."""
     chosen = list(tests) or [folder for folder in SLURM if (ROOT / folder).is_dir()]
     command = _pytest("-n", "4", "--dist", "loadfile", "--timeout=120", *chosen)
-    return Stage("slurm", command, "make slurm", pytest=True, nice=ALMOST_EVEN)
+    return Stage("slurm", command, "make slurm", pytest=True, nice=ALMOST_EVEN, built=True)
 
 
 def _on_cluster(cluster: str, *tests: str) -> tuple[str, ...]:
@@ -116,6 +129,7 @@ def e2e(lane: int, tests: Sequence[str] = ()) -> Stage:
         lane,
         pytest=True,
         cluster=cluster,
+        built=True,
     )
 
 

@@ -14,11 +14,8 @@ def test_each_file_is_in_one_lane_and_each_name_in_a_lane_is_a_file() -> None:
     assert sorted(name for files in order.LANES.values() for name in files) == FILES
 
 
-def test_the_file_that_removes_everything_ends_its_lane_after_the_one_with_a_kernel() -> None:
-    ending = [
-        files[-2:] for files in order.LANES.values() if order.LAST in files or order.KERNEL in files
-    ]
-    assert ending == [(order.KERNEL, order.LAST)]
+def test_the_file_that_removes_everything_ends_its_lane() -> None:
+    assert [files[-1] for files in order.LANES.values() if order.LAST in files] == [order.LAST]
 
 
 def test_files_in_which_workers_start_all_the_time_are_in_one_lane() -> None:
@@ -33,10 +30,4 @@ def test_files_are_sorted_by_lane_and_then_as_the_lane_lists_them() -> None:
         "test_new",
         "test_workers",
         "test_z_leaving",
-    ]
-
-
-def test_only_the_file_that_the_order_names_needs_the_kernel() -> None:
-    assert [name for name in FILES if "import guest" in (FOLDER / f"{name}.py").read_text()] == [
-        order.KERNEL
     ]

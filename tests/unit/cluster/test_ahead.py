@@ -1,28 +1,25 @@
-"""That what `make test` needs is built ahead, in an order that delays no local cluster."""
+"""That what tests need is built before them, and a part that can't be built hinders no other."""
 
 import pytest
 
-from tests.cluster import ahead, debian
+from tests.cluster import ahead
 from tests.cluster.errors import ClusterError
 
 
-def test_what_cannot_be_built_is_left_out_and_the_rest_is_built(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_part_that_cannot_be_built_is_named_with_its_reason_and_the_rest_is_built() -> None:
     built: list[str] = []
 
-    def tool(name: str) -> None:
-        if name == "helm":
-            raise ClusterError("no Go")
-        built.append(name)
+    def lacking() -> None:
+        raise ClusterError("no Go")
 
-    def images(*_: object) -> None:
-        built.append("images")
+    found = ahead.build({"helm": lacking, "kube": lambda: built.append("kube")})
+    assert found == ["helm: no Go"]
+    assert built == ["kube"]
 
-    monkeypatch.setattr(ahead, "tool", tool)
-    monkeypatch.setattr(ahead, "build_images", images)
-    monkeypatch.setattr(ahead, "pause_archive", lambda: built.append("pause"))
-    monkeypatch.setattr(ahead, "kernel", lambda: built.append("kernel"))
-    monkeypatch.setattr(debian, "unpacked", lambda: built.append("packages"))
-    ahead.build()
-    assert built == ["packages", *ahead.PROGRAMS[1:], "kernel", "pause", "images"]
+
+def test_a_run_does_not_begin_if_something_cannot_be_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ahead, "build", lambda steps: [f"{next(iter(steps))}: no Go"])
+    assert ahead.main() == 1
+    assert "kube: no Go" in capsys.readouterr().err

@@ -1,12 +1,9 @@
 """The node with a kernel of its own: what its first process runs, and how the kernel is chosen."""
 
 import shutil
-import signal
 import string
-import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -84,33 +81,6 @@ def test_parsers_are_downloaded_with_lists_of_our_own_where_the_hosts_are_missin
     monkeypatch.setattr(kernel, "run", apt_get)
     assert str(tmp_path / "root/usr/bin") in kernel._environment(tmp_path)["PATH"]
     assert done == ["update", "flex", "bison", "m4"]
-
-
-def test_a_process_that_builds_the_kernel_ends_with_the_block_and_none_starts_where_it_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(words: tuple[str, ...], **options: Any) -> subprocess.Popen[bytes]:
-        assert words[-1] == "tests.cluster.kernel"
-        # As make does, it starts others.
-        started.append(
-            popen(["sh", "-c", "sleep 60 & wait"], **options | {"stdout": subprocess.PIPE})
-        )
-        return started[-1]
-
-    popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(kernel, "_place", lambda: tmp_path / "linux")
-    with kernel.built_beside():
-        assert started[0].poll() is None
-    assert started[0].returncode == -signal.SIGKILL
-    with started[0] as ended:
-        assert ended.stdout is not None
-        assert ended.stdout.read() == b"", "until no process has it open"
-    (tmp_path / "linux").mkdir()
-    with kernel.built_beside():
-        assert len(started) == 1
 
 
 def test_the_nodes_images_are_images_of_this_repository() -> None:

@@ -42,9 +42,7 @@ def package_all(root: Path, target: Path) -> list[Path]:
 
 
 def copied(root: Path, chart: str, folder: Path) -> Path:
-    """Copy a chart into `folder`, with the licence, and with its subcharts, which are links in the
-    repository. Return the copy.
-    """
+    """Copy a chart into `folder`, with the licence. Return the copy."""
     copy = folder / chart
     shutil.copytree(root / "charts" / chart, copy)
     shutil.copy(root / "LICENSE", copy)

@@ -6,8 +6,8 @@ values.yaml, the rules and descriptions of each chart's values, the annotations 
 each chart, the dashboards of charts/slurm-exporter and their pictures in docs/images, the Python
 records of the custom resources, their rules for the chart `slurm` and the post-renderer, the fields
 that the chart `slurm` passes to them, the schema of the post-renderer's configuration in its
-package, and the reference pages and the list of images in docs/reference. The pages of conditions
-and of metrics come from the tables in `sidecars`.
+package, what charts contain of others, and the reference pages and the list of images in
+docs/reference. The pages of conditions and of metrics come from the tables in `sidecars`.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import yaml
 
 from schemas import (
     cel_rules,
+    chart_copies,
     chart_package,
     chart_values,
     conditions,
@@ -109,7 +110,7 @@ def generated(root: Path) -> dict[Path, str]:
         files[PICTURES / f"dashboard-{name}.svg"] = dashboard_pictures.picture(
             name, dashboards.DASHBOARDS[name]
         )
-    return files
+    return files | chart_copies.copies(root, files)
 
 
 def postrender_schema() -> str:
@@ -119,14 +120,15 @@ def postrender_schema() -> str:
 
 
 def stale_files(root: Path, files: dict[Path, str]) -> list[Path]:
-    """Files that differ from `files` or are missing, and definitions and dashboards that it doesn't
-    have.
+    """Files that differ from `files` or are missing, and definitions, dashboards and copies that it
+    doesn't have.
     """
     differing = [path for path, text in files.items() if not _has(root / path, text)]
     present = {path.relative_to(root) for path in (root / CRD_TEMPLATES).glob("*.yaml")}
     present |= {
         path.relative_to(root) for path in (root / EXPORTER_CHART / "dashboards").glob("*.json")
     }
+    present |= chart_copies.present(root)
     return differing + sorted(present - files.keys())
 
 

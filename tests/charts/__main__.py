@@ -35,7 +35,6 @@ from tests.charts import (
     chart_testing,
     coverage,
     examples,
-    helm,
     migration,
     monitoring,
     objects,
@@ -185,16 +184,14 @@ def lint(charts: list[Path]) -> list[str]:
 
 
 def silent(charts: list[Path]) -> list[str]:
-    """`helm package` accepts the charts without a warning, with Helm 3 and Helm 4, and so does
-    `helm lint`. Both log each subchart, which is a link.
-    """
+    """Helm 3 and Helm 4 package and lint the charts without a warning."""
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for chart in charts:
             for program in ("helm", "helm4"):
                 for words in (["package", f"--destination={folder}"], ["lint"]):
                     done = run([tool(program), *words, str(chart)])
-                    if done.returncode or helm.warnings(done.stderr):
+                    if done.returncode or done.stderr.strip():
                         found += [f"{chart.name}: {program} {words[0]}:", *lines(done)]
     return found
 

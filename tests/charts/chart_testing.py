@@ -45,7 +45,7 @@ def run(
         for name in ("charts", ".github", "ct.yaml"):
             source, target = ROOT / name, copy / name
             if source.is_dir():
-                shutil.copytree(source, target, symlinks=True)
+                shutil.copytree(source, target)
             else:
                 shutil.copy(source, target)
         if values is not None:

@@ -32,7 +32,7 @@ PROGRAMS = (
     "lws",
 )
 WORTH_A_LINE = 1.0
-"""Seconds from which on a line says what has been built."""
+"""Seconds from which on a line reports what has been built."""
 
 Steps = Mapping[str, Callable[[], object]]
 

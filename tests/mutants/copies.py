@@ -39,7 +39,7 @@ def copy(root: Path, folder: Path) -> Path:
     ).stdout.split("\0"):
         if name and (root / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(root / name, folder / name, follow_symlinks=False)
+            shutil.copy2(root / name, folder / name)
     return folder
 
 

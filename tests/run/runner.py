@@ -90,7 +90,7 @@ class Runner:
     """What runs until the stages have ended."""
 
     first: Sequence[Stage] = ()
-    """Stages that must have passed before one that says `built` begins."""
+    """Stages that must have passed before a `built` one begins."""
 
     show: bool = False
     """Stages print while they run, in place of a line at their end."""

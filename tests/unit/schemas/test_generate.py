@@ -70,27 +70,41 @@ def test_the_definition_of_a_kind_that_is_no_more_is_removed(root: Path) -> None
     assert not gone.exists()
 
 
-@pytest.mark.parametrize("chart", chart_values.charts())
-def test_the_templates_that_all_charts_share_are_in_each_by_a_link(chart: str) -> None:
-    link = generate.ROOT / "charts" / chart / "templates" / "shared"
-    assert link.readlink() == Path("../../shared")
-
-
 def test_the_registry_that_a_release_replaces_is_that_of_the_images() -> None:
     template = (generate.ROOT / "charts" / "shared" / "_global.tpl").read_text(encoding="utf-8")
     assert f'{{{{- define "slurm-charts.ownImages" -}}}}\n{REGISTRY}\n' in template
 
 
-@pytest.mark.parametrize(
-    ("chart", "subchart"), [("slurm", "slurm-exporter"), ("slurm-operator", "slurm-operator-crds")]
-)
-def test_a_subchart_is_a_link_to_its_chart_and_is_packaged_without_its_tests(
-    chart: str, subchart: str
-) -> None:
-    folder = generate.ROOT / "charts" / chart
-    assert (folder / "charts" / subchart).readlink() == Path("../..") / subchart
-    ignored = (folder / ".helmignore").read_text(encoding="utf-8").splitlines()
-    assert {"charts/*/ci/", "charts/*/tests/"} <= set(ignored)
+def files_of(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_subchart_is_its_chart_without_its_tests_and_each_chart_has_the_shared_templates() -> (
+    None
+):
+    charts = generate.ROOT / "charts"
+    for chart, subchart in (("slurm", "slurm-exporter"), ("slurm-operator", "slurm-operator-crds")):
+        whole = files_of(charts / subchart)
+        packaged = {name: text for name, text in whole.items() if name[:3] != "ci/"}
+        wanted = {name: text for name, text in packaged.items() if name[:6] != "tests/"}
+        assert files_of(charts / chart / "charts" / subchart) == wanted
+        assert {"Chart.yaml", "values.yaml", "templates/shared/_check.tpl"} <= wanted.keys()
+        assert len(wanted) < len(whole)
+    for chart in chart_values.charts():
+        assert files_of(charts / chart / "templates/shared") == files_of(charts / "shared")
+
+
+def test_a_file_that_a_copy_has_and_its_original_has_not_is_removed(root: Path) -> None:
+    generate.main([], root)
+    gone = root / "charts/slurm/charts/slurm-exporter/gone.tpl"
+    gone.write_text("")
+    assert generate.main(["--check"], root) == 1
+    generate.main([], root)
+    assert not gone.exists()
 
 
 def test_templates_of_helm_in_a_definition_are_an_error() -> None:

@@ -1,9 +1,11 @@
-"""`python -m tests.cluster.ahead` builds what tests need, as far as the cache lacks it: programs,
-images, and the kernel of the cgroup v2 node.
+"""`python -m tests.cluster.ahead WHAT` builds what tests need, as far as the cache lacks it.
 
-Compiling takes all cores for many minutes, so it comes before the tests, whose time is limited.
+`clusters`: what the end-to-end tests need. Compiling it takes all cores for many minutes, so it
+comes before these tests, whose time is limited. `processes`: the programs of the other tests, and
+the kernel of the cgroup v2 node, for which a fixture would wait.
 """
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,49 +18,49 @@ from tests.cluster.images import build_images
 from tests.cluster.nodes import pause_archive
 from tests.cluster.tools import tool
 
-PROGRAMS = (
-    "kube",
-    "kubectl",
-    "helm",
-    "helm4",
-    "helm-unittest",
-    "ct",
-    "kustomize",
-    "versitygw",
-    "deviceplugin",
-    "push",
-    "prometheus-adapter",
-    "jobset",
-    "lws",
-)
+CLUSTERS = ("kube", "kubectl", "helm", "helm4", "deviceplugin", "push", "prometheus-adapter")
+PROCESSES = ("helm-unittest", "ct", "kustomize", "versitygw", "jobset", "lws")
 WORTH_A_LINE = 1.0
 """Seconds from which on a line reports what has been built."""
 
 Steps = Mapping[str, Callable[[], object]]
 
 
-def main() -> int:
-    """The exit code. Prints what it has built, and what can't be built."""
-    programs: Steps = {name: partial(tool, name) for name in PROGRAMS}
+def steps() -> Mapping[str, tuple[Steps, Steps]]:
+    """Return by WHAT two rows of steps. Downloads, unpacking and links use one core, so the two go
+    side by side.
+    """
     images: Steps = {
         "programs of the distribution": debian.unpacked,
         "directory server": debian.directory,
         "pause image": pause_archive,
         "images": lambda: build_images(cache.root(), lambda _: None),
-        "kernel": kernel.kernel,
     }
-    # Downloads, unpacking and links use one core, so the two go side by side.
-    with ThreadPoolExecutor(2) as both:
-        failures = [line for found in both.map(build, (programs, images)) for line in found]
+    return {
+        "clusters": ({name: partial(tool, name) for name in CLUSTERS}, images),
+        "processes": (
+            {name: partial(tool, name) for name in PROCESSES},
+            {"kernel": kernel.kernel},
+        ),
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Return the exit code. Prints what it has built, and what can't be built."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.ahead")
+    parser.add_argument("what", choices=list(steps()))
+    rows = steps()[parser.parse_args(arguments).what]
+    with ThreadPoolExecutor(len(rows)) as both:
+        failures = [line for found in both.map(build, rows) for line in found]
     for line in failures:
         print(line, file=sys.stderr)
     return 1 if failures else 0
 
 
-def build(steps: Steps) -> Sequence[str]:
+def build(row: Steps) -> Sequence[str]:
     """Do one step after the other. Returns a text for each that failed."""
     failures = []
-    for name, step in steps.items():
+    for name, step in row.items():
         began = time.monotonic()
         try:
             step()
@@ -71,4 +73,4 @@ def build(steps: Steps) -> Sequence[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -56,8 +56,9 @@ def whole() -> Plan:
     others = [*stages.static(), stages.unit(beside_lanes=True)]
     others += [
         stages.make("verify"),
-        stages.make("charts"),
         stages.make("docs"),
+        stages.programs("processes", nice=stages.A_LITTLE_BEHIND),
+        stages.make("charts"),
         stages.slurm(),
         stages.mutants(),
     ]
@@ -87,7 +88,7 @@ def touched(revision: str) -> Plan:
 def run(lanes: Sequence[Stage], others: Sequence[Stage], *, whole: bool) -> int:
     """Run stages. What they need is built first. A whole run ends at the first failure."""
     every = [*lanes, *others]
-    first = [stages.programs()] if any(stage.built for stage in every) else []
+    first = [stages.programs("clusters")] if lanes else []
     place.demand_room(
         real=any(stage.cluster or stage.name in {"slurm", "charts"} for stage in every)
     )

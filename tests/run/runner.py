@@ -90,7 +90,7 @@ class Runner:
     """What runs until the stages have ended."""
 
     first: Sequence[Stage] = ()
-    """Stages that must have passed before a `built` one begins."""
+    """Stages that must have passed before the lanes begin."""
 
     show: bool = False
     """Stages print while they run, in place of a line at their end."""
@@ -120,11 +120,7 @@ class Runner:
                         built = not any(stage in self.first for stage in running)
                         while together and built:
                             self._start(together.pop(0))
-                        if (
-                            waiting
-                            and (built or not waiting[0].built)
-                            and all(stage in lanes or stage in self.first for stage in running)
-                        ):
+                        if waiting and all(it in lanes or it in self.first for it in running):
                             self._start(waiting.pop(0))
                         self._collect()
                     cut_off = [each.stage for each in self._running]

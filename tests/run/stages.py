@@ -37,9 +37,6 @@ class Stage:
     cluster: str | None = None
     """The name of its local cluster, which exists as long as it runs."""
 
-    built: bool = False
-    """Whether it begins only once `programs` has built what it needs."""
-
     shown: bool = False
     """Whether it prints while it runs."""
 
@@ -95,23 +92,23 @@ def check(tests: Sequence[str] = ()) -> list[Stage]:
     return [unit(tests)] if tests else [*static(), unit(), mutants()]
 
 
-def programs() -> Stage:
-    """Builds what tests need and the cache lacks."""
-    command = (sys.executable, "-m", "tests.cluster.ahead")
-    return Stage("programs", command, "python -m tests.cluster.ahead", shown=True)
+def programs(what: str, *, nice: int = 0) -> Stage:
+    """Builds what the tests on `clusters`, or those with `processes`, need and the cache lacks."""
+    command = (sys.executable, "-m", "tests.cluster.ahead", what)
+    repeat = f"python -m tests.cluster.ahead {what}"
+    return Stage(f"programs of {what}", command, repeat, nice=nice, shown=True)
 
 
 def make(name: str) -> Stage:
     """A target of the Makefile."""
-    command = ("make", "--no-print-directory", name)
-    return Stage(name, command, f"make {name}", nice=BEHIND, built=name == "charts")
+    return Stage(name, ("make", "--no-print-directory", name), f"make {name}", nice=BEHIND)
 
 
 def slurm(tests: Sequence[str] = ()) -> Stage:
     """Real daemons as processes: a kube-apiserver with etcd, and those of Slurm."""
     chosen = list(tests) or [folder for folder in SLURM if (ROOT / folder).is_dir()]
     command = _pytest("-n", "4", "--dist", "loadfile", "--timeout=120", *chosen)
-    return Stage("slurm", command, "make slurm", pytest=True, nice=ALMOST_EVEN, built=True)
+    return Stage("slurm", command, "make slurm", pytest=True, nice=ALMOST_EVEN)
 
 
 def _on_cluster(cluster: str, *tests: str) -> tuple[str, ...]:
@@ -129,7 +126,6 @@ def e2e(lane: int, tests: Sequence[str] = ()) -> Stage:
         lane,
         pytest=True,
         cluster=cluster,
-        built=True,
     )
 
 

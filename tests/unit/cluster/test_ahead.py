@@ -20,6 +20,6 @@ def test_a_part_that_cannot_be_built_is_named_with_its_reason_and_the_rest_is_bu
 def test_a_run_does_not_begin_if_something_cannot_be_built(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ahead, "build", lambda steps: [f"{next(iter(steps))}: no Go"])
-    assert ahead.main() == 1
+    monkeypatch.setattr(ahead, "build", lambda row: [f"{next(iter(row))}: no Go"])
+    assert ahead.main(["clusters"]) == 1
     assert "kube: no Go" in capsys.readouterr().err

@@ -14,7 +14,7 @@ def test_a_whole_run_has_each_lane_from_the_start_and_everything_else_beside_the
     assert [stage.lane for stage in lanes] == [*order.LANES]
     assert [stage.name for stage in others] == [
         *("format", "lint", "types", "layers", "unit"),
-        *("verify", "charts", "docs", "slurm", "mutants"),
+        *("verify", "docs", "programs of processes", "charts", "slurm", "mutants"),
     ]
     assert not any(stage.nice for stage in lanes)
     assert [stage.name for stage in others if not stage.nice] == [

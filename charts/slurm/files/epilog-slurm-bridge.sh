@@ -7,8 +7,8 @@
 # can write one, and no user can change it.
 #
 # The bridge writes the id of a guard in an annotation of the worker pod, which the kubelet shows in this file. Silence
-# means that the pod may still run: nothing but the id ends the script. After ten minutes it drains the node, for its
-# reason.
+# means that the pod may still run. After ten minutes it drains the node, for its reason. The wait ends with the job at
+# the latest: an administrator can end it by setting the node DOWN, and then slurmctld gives to others what the job had.
 set -u
 PATH=${PATH:-/usr/bin:/bin}:/usr/local/bin:/usr/bin:/bin
 file=/etc/podinfo/annotations
@@ -17,20 +17,28 @@ file=/etc/podinfo/annotations
 # again, because their user can have changed it meanwhile. The bridge releases no pod by a guard that starts without it.
 test "${SLURM_JOB_STDOUT:-}" = /dev/./null || test "${SLURM_JOB_RESTART_COUNT:-}" != 0 || exit 0
 job=$SLURM_JOB_ID
+mark='{"slurmBridge":'
 
-# 0: it is a guard. 1: it is none, or Slurm has forgotten it, and gives nothing of it to others. 2: Slurm doesn't answer.
+# 0: it is a guard for which Slurm retains resources. 1: it is none, or has ended here, so that waiting retains nothing.
+# 2: Slurm doesn't answer.
 ask() {
   # The id of this run of the job (SLUID) means no other task of a job array.
   answer=$(timeout -k 1 60 squeue --noheader --states=all --jobs="${SLURM_JOB_SLUID:-$job}" \
-    --Format=admin_comment:15 2>&1)
+    --Format=admin_comment:15,state:13 2>&1)
   case $?,$answer in
-    0,'{"slurmBridge":'*) return 0 ;;
+    0,"$mark"*) ;;
     *"Invalid job id"*) return 1 ;;
     # A job without an admin comment has "(null)".
     0, | *"Invalid job format"*) return 2 ;;
     0,*) return 1 ;;
+    *) return 2 ;;
   esac
-  return 2
+  # As long as Slurm retains what the job has, squeue shows COMPLETING before any of these states.
+  case ${answer#"$mark"} in
+    PENDING* | REQUEUE* | COMPLETED* | CANCELLED* | FAILED* | TIMEOUT* | PREEMPTED*) return 1 ;;
+    NODE_FAIL* | BOOT_FAIL* | DEADLINE* | OUT_OF_MEMORY* | SPECIAL_EXIT* | REVOKED*) return 1 ;;
+  esac
+  return 0
 }
 
 gone() {
@@ -66,6 +74,10 @@ done
 waited=0
 until gone; do
   waited=$((waited + 1))
+  if test $((waited % 60)) -eq 0; then
+    ask
+    test $? -ne 1 || exit 0
+  fi
   test $((waited % 600)) -ne 0 || drain
   sleep 1
 done

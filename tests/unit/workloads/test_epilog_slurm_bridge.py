@@ -51,14 +51,15 @@ class Epilog:
     def __post_init__(self) -> None:
         text = SCRIPT.read_text()
         assert text.count("file=/etc/podinfo/annotations\n") == 1
-        assert text.count(" % 600)") == 1
-        text = text.replace("/etc/podinfo/annotations", str(self.file)).replace(" % 600)", " % 60)")
+        assert text.count(" % 600)") == text.count(" % 60)") == 1
+        text = text.replace("/etc/podinfo/annotations", str(self.file))
+        text = text.replace(" % 60)", " % 6)").replace(" % 600)", " % 60)")
         (self.folder / "epilog").write_text(text)
         for name, content in (("scontrol", SCONTROL), ("squeue", SQUEUE), ("sleep", SLEEP)):
             (self.folder / name).write_text(content)
             (self.folder / name).chmod(0o755)
         self.node("State=IDLE+COMPLETING")
-        self.answer(MARK)
+        self.answer(f"{MARK}COMPLETING")
         self.allow(0)
 
     def allow(self, looks: int) -> None:
@@ -186,7 +187,7 @@ def test_slurm_is_asked_about_this_run_of_the_job_alone(epilog: Epilog) -> None:
     assert epilog.ends(epilog.start()) == 0
     assert epilog.ends(epilog.start(run="")) == 0
     assert epilog.asked() == [
-        f"--jobs={job} --Format=admin_comment:{len(MARK)}" for job in ("sABC", "7")
+        f"--jobs={job} --Format=admin_comment:{len(MARK)},state:13" for job in ("sABC", "7")
     ]
 
 
@@ -228,6 +229,49 @@ def test_while_slurm_does_not_answer_the_epilog_waits_and_drains_nothing(
     epilog.answer("(null)")
     assert epilog.ends(waiting) == 0
     assert not epilog.scontrol()
+
+
+OVER = {
+    "ended": (f"{MARK}CANCELLED", 0),
+    "ended with its node": (f"{MARK}NODE_FAIL", 0),
+    "queued again": (f"{MARK}PENDING", 0),
+    "forgotten": ("slurm_load_jobs error: Invalid job id specified", 1),
+}
+
+
+@pytest.mark.parametrize("answer", OVER.values(), ids=OVER)
+def test_the_epilog_ends_without_an_answer_of_the_bridge_when_its_job_retains_nothing_any_more(
+    epilog: Epilog, answer: tuple[str, int]
+) -> None:
+    """slurmd was lost for a while, or an administrator has set the node DOWN. The bridge writes
+    the id of no such job.
+    """
+    waiting = epilog.start()
+    epilog.waits(waiting)
+    epilog.answer(*answer)
+    assert epilog.ends(waiting) == 0
+    assert not epilog.scontrol()
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED", "STAGE_OUT", "OF_A_LATER_SLURM", ""])
+def test_the_epilog_waits_while_its_job_may_retain_something(epilog: Epilog, state: str) -> None:
+    epilog.answer(f"{MARK}{state}")
+    waiting = epilog.start()
+    epilog.waits(waiting)
+    epilog.show(gone="7")
+    assert epilog.ends(waiting) == 0
+
+
+@pytest.mark.parametrize("answer", UNKNOWN.values(), ids=UNKNOWN)
+def test_a_guard_keeps_its_node_when_slurm_stops_answering(
+    epilog: Epilog, answer: tuple[str, int]
+) -> None:
+    waiting = epilog.start()
+    epilog.waits(waiting)
+    epilog.answer(*answer)
+    epilog.waits(waiting)
+    epilog.show(gone="7")
+    assert epilog.ends(waiting) == 0
 
 
 def test_the_epilog_of_a_guard_ends_when_the_bridge_has_written_its_id(epilog: Epilog) -> None:

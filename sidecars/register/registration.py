@@ -252,10 +252,13 @@ def _specialized_cpus(facts: Facts, named: Iterable[str], notes: list[str]) -> l
         else []
     )
     if own:
-        notes.append(
-            f"CPUs: {len(own)} of {host}, those that the kubelet's CPU manager has given to the "
-            "container"
+        allowed = len(facts.host.allowed)
+        whose = (
+            f"because it may use {allowed} CPUs, fewer than its limit of {facts.cpus}"
+            if allowed < facts.cpus
+            else "that the kubelet's CPU manager has given to it"
         )
+        notes.append(f"CPUs: the {len(own)} of {host} of the container, {whose}")
         found = cpuset.others(own, len(facts.host.order), facts.host.threads_per_core)
         return [Item("CpuSpecList", found)] if found else []
     # A core with some of its threads within the limit is the pod's: rounding the other way could

@@ -22,6 +22,10 @@ CORES = ((0, 4), (1, 5), (2, 6), (3, 7))
         ("0", {1, 5}, []),
         ("1.5", {1, 5}, []),
         ("2", {40, 41}, []),
+        ("8", {1, 5, 3, 7}, [1, 3]),
+        ("16", {1, 5, 3, 7}, [1, 3]),
+        ("8", {0, 1, 5, 7}, [1]),
+        ("1.5", {6}, [2]),
     ],
     ids=[
         "cores of its own",
@@ -33,9 +37,13 @@ CORES = ((0, 4), (1, 5), (2, 6), (3, 7))
         "no limit",
         "a part of a CPU",
         "CPUs that are not online",
+        "fewer than the limit, with a gap",
+        "fewer than a limit beyond the host",
+        "fewer than the limit, and halves of cores",
+        "fewer than a part of a CPU more",
     ],
 )
-def test_cpus_are_the_containers_own_if_it_has_just_as_many_as_it_requests(
+def test_cpus_are_the_containers_own_if_it_has_no_more_than_its_limit(
     limit: str, allowed: set[int], own: list[int]
 ) -> None:
     assert own_cores(Decimal(limit), allowed, CORES) == own

@@ -222,6 +222,14 @@ def test_jobs_get_the_cpus_that_the_kubelet_has_given_to_the_container() -> None
     assert "CPU manager" in registration(given).summary
 
 
+@pytest.mark.parametrize("limit", ["6", "8", "64"])
+def test_jobs_get_no_more_cpus_than_the_container_may_use_whatever_its_limit(limit: str) -> None:
+    host = replace(EXCLUSIVE, allowed=frozenset({1, 5, 3, 7}))
+    given = replace(facts(host=host, cpus=limit), exclusive_cpus=True)
+    assert conf(given) == ["CpuSpecList=0-1,4-5"]
+    assert f"it may use 4 CPUs, fewer than its limit of {limit}" in registration(given).summary
+
+
 def test_any_cores_will_do_where_the_container_has_none_of_its_own() -> None:
     assert conf(replace(facts(host=EXCLUSIVE, cpus="2"), exclusive_cpus=True)) == [
         "CoreSpecCount=3"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 LIST_KEYS = (
     *("AuthAltParameters", "AuthInfo", "CommunicationParameters", "GresTypes", "PrologFlags"),
-    "SlurmctldParameters",
+    *("SlurmctldParameters", "StorageParameters"),
 )
 """Keys whose value is a list that the operator and the user's extraConf both add to."""
 

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sidecars.contract import manifest, ports
@@ -14,6 +14,7 @@ from sidecars.workloads.facts import Facts
 from sidecars.workloads.resources import (
     Accounting,
     Controller,
+    DatabaseTLS,
     Json,
     KeySelector,
     Manifest,
@@ -46,6 +47,10 @@ def slurmdbd_conf(accounting: Accounting, password: bytes, *, ipv6: bool = False
         "AuthInfo": "use_client_ids",
         **(slurm_conf_lines.IPV6 if ipv6 else {}),
     }
+    if storage.tls is not None:
+        lists["StorageParameters"] = ",".join(
+            f"{option}=/etc/slurm/{file}" for option, file, _, _ in _certificates(storage.tls)
+        )
     extra = accounting.spec.extra_conf
     try:
         merged = conf.merge_lists(lists, conf.parse(extra))
@@ -114,6 +119,7 @@ def objects(
             "jwtKeyKey": jwt.key,
             "jwtKeyHash": facts.secret(jwt, "spec.jwtKeyRef"),
             "jwksSource": _jwks_source(jwks, facts) if jwks else None,
+            "databaseTlsSources": _tls_sources(storage_of(accounting).tls, facts),
             **users.variables(declaring),
         },
     )
@@ -156,6 +162,28 @@ def _jwt_key(accounting: Accounting) -> KeySelector:
 def _jwks_source(jwks: KeySelector, facts: Facts) -> Json:
     facts.config_map(jwks, "spec.jwksKeyRef")  # slurmdbd doesn't start without it
     return {"configMap": {"name": jwks.name, "items": [{"key": jwks.key, "path": manifest.JWKS}]}}
+
+
+def _certificates(tls: DatabaseTLS) -> Iterator[tuple[str, str, KeySelector, str]]:
+    """Yield the option of StorageParameters, the file, the Secret and the field of each certificate
+    and key.
+    """
+    place = "spec.storageConfig.tls"
+    yield "SSL_CA", "database-ca.crt", tls.ca_key_ref, f"{place}.caKeyRef"
+    if tls.client_secret_ref is not None:
+        name, place = tls.client_secret_ref.name, f"{place}.clientSecretRef"
+        yield "SSL_CERT", "database.crt", KeySelector(name=name, key="tls.crt"), place
+        yield "SSL_KEY", "database.key", KeySelector(name=name, key="tls.key"), place
+
+
+def _tls_sources(tls: DatabaseTLS | None, facts: Facts) -> list[Json]:
+    """Return the sources of the files. slurmdbd reads them at each connection to the database."""
+    found: list[Json] = []
+    for _, file, selector, place in _certificates(tls) if tls is not None else ():
+        facts.secret(selector, place)
+        items = [{"key": selector.key, "path": file}]
+        found.append({"secret": {"name": selector.name, "items": items}})
+    return found
 
 
 def _storage(storage: StorageConfig, password: bytes) -> list[str]:

@@ -11,7 +11,10 @@ from sidecars.workloads import names
 
 SECRETS = {
     "Controller": ("slurmKeyRef", "nextSlurmKeyRef", "jwtKeyRef", "jwtHs256KeyRef", "usersRef"),
-    "Accounting": ("slurmKeyRef", "jwtKeyRef", "jwtHs256KeyRef", "storageConfig.passwordKeyRef"),
+    "Accounting": (
+        *("slurmKeyRef", "jwtKeyRef", "jwtHs256KeyRef", "storageConfig.passwordKeyRef"),
+        *(f"storageConfig.tls.{name}" for name in ("caKeyRef", "clientSecretRef")),
+    ),
     "LoginSet": ("sssdConfRef",),
     "NodeSet": ("ssh.sssdConfRef",),
     "Token": ("jwtKeyRef", "jwtHs256KeyRef", "secretRef"),

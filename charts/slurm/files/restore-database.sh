@@ -7,5 +7,7 @@ export MYSQL_PWD
 DUMP=$(cat "$CHOSEN_FILE")
 gunzip --test "$DUMP"
 gunzip --stdout "$DUMP" |
-  mariadb --sandbox --host="$DATABASE_HOST" --port="$DATABASE_PORT" --user="$DATABASE_USER" "$DATABASE_NAME"
+  mariadb --sandbox --host="$DATABASE_HOST" --port="$DATABASE_PORT" --user="$DATABASE_USER" \
+  ${TLS_CA_FILE:+"--ssl-ca=$TLS_CA_FILE"} ${TLS_CERT_FILE:+"--ssl-cert=$TLS_CERT_FILE"} \
+  ${TLS_KEY_FILE:+"--ssl-key=$TLS_KEY_FILE"} "$DATABASE_NAME"
 echo "the database is that of $DUMP"

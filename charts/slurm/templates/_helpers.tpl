@@ -236,7 +236,7 @@ data:
 {{- if include "slurm.mariadb" . -}}
   {{- $name := include "slurm.mariadb.name" . -}}
   {{- $own := dict "host" $name "port" 3306 "passwordKeyRef" (dict "name" $name "key" "password") -}}
-  {{- $storage = mergeOverwrite (deepCopy $storage) $own -}}
+  {{- $storage = mergeOverwrite (omit $storage "tls" | deepCopy) $own -}}
 {{- end -}}
 {{- toYaml $storage -}}
 {{- end }}

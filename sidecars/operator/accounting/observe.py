@@ -76,7 +76,14 @@ def readiness(runtime: Runtime, accounting: Accounting) -> Condition:
         message=(
             "slurmdbd isn't ready: it is starting, or can't use its database. Check that "
             f"{storage.host}:{storage.port} answers, and accepts user {storage.username!r} with "
-            f"the password in Secret {storage.password_key_ref.name!r}; see `kubectl -n "
+            f"the password in Secret {storage.password_key_ref.name!r}"
+            + (
+                ", and that its certificate is signed by an authority in Secret "
+                f"{storage.tls.ca_key_ref.name!r}"
+                if storage.tls is not None
+                else ""
+            )
+            + "; see `kubectl -n "
             f"{accounting.namespace} logs {name}-0`"
             + (f". If it shows ErrImagePull: {remedy}" if remedy else "")
         ),

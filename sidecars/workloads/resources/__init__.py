@@ -24,6 +24,7 @@ from sidecars.workloads.resources.reading import PLURALS, builtins, read
 from sidecars.workloads.resources.restapi import RestApi
 from sidecars.workloads.resources.specs import (
     Block,
+    DatabaseTLS,
     KeySelector,
     LocalObjectReference,
     MetricsEndpoint,
@@ -44,6 +45,7 @@ __all__ = [
     "Accounting",
     "Block",
     "Controller",
+    "DatabaseTLS",
     "Json",
     "KeySelector",
     "LocalObjectReference",

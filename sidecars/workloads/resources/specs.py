@@ -299,6 +299,22 @@ class ControllerSpec(Part, frozen=True, kw_only=True):
     """Address at which the external daemon listens."""
 
 
+class DatabaseTLS(Part, frozen=True, kw_only=True):
+    """Accounting.spec.storageConfig.tls: TLS to the database. slurmdbd then refuses a database
+    whose certificate the authority in `caKeyRef` has not signed. A database without TLS is
+    refused only if it requires TLS itself. A renewed certificate needs no restart.
+    """
+
+    ca_key_ref: KeySelector
+    """Secret and key with the certificates of the authorities that sign the database's
+    certificate, as PEM.
+    """
+    client_secret_ref: LocalObjectReference | None = None
+    """Secret of the type `kubernetes.io/tls` with slurmdbd's client certificate: its keys
+    `tls.crt` and `tls.key`. Without it, slurmdbd shows no certificate.
+    """
+
+
 class StorageConfig(Part, frozen=True, kw_only=True):
     """Accounting.spec.storageConfig: The database. It must exist, or the user must be allowed to
     create it.
@@ -314,6 +330,7 @@ class StorageConfig(Part, frozen=True, kw_only=True):
     """User of the database."""
     password_key_ref: KeySelector
     """Secret and key with the password."""
+    tls: DatabaseTLS | None = None
 
 
 class AccountingSpec(Part, frozen=True, kw_only=True):

@@ -130,18 +130,29 @@ class Daemons(Processes):
 
         A slurmctld that uses it needs the lines `accounting`.
         """
-        ports = {"address": ADDRESS, "port": self.port("mariadb")}
-        self.add("mariadb", "mariadb", 0, ["sh", "-c", _MARIADB.format(**ports)], {"pw": b"pw"})
+        self.mariadb()
+        self.slurmdbd_alone()
+        until(lambda: self.listens("slurmdbd"), "slurmdbd to listen", WILL_COME, self.log)
+
+    def mariadb(self, *options: str, files: Mapping[str, bytes] | None = None) -> None:
+        """Start MariaDB with these options and files. Returns when it listens."""
+        command = _MARIADB.format(address=ADDRESS, port=self.port("mariadb"))
+        words = f"{command} {shlex.join(options)}"
+        self.add("mariadb", "mariadb", 0, ["sh", "-c", words], {"pw": b"pw", **(files or {})})
         until(lambda: self.listens("mariadb"), "MariaDB to listen", WILL_COME, self.log)
-        ports |= {
+
+    def slurmdbd_alone(self, lines: str = "", files: Mapping[str, bytes] | None = None) -> None:
+        """Start slurmdbd with these lines of slurmdbd.conf and these files as well."""
+        ports = {
+            "address": ADDRESS,
             "port": self.port("slurmdbd"),
             "storage": self.port("mariadb"),
             "host": socket.gethostname(),
         }
         keys = {name: self.files[name] for name in ("slurm.key", "jwt.key")}
-        conf = {"slurmdbd.conf": _SLURMDBD_CONF.format(**ports).encode()}
-        self.add("slurmdbd", "slurmdbd", SLURM, ["slurmdbd", "-D"], conf | keys)
-        until(lambda: self.listens("slurmdbd"), "slurmdbd to listen", WILL_COME, self.log)
+        conf = {"slurmdbd.conf": f"{_SLURMDBD_CONF.format(**ports)}{lines}".encode()}
+        own = {**conf, **keys, **(files or {})}
+        self.add("slurmdbd", "slurmdbd", SLURM, ["slurmdbd", "-D"], own)
 
     def listens(self, name: str) -> bool:
         """Whether the daemon of `PORTS` accepts connections."""

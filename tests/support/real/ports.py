@@ -39,3 +39,6 @@ SIMULATED = 8100
 
 EXPLAIN_FAULTS = 8180
 """Ten as well."""
+
+DATABASE_TLS = 8190
+"""Ten as well."""

@@ -35,8 +35,10 @@ class Database:
         )
         client.chmod(0o755)
 
-    def restore(self, name: str = volume.LATEST) -> bytes | None:
-        """Run both steps, the second only after the first; the dump that was loaded."""
+    def restore(self, name: str = volume.LATEST, **tls: str) -> bytes | None:
+        """Run both steps, the second only after the first; the dump that was loaded. `tls`: more of
+        the environment.
+        """
         chosen = self._folder / "chosen"
         if main(["backup", "check", f"--volume={self.volume}", f"--chosen={chosen}", name]) != 0:
             return None
@@ -48,11 +50,13 @@ class Database:
             "DATABASE_PORT": "3306",
             "DATABASE_USER": "slurm",
             "DATABASE_NAME": "acct",
+            **tls,
         }
         subprocess.run(["sh", "-c", SCRIPT.read_text()], env=environment, check=True)
+        options = "".join(f" --ssl-{key.split('_')[1].lower()}={it}" for key, it in tls.items())
         assert (
             self._folder / "call"
-        ).read_text() == "secret --sandbox --host=db --port=3306 --user=slurm acct\n"
+        ).read_text() == f"secret --sandbox --host=db --port=3306 --user=slurm{options} acct\n"
         return (self._folder / "loaded").read_bytes()
 
 
@@ -92,6 +96,12 @@ def test_the_dump_that_was_checked_is_loaded_whatever_else_is_on_the_volume(
 
 def test_an_older_dump_is_loaded_by_its_name(database: Database) -> None:
     assert database.restore(database.days[0]) == dump(0)
+
+
+def test_the_client_uses_tls_where_slurmdbd_does(database: Database) -> None:
+    files = {"TLS_CA_FILE": "/tls/ca.crt", "TLS_CERT_FILE": "/tls/crt", "TLS_KEY_FILE": "/tls/key"}
+    assert database.restore(**files) == dump(2)
+    assert database.restore(TLS_CA_FILE="/tls/ca.crt") == dump(2)
 
 
 def test_nothing_is_loaded_of_a_damaged_backup(

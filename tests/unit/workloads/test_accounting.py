@@ -18,6 +18,7 @@ STORAGE = {
     "username": "slurm",
     "passwordKeyRef": {"name": "mariadb-password", "key": "password"},
 }
+TLS = {"caKeyRef": {"name": "db-ca", "key": "ca.pem"}, "clientSecretRef": {"name": "db-client"}}
 SECRETS = render.Secrets(password=b"s3cret", slurm_key=b"key")
 
 
@@ -184,6 +185,62 @@ def test_public_keys_of_others_are_mounted() -> None:
     assert sources[-1] == {
         "configMap": {"name": "keys", "items": [{"key": "jwks", "path": "jwks.json"}]}
     }
+
+
+def test_slurmdbd_knows_the_authority_and_has_a_certificate_for_its_database() -> None:
+    names = {"db-ca": {"ca.pem": "1"}, "db-client": {"tls.crt": "2", "tls.key": "3"}}
+    known = builders.facts(secrets={**builders.facts().secrets, **names})
+    of = builders.accounting(storageConfig=STORAGE | {"tls": TLS})
+    rendered = render.objects(of, known, SECRETS)
+    text = base64.b64decode(rendered[0]["data"]["slurmdbd.conf"]).decode()
+    files = ("database-ca.crt", "database.crt", "database.key")
+    options = zip(("SSL_CA", "SSL_CERT", "SSL_KEY"), files, strict=True)
+    assert conf.parse(text).get("StorageParameters") == ",".join(
+        f"{option}=/etc/slurm/{file}" for option, file in options
+    )
+    sources = volume(find(rendered, "StatefulSet"), "slurm-etc")["projected"]["sources"]
+    found = {
+        item["path"]: (it["secret"]["name"], item["key"])
+        for it in sources
+        for item in it.get("secret", {}).get("items", ())
+        if item["path"] in files
+    }
+    assert found == {
+        "database-ca.crt": ("db-ca", "ca.pem"),
+        "database.crt": ("db-client", "tls.crt"),
+        "database.key": ("db-client", "tls.key"),
+    }
+
+
+def test_ciphers_of_the_user_are_added_and_the_authority_remains() -> None:
+    found = config(
+        storageConfig=STORAGE | {"tls": {"caKeyRef": TLS["caKeyRef"]}},
+        extraConf="StorageParameters=SSL_CIPHER=AES256,ssl_ca=/dev/null\n",
+    )
+    assert conf.parse(found).get("StorageParameters") == (
+        "SSL_CA=/etc/slurm/database-ca.crt,ssl_cipher=AES256"
+    )
+
+
+@pytest.mark.parametrize(
+    ("secrets", "missing"),
+    [
+        ({}, r"^spec\.storageConfig\.tls\.caKeyRef: Secret 'db-ca'"),
+        ({"db-ca": {"other": "1"}}, r"tls\.caKeyRef: key 'ca\.pem' in Secret 'db-ca'"),
+        ({"db-ca": {"ca.pem": "1"}}, r"^spec\.storageConfig\.tls\.clientSecretRef: Secret"),
+        (
+            {"db-ca": {"ca.pem": "1"}, "db-client": {"tls.crt": "2"}},
+            r"tls\.clientSecretRef: key 'tls\.key' in Secret 'db-client'",
+        ),
+    ],
+)
+def test_without_a_certificate_no_slurmdbd_connects_to_its_database(
+    secrets: dict[str, dict[str, str]], missing: str
+) -> None:
+    known = builders.facts(secrets={**builders.facts().secrets, **secrets})
+    of = builders.accounting(storageConfig=STORAGE | {"tls": TLS})
+    with pytest.raises(MissingReferenceError, match=missing):
+        render.objects(of, known, SECRETS)
 
 
 def test_what_is_missing_is_named() -> None:

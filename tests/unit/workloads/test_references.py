@@ -54,7 +54,13 @@ def found(kind: str, name: str, spec: Any) -> set[tuple[str, str]]:
             builders.KEYS
             | {
                 "jwksKeyRef": {"name": "jwks"},
-                "storageConfig": {"passwordKeyRef": {"name": "password", "key": "p"}},
+                "storageConfig": {
+                    "passwordKeyRef": {"name": "password", "key": "p"},
+                    "tls": {
+                        "caKeyRef": {"name": "ca", "key": "ca.crt"},
+                        "clientSecretRef": {"name": "client"},
+                    },
+                },
             },
             {
                 *(
@@ -64,6 +70,8 @@ def found(kind: str, name: str, spec: Any) -> set[tuple[str, str]]:
                         "slurm-auth-slurm-jwks",
                         "slurm-auth-jwt",
                         "password",
+                        "ca",
+                        "client",
                     )
                 ),
                 ("ConfigMap", "jwks"),

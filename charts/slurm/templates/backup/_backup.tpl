@@ -148,7 +148,8 @@ template:
           claimName: {{ include "slurm.backup.stateClaim" $root }}
       {{- end }}
       {{- if and (ne (index . 1) "restore") (include "slurm.backup.database" $root) }}
-      {{- $password := (include "slurm.storageConfig" $root | fromYaml).passwordKeyRef }}
+      {{- $storage := include "slurm.storageConfig" $root | fromYaml }}
+      {{- $password := $storage.passwordKeyRef }}
       - name: password
         secret:
           secretName: {{ $password.name }}
@@ -156,7 +157,39 @@ template:
           items:
             - key: {{ $password.key | default "password" }}
               path: password
+      {{- with $storage.tls }}
+      - name: database-tls
+        projected:
+          defaultMode: 0440
+          sources:
+            - secret:
+                name: {{ .caKeyRef.name }}
+                items:
+                  - key: {{ .caKeyRef.key }}
+                    path: ca.crt
+            {{- with .clientSecretRef }}
+            - secret:
+                name: {{ .name }}
+                items:
+                  - key: tls.crt
+                    path: tls.crt
+                  - key: tls.key
+                    path: tls.key
+            {{- end }}
       {{- end }}
+      {{- end }}
+{{- end }}
+
+{{- /* Where the containers with the database's client mount its password and certificates, as YAML. Call with the root context. */}}
+{{- define "slurm.backup.clientMounts" -}}
+- name: password
+  mountPath: /run/password
+  readOnly: true
+{{- if (include "slurm.storageConfig" . | fromYaml).tls }}
+- name: database-tls
+  mountPath: /run/database-tls
+  readOnly: true
+{{- end }}
 {{- end }}
 
 {{- /* How the containers with the database's client reach it, as YAML. Call with the root context. */}}
@@ -172,6 +205,16 @@ template:
   value: {{ $storage.username | default "slurm" | toJson }}
 - name: PASSWORD_FILE
   value: /run/password/password
+{{- with $storage.tls }}
+- name: TLS_CA_FILE
+  value: /run/database-tls/ca.crt
+{{- if .clientSecretRef }}
+- name: TLS_CERT_FILE
+  value: /run/database-tls/tls.crt
+- name: TLS_KEY_FILE
+  value: /run/database-tls/tls.key
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "slurm.backup.pod" -}}
@@ -225,9 +268,7 @@ initContainers:
     volumeMounts:
       - name: backup
         mountPath: /backup
-      - name: password
-        mountPath: /run/password
-        readOnly: true
+      {{- include "slurm.backup.clientMounts" . | nindent 6 }}
   {{- end }}
 {{- $finish := include "slurm.backup.finish" . -}}
 {{- if $backup.s3.bucket }}

@@ -75,6 +75,12 @@ async def test_a_slurmdbd_that_is_not_ready_is_explained_by_its_database() -> No
     assert (waiting.status, waiting.reason) == ("False", "PodsNotReady")
     assert "Check that mariadb:3306 answers" in waiting.message
     assert "logs slurm-accounting-0" in waiting.message
+    assert "authority" not in waiting.message
+    tls = {"caKeyRef": {"name": "db-ca", "key": "ca.crt"}}
+    encrypted = observe.readiness(
+        parts.runtime, accounting(parts, storageConfig=STORAGE | {"tls": tls})
+    )
+    assert "its certificate is signed by an authority in Secret 'db-ca'" in encrypted.message
     parts.workload(STATEFUL_SETS, "slurm-accounting", "slurmdbd", "slurmdbd:26.05")
     assert observe.readiness(parts.runtime, mine).status == "True"
 

@@ -110,6 +110,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "test_check*": ("**check**",),
     "test_contain*": (*_CONTAINERS, "images/slurmd-mpi/**", "**mpi**"),
     "test_contract": ("sidecars/simulate/**", "sidecars/slurm/**", "tests/contract/**"),
+    "test_database_tls": ("**account**", "**database**", "images/slurmdbd/**", "images/mariadb/**"),
     "test_explain": ("**explain**", "**doctor**"),
     "test_exporter": ("sidecars/exporter/**", "charts/slurm-exporter/**"),
     "test_external_jobs": ("**external**", "**foreign**", *_BRIDGE),

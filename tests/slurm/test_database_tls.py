@@ -1,4 +1,4 @@
-"""TLS to slurmdbd's database, as the operator and backups use it, with a real slurmdbd and MariaDB."""
+"""TLS to slurmdbd's database, for slurmdbd and backups, with a real slurmdbd and MariaDB."""
 
 import subprocess
 from collections.abc import Iterator

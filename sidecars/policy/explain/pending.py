@@ -46,6 +46,10 @@ _VAGUE = NEEDS_NODES - {"BadConstraints", "Resources", "Priority"}
 """Reasons that are a fact only where their cause was found."""
 _TESTED = frozenset({"Resources", "ReqNodeNotAvail"})
 """Reasons that Slurm gives after it has tried to find nodes."""
+_SOON_SECONDS = 300
+"""A planned start within this time is none for later: a cycle of the scheduler takes a while."""
+_USUALLY_TESTED = 500
+"""Slurm's default of bf_max_job_test."""
 SHOWN = 5
 ELSEWHERE = "in partition "
 """Begins the change to another partition."""
@@ -437,9 +441,48 @@ def _fits(job: JobDetail, seen: Seen, about: str) -> Finding:
         show = seen.command(f"scontrol show job {job.job_id}")
         return Finding("UnknownRule", Level.WARNS, about, text, remedy, (show,))
     text = "It fits on what is free now."
+    if job.scheduled_nodes and job.start_time >= seen.now + _SOON_SECONDS:
+        return _planned_later(job, seen, about, text)
     if job.reason == "Priority":
         text += " Slurm reserves nodes for jobs ahead of it, or has not looked at it since."
     return Finding("FitsNow", Level.SHOWS, about, text, event="the scheduler looks at it again")
+
+
+def _planned_later(job: JobDetail, seen: Seen, about: str, text: str) -> Finding:
+    """Return that Slurm has planned the job for later, and may keep that plan for a while although
+    nodes are free, or could be powered up.
+    """
+    own = set(job.pending.request.partitions) if job.pending is not None else set()
+    powered_down = [
+        it.name
+        for it in seen.slurm.nodes or ()
+        if "POWERED_DOWN" in it.states and not own.isdisjoint(it.partitions)
+    ]
+    if powered_down:
+        names_of = ",".join(powered_down[:SHOWN]) + ("…" if len(powered_down) > SHOWN else "")
+        text += f" Nodes of its partitions are powered down: {names_of}."
+    text += (
+        f" Slurm has planned it for later, on {job.scheduled_nodes}, and keeps this plan until it "
+        "tests the job again."
+    )
+    most, waiting = _most_tested(seen), len(seen.slurm.waiting or ())
+    event, at = "its planned start comes", float(job.start_time)
+    if waiting <= most:
+        return Finding("PlannedLater", Level.WAITS, about, text, event=event, at=at)
+    text += (
+        f" Of {waiting} pending jobs, its backfill scheduler tests at most {most} in a cycle, "
+        "those with the highest priority first."
+    )
+    remedy = "Raise bf_max_job_test in SchedulerParameters, or wait for the jobs before it."
+    return Finding("PlannedLater", Level.WARNS, about, text, remedy, event=event, at=at)
+
+
+def _most_tested(seen: Seen) -> int:
+    """Return how many jobs the backfill scheduler tests in a cycle."""
+    options = (seen.slurm.config or {}).get("schedulerparameters", "").lower().split(",")
+    found = dict(it.split("=", 1) for it in options if "=" in it)
+    number = found.get("bf_max_job_test", "")
+    return int(number) if number.isascii() and number.isdecimal() else _USUALLY_TESTED
 
 
 def _more_nodes(found: Capacity, seen: Seen) -> list[str]:

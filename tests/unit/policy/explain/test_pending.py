@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sidecars.policy.explain import job as subject
-from sidecars.policy.explain.records import Answer, Ending, Level, Seen, Waiting
+from sidecars.policy.explain.records import Answer, Ending, Finding, Level, Seen, Waiting
 from sidecars.slurm.records import Reservation
 from tests.unit.policy.explain.building import (
     NODESET,
@@ -213,6 +213,38 @@ def test_what_slurm_refuses_although_it_should_fit_is_a_rule_that_is_not_known()
     assert "FitsNow" in codes(
         of(job("Resources", last_evaluated=int(NOW) - 5), {"nodes": (fresh,)})
     )
+
+
+PLANNED: dict[str, Any] = {"start_time": int(NOW) + 7200, "scheduled_nodes": "cpu-1"}
+OFF = node("burst-0", "IDLE", "CLOUD", "POWERED_DOWN")
+
+
+def planned(answer: Answer) -> Finding:
+    [found] = [it for it in answer.findings if it.code == "PlannedLater"]
+    assert "FitsNow" not in codes(answer)
+    return found
+
+
+def test_a_job_that_slurm_has_planned_for_later_shows_the_plan_and_nodes_without_power() -> None:
+    found = planned(of(job("None", **PLANNED), {"nodes": (OFF, busy("cpu-1"))}))
+    assert "are powered down: burst-0." in found.cause
+    assert "for later, on cpu-1" in found.cause
+    assert (found.level, found.at) == (Level.WAITS, NOW + 7200)
+    soon = PLANNED | {"start_time": int(NOW) + 60}
+    assert "FitsNow" in codes(of(job("None", **soon), {"nodes": (OFF, busy("cpu-1"))}))
+
+
+def test_a_queue_longer_than_backfill_tests_is_the_reason_of_a_plan_that_stays() -> None:
+    waiting = tuple(Waiting(str(100 + it), 1, "bob", "Priority") for it in range(11))
+    seen = {"nodes": (OFF,), "waiting": waiting}
+    of_ten = {"config": {"schedulerparameters": "defer,BF_MAX_JOB_TEST=10"}}
+    found = planned(of(job("None", **PLANNED), seen | of_ten))
+    assert (found.level, found.at) == (Level.WARNS, NOW + 7200)
+    assert "Of 11 pending jobs, its backfill scheduler tests at most 10 in a cycle" in found.cause
+    assert "bf_max_job_test" in found.remedy
+    for config in ("", "bf_max_job_test=x", "bf_max_job_test", "bf_max_job_test=11"):
+        known = {"config": {"schedulerparameters": config}}
+        assert planned(of(job("None", **PLANNED), seen | known)).level is Level.WAITS
 
 
 def test_the_pod_of_a_node_that_is_powered_up_is_the_cause_if_it_can_not_start() -> None:

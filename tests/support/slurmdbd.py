@@ -22,10 +22,10 @@ def send(slurmdbd: Accounting, request: Request[Any]) -> Any:
     return decode(request, reply.status, reply.body)
 
 
-def live(slurmdbd: Accounting) -> Live:
-    """What it has."""
+def live(slurmdbd: Accounting, cluster: str = CLUSTER) -> Live:
+    """What it has, as the operator of one of its clusters reads it."""
     return Live(
-        CLUSTER,
+        cluster,
         {it.name: it for it in send(slurmdbd, accounting.get_accounts())},
         {it.name: it for it in send(slurmdbd, accounting.get_users())},
         {it.name: it for it in send(slurmdbd, accounting.get_qos())},
@@ -46,12 +46,17 @@ def apply(slurmdbd: Accounting, changes: Iterable[Change]) -> list[str]:
 
 
 def settle(
-    slurmdbd: Accounting, declared: Declared, created: Collection[str] = ()
+    slurmdbd: Accounting,
+    declared: Declared,
+    created: Collection[str] = (),
+    cluster: str = CLUSTER,
 ) -> tuple[Plan, frozenset[str]]:
-    """Plan and apply until nothing changes. The last plan, and what counts as created."""
+    """Plan and apply until nothing changes, for one of the clusters. The last plan, and what counts
+    as created.
+    """
     ours, former = frozenset(created), None
     for _ in range(5):
-        step = plan(declared, live(slurmdbd), ours)
+        step = plan(declared, live(slurmdbd, cluster), ours)
         if not step.changes or step == former:
             break
         ours, former = step.created(ours), step

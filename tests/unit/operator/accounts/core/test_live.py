@@ -11,7 +11,7 @@ from sidecars.operator.accounts.core.step import named
 from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.records import SimAccount, SimAssociation
 from sidecars.slurm.protocol.accounting import Association
-from tests.support.slurmdbd import by_hand, live, settle
+from tests.support.slurmdbd import CLUSTER, by_hand, live, settle
 from tests.unit.operator.accounts.core.test_plan import declared
 
 WANTED: dict[str, Any] = {
@@ -115,6 +115,34 @@ def test_after_prune_the_account_and_user_of_another_cluster_are_as_before() -> 
     assert ("physics", "alice") not in live(slurmdbd).here
     assert repr(foreign(slurmdbd)) == before
     assert {"physics", "alice"} <= {*live(slurmdbd).accounts, *live(slurmdbd).users}
+
+
+def test_two_clusters_declare_the_same_names_in_one_slurmdbd_and_neither_loses_any() -> None:
+    slurmdbd = Accounting()
+    slurmdbd.add_cluster("other")
+    mine, theirs = (
+        declared(
+            accounts={"physics": {"fairshare": fairshare, "limits": {"MaxJobs": fairshare}}},
+            users={"alice": {"accounts": ["physics"], "limits": {"MaxSubmitJobs": fairshare}}},
+        )
+        for fairshare in (5, 7)
+    )
+    settle(slurmdbd, mine)
+    first, created = settle(slurmdbd, theirs, cluster="other")
+    again, _ = settle(slurmdbd, mine)
+    assert (first.changes, again.changes) == ((), ())
+    for cluster, number in ((CLUSTER, 5), ("other", 7)):
+        here = live(slurmdbd, cluster).here
+        assert (here["physics", ""].shares, here["physics", ""].limits["MaxJobs"]) == (
+            number,
+            number,
+        )
+        assert here["physics", "alice"].limits["MaxSubmitJobs"] == number
+
+    before = repr(live(slurmdbd).here)
+    settle(slurmdbd, Declared(prune=True), created, cluster="other")
+    assert ("physics", "alice") not in live(slurmdbd, "other").here
+    assert repr(live(slurmdbd).here) == before
 
 
 def test_a_parent_that_only_another_cluster_has_is_none_of_this_one() -> None:

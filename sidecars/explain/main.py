@@ -47,7 +47,8 @@ def main(
     arguments: Sequence[str] | None = None, *, sleep: Callable[[float], None] = time.sleep
 ) -> int:
     """Run the command. Return 0 if it is answered, and for `doctor` if nothing needs a remedy, 1 if
-    the answer is unknown, or something does, and 2 if it could not be read.
+    the answer is unknown, or something does, and 2 if it, or for `doctor` a part, could not be
+    read.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
@@ -63,6 +64,8 @@ def main(
     if subject == "job" and not name:
         subject = "queue"
     fault = _fault(subject, name)
+    if subject == "doctor" and given.what:
+        fault = _no_subject(given.what)
     if given.watch and getattr(given, "bundle", None):
         fault = "--bundle writes one archive: omit --watch"
     if fault:
@@ -91,7 +94,10 @@ def _once(given: argparse.Namespace, question: Question) -> int:
             if given.bundle:
                 bundle.write(given.bundle, kubectl, seen, answer)
                 print(f"wrote {given.bundle}", file=sys.stderr)
-            return int(any(it.level is Level.BLOCKS for it in answer.findings))
+            if any(it.level is Level.BLOCKS for it in answer.findings):
+                return 1
+            # What was not read is no proof of health.
+            return 2 if answer.missing else 0
     except BrokenPipeError:
         # Who reads, such as head, has enough. Python would complain when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -142,6 +148,7 @@ def _parser() -> Parser:
     doctor_ = commands.add_parser(
         "doctor", help="all that is wrong, the most important first", parents=[common]
     )
+    doctor_.add_argument("what", nargs="?", help=argparse.SUPPRESS)
     doctor_.add_argument(
         "--bundle",
         type=Path,
@@ -155,6 +162,16 @@ def _parser() -> Parser:
         "completion", help="print kubectl_complete-slurm, with which kubectl completes words"
     )
     return parser
+
+
+def _no_subject(what: str) -> str:
+    """Return what is wrong with a word after `doctor`."""
+    if what == "gres":
+        return (
+            "`doctor gres` is a program in the operator's pod: kubectl -n slinky exec "
+            "deploy/slurm-operator -- slurm-sidecars doctor gres"
+        )
+    return f"doctor examines the whole namespace: omit {what!r}, or use kubectl slurm explain"
 
 
 def _fault(subject: str, name: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from sidecars.contract.project import VERSION
 from sidecars.explain import main as subject
 from sidecars.explain.reading import GROUP
-from tests.unit.explain.fake_kubectl import EMPTY, FakeKubectl
+from tests.unit.explain.fake_kubectl import EMPTY, FakeKubectl, forbidden
 from tests.unit.explain.printed import output, pending_job, section
 from tests.unit.explain.test_reading import DAEMONS, running
 
@@ -135,6 +135,19 @@ def test_a_doctor_without_a_namespace_that_it_could_mean_answers_nothing(
     assert "slurm, slurm2" in capsys.readouterr().err
 
 
+def test_a_doctor_that_could_not_read_a_part_reports_no_health(
+    fake: FakeKubectl, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.executed["slurm-controller-0"] = (0, output(queue=""), "")
+    fake.paths[f"{GROUP}/namespaces/slurm/nodesets"] = forbidden(
+        "list", "nodesets", "slinky.slurm.net"
+    )
+    assert subject.main(["doctor", "-n", "slurm"]) == 2
+    found = capsys.readouterr().out
+    assert "all is well, as far as was read" in found
+    assert "NodeSets: you lack" in found
+
+
 QUEUE = (
     "PD|900|5|bob|Resources|N/A||all\n"
     "PD|800|6_[1-9]|ada|Resources|N/A||all\n"
@@ -229,6 +242,8 @@ def test_watch_goes_on_while_the_api_server_does_not_answer(
         (["top", "--interval=nan"], "nan is not between 1 and 3600"),
         (["explian", "job", "1"], "Did you mean 'explain'?"),
         (["explain", "jobs"], "Did you mean 'job'?"),
+        (["doctor", "gres"], "-- slurm-sidecars doctor gres"),
+        (["doctor", "-n", "slurm", "node-1"], "omit 'node-1'"),
     ],
 )
 def test_wrong_arguments_are_refused_with_the_remedy(

@@ -1,6 +1,7 @@
 """The rules of the custom resources that the API server enforces: which of them an object breaks.
 
-`make generate` writes rules.json, with the rules of schemas/crds as nested lists (schemas/cel.py).
+`make generate` writes rules.json and, for changes, changes.json, with the rules of schemas/crds as
+nested lists (schemas/cel.py).
 """
 
 import json
@@ -28,6 +29,25 @@ def messages(kind: str, value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]
     """Yield the same, with the place in the words."""
     for place, rule in broken(kind, value):
         yield place, f"{'.'.join(map(str, place)) or 'metadata.name'}: {rule}"
+
+
+def refused_changes(
+    kind: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield each rule about a change of `spec` that this one breaks: the field, and the rule in
+    words. Both specs are without defaults.
+    """
+    for rule in _changes().get(kind, ()):
+        if not evaluate(rule["rule"], {"self": after, "oldSelf": before}):
+            yield ".".join(filter(None, [*rule["path"], rule["field"]])), rule["message"]
+
+
+@cache
+def _changes() -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = json.loads(
+        (Path(__file__).parent / "changes.json").read_bytes()
+    )
+    return found
 
 
 @cache
@@ -58,6 +78,8 @@ def evaluate(node: list[Any], names: Mapping[str, Any]) -> Any:
         return operands[0]
     if word == "var":
         return names[operands[0]]
+    if word == "list":
+        return [evaluate(it, names) for it in operands]
     first = evaluate(operands[0], names)
     if word in {"get", "has"}:
         found = first.get(operands[1]) if isinstance(first, Mapping) else None

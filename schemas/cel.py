@@ -4,7 +4,7 @@ to a Helm template.
 A node is `[operator, operand, …]`, which can be written as JSON. An operand is a node, a text or a
 number:
 
-- `const VALUE`, `var NAME`
+- `const VALUE`, `var NAME`, `list NODE…`
 - `get NODE FIELD DEFAULT`: a field, or the default. `has NODE FIELD`: whether it is set.
 - `not`, `and`, `or`, `if`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `+`
 - `size NODE`, `string NODE` (of a number), `seconds NODE` (of a duration), `is_int NODE`, `matches
@@ -35,8 +35,10 @@ class CelError(sources.SchemaError):
 
 
 def parse(text: str, schema: sources.Schema) -> Node:
-    """Return the node of a rule about `self`, which `schema` describes."""
-    parser = _Parser(text, {"self": schema})
+    """Return the node of a rule about `self`, which `schema` describes, and `oldSelf`, which it was
+    before.
+    """
+    parser = _Parser(text, {"self": schema, "oldSelf": schema})
     node, _ = parser.ternary()
     if parser.peek():
         raise CelError(f"{text}: {parser.peek()!r} is unexpected")
@@ -141,8 +143,12 @@ class _Parser:
             self._next(")")
             return result
         if word == "[":
-            self._next("]")
-            return ["list"], {}
+            items: list[Node] = []
+            while not self._skip("]"):
+                items.append(self.ternary()[0])
+                if self.peek() != "]":
+                    self._next(",")
+            return ["list", *items], {}
         if word.isdecimal():
             return ["const", int(word)], {}
         if word.startswith("'"):

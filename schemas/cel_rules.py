@@ -2,12 +2,12 @@
 without an API server.
 
 Both come from the rules (CEL) in `schemas/crds`. Rules about a change, which name `oldSelf`, need
-the object in the cluster and are left out.
+the object in the cluster: only previews of the post-renderer have it.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,33 +44,45 @@ def rules(kind: str) -> Iterator[Rule]:
     yield from _of({**root, "x-kubernetes-validations": source.get("rules", [])}, kind, ())
 
 
+def changes(kind: str) -> Iterator[Rule]:
+    """Yield the rules of a kind about a change of its spec."""
+    schema = resource_fields.load(kind)["spec"]
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if "oldSelf" in rule["rule"]:
+            yield _rule(rule, schema, kind, ("spec",))
+
+
 def _of(schema: sources.Schema, kind: str, path: tuple[str, ...]) -> Iterator[Rule]:
     for rule in schema.get("x-kubernetes-validations", ()):
         if "oldSelf" not in rule["rule"]:
-            remedy = rule.get("remedy", "Correct the values.")
-            field = rule.get("fieldPath", "").removeprefix(".")
-            yield Rule(
-                kind,
-                path,
-                field,
-                cel.parse(rule["rule"], schema),
-                " ".join(rule["message"].split()),
-                remedy,
-            )
+            yield _rule(rule, schema, kind, path)
     for name, child in schema.get("properties", {}).items():
         yield from _of(child, kind, (*path, name))
     if "items" in schema:
         yield from _of(schema["items"], kind, (*path, "*"))
 
 
-def json_text() -> str:
-    """Return the post-renderer's rules.json. It has the rules of each kind, each with `path`,
-    `field`, `rule` and `message`.
+def _rule(
+    rule: Mapping[str, str], schema: sources.Schema, kind: str, path: tuple[str, ...]
+) -> Rule:
+    return Rule(
+        kind,
+        path,
+        rule.get("fieldPath", "").removeprefix("."),
+        cel.parse(rule["rule"], schema),
+        " ".join(rule["message"].split()),
+        rule.get("remedy", "Correct the values."),
+    )
+
+
+def json_text(of: Callable[[str], Iterator[Rule]] = rules) -> str:
+    """Return the post-renderer's rules.json, or with `changes` its changes.json. It has the rules
+    of each kind, each with `path`, `field`, `rule` and `message`.
     """
     found = {
         kind: [
             {"path": it.path, "field": it.field, "message": it.message, "rule": it.node}
-            for it in rules(kind)
+            for it in of(kind)
         ]
         for kind in definitions.KINDS
     }

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from postrender import rules
 from postrender.expand.cluster import is_custom, typed
 from sidecars.contract import redaction
 from sidecars.workloads.resources import Manifest, builtins
@@ -22,6 +23,17 @@ _PREFIXES = (
     "deployment.kubernetes.io/",
     "postrenderer.helm.sh/",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A custom resource that the API server would refuse, so that `helm upgrade` fails."""
+
+    kind: str
+    namespace: str
+    name: str
+    why: tuple[str, ...]
+    """The fields, each with the rule that it breaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,22 @@ def changes(
         elif fields := tuple(_of_object(old[key], manifest, live=live)):
             found.append(Change("change", *key[1:], fields))
     return found + [Change("delete", *key[1:]) for key in old if key not in new]
+
+
+def refused(
+    before: Iterable[Manifest], after: Iterable[Manifest], namespace: str = ""
+) -> Iterator[Refused]:
+    """Yield the custom resources whose change the API server would refuse by a rule."""
+    old = {identity(it, namespace): it for it in before if is_custom(it)}
+    for manifest in after:
+        key = identity(manifest, namespace)
+        if key in old:
+            specs = [builtins(typed(it).spec) for it in (old[key], manifest)]
+            found = tuple(
+                f"{field}: {rule}" for field, rule in rules.refused_changes(key[1], *specs)
+            )
+            if found:
+                yield Refused(*key[1:], found)
 
 
 def fields(

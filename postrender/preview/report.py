@@ -9,7 +9,7 @@ from postrender.expand import objects
 from postrender.expand.cluster import HOOK, Cluster, clusters, is_custom, with_namespace
 from postrender.expand.objects import Configuration, usable
 from postrender.preview import differences, volumes, workers
-from postrender.preview.differences import Change, identity
+from postrender.preview.differences import Change, Refused, identity
 from postrender.preview.ownership import retained
 from postrender.preview.state import SlurmState, State, assumed
 from postrender.preview.volumes import Volumes
@@ -73,6 +73,7 @@ class Upgrade:
 class Preview:
     """What an upgrade would do. Empty if nothing."""
 
+    refused: tuple[Refused, ...] = ()
     changes: tuple[Change, ...] = ()
     configured: tuple[Configured, ...] = ()
     upgrades: tuple[Upgrade, ...] = ()
@@ -130,7 +131,13 @@ def preview(
     found = differences.changes(before, after, namespace, live=state.live)
     workers_of = tuple(it for it in concerned if it.workers)
     return Preview(
-        tuple(found), tuple(configured), tuple(upgrades), tuple(pods), tuple(sized), workers_of
+        tuple(differences.refused(before, after, namespace)),
+        tuple(found),
+        tuple(configured),
+        tuple(upgrades),
+        tuple(pods),
+        tuple(sized),
+        workers_of,
     )
 
 

@@ -23,8 +23,8 @@ _PODS = {"restart": "pods are replaced", "create": "pods are created", "delete":
 
 
 def as_json(preview: Preview) -> str:
-    """Write the preview as one JSON object: changes, configured, upgrades, pods, volumes, workers.
-    Times are seconds since the epoch.
+    """Write the preview as one JSON object: refused, changes, configured, upgrades, pods, volumes,
+    workers. Times are seconds since the epoch.
     """
     return json.dumps(asdict(preview), indent=2) + "\n"
 
@@ -73,6 +73,11 @@ def _sections(preview: Preview) -> list[tuple[str, list[str]]]:
 
 
 def _quoted(preview: Preview) -> Iterator[tuple[str, list[str]]]:
+    if preview.refused:
+        yield (
+            "Refused by the API server: the upgrade fails, and of the rest only a part is applied",
+            list(_refused(preview)),
+        )
     if preview.changes:
         yield "Objects", list(_changes(preview))
     if preview.configured:
@@ -85,6 +90,12 @@ def _quoted(preview: Preview) -> Iterator[tuple[str, list[str]]]:
         yield "Volumes", list(_volumes(preview))
     if preview.workers:
         yield "Workers", [line for it in preview.workers for line in _workers(it)]
+
+
+def _refused(preview: Preview) -> Iterator[str]:
+    for it in preview.refused:
+        yield f"  {it.kind} {_name(it.namespace, it.name)}"
+        yield from (f"      {why}" for why in it.why)
 
 
 def _changes(preview: Preview) -> Iterator[str]:

@@ -335,3 +335,141 @@ NAMES: list[tuple[str, str, str]] = [
     ("NodeSet", "n" * 61, "n" * 62),
     ("NodeSet", "1.n", "n.n-" * 16),
 ]
+
+CHANGES_TAKEN: list[tuple[str, Spec, Spec]] = [
+    ("Controller", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT}),
+    (
+        "Controller",
+        {"jwtKeyRef": None, "jwtHs256KeyRef": JWT},
+        {"jwtKeyRef": JWT, "jwtHs256KeyRef": OTHER},
+    ),
+    ("Controller", {}, {"clusterName": ""}),
+    ("Controller", EXTERNAL, {"clusterName": "outside"}),
+    ("Controller", {}, {"persistence": {"enabled": True}}),
+    ("Controller", {}, {"slurmKeyRef": {"name": "slurm-auth-slurm", "key": "other"}}),
+    (
+        "Controller",
+        {"persistence": {"enabled": False}},
+        {"persistence": {"enabled": False, "existingClaim": "c"}},
+    ),
+    ("Controller", {}, {"extraConf": "SchedulerParameters=defer\n"}),
+    ("Accounting", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT}),
+    ("Token", {"jwtKeyRef": None, "jwtHs256KeyRef": JWT}, {"jwtKeyRef": JWT}),
+    ("NodeSet", {"volumeClaimTemplates": [claim(tier="a")]}, {"replicas": 3}),
+    ("NodeSet", {"volumeClaimTemplates": []}, {"volumeClaimTemplates": None}),
+    ("NodeSet", {}, {"scalingMode": "DaemonSet"}),
+]
+"""Each kind with fields of its spec before, and those that a merge patch changes."""
+
+CHANGES_REFUSED: list[tuple[str, Spec, Spec, str]] = [
+    ("Controller", {}, {"clusterName": "other"}, "cannot change ClusterName after deployment"),
+    (
+        "Controller",
+        {"clusterName": "one"},
+        {"clusterName": None},
+        "cannot change ClusterName after deployment",
+    ),
+    (
+        "Controller",
+        {},
+        {"slurmKeyRef": {"name": "other"}},
+        "cannot change SlurmKeyRef after deployment",
+    ),
+    (
+        "Controller",
+        {},
+        {"jwtKeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified",
+    ),
+    (
+        "Controller",
+        {},
+        {"jwtKeyRef": None, "jwtHs256KeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot",
+    ),
+    (
+        "Controller",
+        {},
+        {"persistence": {"enabled": False}},
+        "cannot change persistence.enabled after deployment",
+    ),
+    (
+        "Controller",
+        {"persistence": {"enabled": False}},
+        {"persistence": None},
+        "cannot change persistence.enabled",
+    ),
+    (
+        "Controller",
+        {"persistence": CLAIM},
+        {"persistence": {"existingClaim": "b"}},
+        "persistence.existingClaim after",
+    ),
+    (
+        "Controller",
+        {"persistence": CLAIM},
+        {"persistence": None},
+        "cannot change persistence.existingClaim",
+    ),
+    (
+        "Controller",
+        {},
+        {"persistence": CLAIM},
+        "cannot change persistence.existingClaim after deployment",
+    ),
+    (
+        "Accounting",
+        {},
+        {"jwtKeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified",
+    ),
+    (
+        "Token",
+        {},
+        {"jwtKeyRef": OTHER},
+        "the value of JwtKeyRef or JwtHs256KeyRef cannot be modified",
+    ),
+    (
+        "RestApi",
+        {},
+        {"controllerRef": {"name": "other"}},
+        "cannot change controllerRef after deployment",
+    ),
+    (
+        "LoginSet",
+        {},
+        {"controllerRef": {"name": "other"}},
+        "cannot change controllerRef after deployment",
+    ),
+    (
+        "NodeSet",
+        {},
+        {"controllerRef": {"name": "other"}},
+        "cannot change controllerRef after deployment",
+    ),
+    (
+        "NodeSet",
+        {},
+        {"volumeClaimTemplates": [claim()]},
+        "cannot change volumeClaimTemplates after deployment",
+    ),
+    (
+        "NodeSet",
+        {"volumeClaimTemplates": [claim()]},
+        {"volumeClaimTemplates": [claim("2Gi")]},
+        "volumeClaimTemplates",
+    ),
+    (
+        "NodeSet",
+        {"volumeClaimTemplates": [claim(a="1")]},
+        {"volumeClaimTemplates": [claim(a="2")]},
+        "ClaimTemplates",
+    ),
+    (
+        "NodeSet",
+        {"volumeClaimTemplates": [claim()]},
+        {"volumeClaimTemplates": None},
+        "volumeClaimTemplates",
+    ),
+]
+"""The same, and a part of the message."""

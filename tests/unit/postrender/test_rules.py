@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from postrender import rules
-from tests.support.custom_resources import NAMES, REFUSED, TAKEN, Spec, resource
+from schemas import sources
+from tests.support.custom_resources import (
+    CHANGES_REFUSED,
+    CHANGES_TAKEN,
+    NAMES,
+    REFUSED,
+    TAKEN,
+    Spec,
+    resource,
+)
 
 RULES: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(rules.__file__).parent / "rules.json").read_bytes()
@@ -39,6 +48,28 @@ def test_a_name_that_the_api_server_refuses_breaks_the_rule_of_names(
 ) -> None:
     assert list(rules.broken(kind, resource(kind, {}, good))) == []
     assert [place for place, _ in rules.broken(kind, resource(kind, {}, bad))] == [()]
+
+
+def changed(kind: str, before: Spec, after: Spec) -> set[str]:
+    """The rules that a merge patch breaks."""
+    old = resource(kind, before)["spec"]
+    new = {key: it for key, it in sources.merged(old, after).items() if it is not None}
+    return {message for _, message in rules.refused_changes(kind, old, new)}
+
+
+@pytest.mark.parametrize(("kind", "before", "after"), CHANGES_TAKEN)
+def test_a_change_that_the_api_server_accepts_breaks_no_rule(
+    kind: str, before: Spec, after: Spec
+) -> None:
+    assert changed(kind, before, after) == set()
+
+
+@pytest.mark.parametrize(("kind", "before", "after", "part"), CHANGES_REFUSED)
+def test_a_change_that_the_api_server_refuses_breaks_the_rule(
+    kind: str, before: Spec, after: Spec, part: str
+) -> None:
+    [message] = changed(kind, before, after)
+    assert part in message
 
 
 def test_each_rule_is_broken_by_a_resource_that_the_api_server_refuses() -> None:

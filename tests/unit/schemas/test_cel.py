@@ -50,6 +50,14 @@ NAME = ["get", ["get", SELF, "inner", {}], "name", "x"]
             ],
         ),
         (
+            "[self.min, 1] == []",
+            ["==", ["list", ["get", SELF, "min", 0], ["const", 1]], ["list"]],
+        ),
+        (
+            "self.mode == oldSelf.mode",
+            ["==", MODE, ["get", ["var", "oldSelf"], "mode", "StatefulSet"]],
+        ),
+        (
             "1 + 2 == 3 && true",
             ["and", ["==", ["+", ["const", 1], ["const", 2]], ["const", 3]], ["const", True]],
         ),
@@ -67,7 +75,8 @@ def test_a_rule_is_read_with_the_defaults_of_its_fields(text: str, node: cel.Nod
         "timestamp(self)",
         "self.mode % 2",
         "true true",
-        "[1]",
+        "[1",
+        "[1 2]",
         "has(self.min",
     ],
 )

@@ -54,6 +54,14 @@ def test_a_default_that_is_written_out_is_no_change() -> None:
     assert compared(documents(), documents(nodeset=written)) == Preview()
 
 
+def test_a_change_that_the_api_server_refuses_by_a_rule_is_named() -> None:
+    found = compared(documents(), documents(controller={"clusterName": "other"}))
+    [refused] = found.refused
+    assert (refused.kind, refused.name) == ("Controller", "slurm")
+    assert refused.why == ("spec.clusterName: cannot change ClusterName after deployment",)
+    assert not compared(documents(), documents(controller={"extraConf": "KillWait=9"})).refused
+
+
 def test_scheduler_settings_are_taken_live() -> None:
     found = compared(
         documents(), documents(controller={"extraConf": "SchedulerParameters=bf_interval=9"})

@@ -3,9 +3,10 @@
 import json
 import re
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
-from postrender.preview.differences import Change
+from postrender.preview.differences import Change, Refused
 from postrender.preview.report import Configured, Pods, Preview, Upgrade, preview
 from postrender.preview.state import State
 from postrender.preview.volumes import Volumes
@@ -161,9 +162,17 @@ def test_what_a_stream_chooses_ends_neither_a_line_nor_the_block_and_is_no_comma
     assert "      : :add-mask::x is added" in lines
 
 
+def test_what_the_api_server_refuses_is_first() -> None:
+    refused = Refused("Controller", "slurm", "slurm", ("spec.clusterName: cannot change",))
+    lines = as_text(replace(PREVIEW, refused=(refused,))).splitlines()
+    assert lines[0].startswith("Refused by the API server: the upgrade fails")
+    assert lines[1:3] == ["  Controller slurm/slurm", "      spec.clusterName: cannot change"]
+
+
 def test_json_has_all_of_it() -> None:
     found = json.loads(as_json(PREVIEW))
-    assert sorted(found) == ["changes", "configured", "pods", "upgrades", "volumes", "workers"]
+    kinds = ["changes", "configured", "pods", "refused", "upgrades", "volumes", "workers"]
+    assert sorted(found) == kinds
     assert found["workers"][0]["workers"][0]["jobs"] == [
         {"job_id": 7, "user": "ada", "ends": 0.0, "by": None}
     ]
@@ -172,6 +181,7 @@ def test_json_has_all_of_it() -> None:
 def test_no_change_is_reported_as_such() -> None:
     assert as_text(Preview()) == as_markdown(Preview()) == f"{NOTHING}\n"
     assert json.loads(as_json(Preview())) == {
+        "refused": [],
         "changes": [],
         "configured": [],
         "upgrades": [],

@@ -17,7 +17,7 @@ from sidecars.policy.reasons import (
     Reason,
     SlurmNodeState,
 )
-from sidecars.policy.reasons.bridge import BridgeEvent, PodQueued
+from sidecars.policy.reasons.bridge import BridgeEvent, PodDisrupted, PodQueued
 
 SOURCE = "sidecars/policy/reasons, sidecars/contract/reasons.py and sidecars/operator/metrics.py"
 
@@ -69,6 +69,8 @@ def page() -> str:
             "## Pods of the Slurm Bridge",
             _lines(PodQueued),
             markdown.explained("reason", PodQueued),
+            _lines(PodDisrupted),
+            markdown.explained("reason", PodDisrupted),
             _lines(BridgeEvent),
             markdown.explained("event", BridgeEvent),
             "## Jobs that autoscaling does not count",

@@ -37,6 +37,7 @@ from sidecars.policy.bridge.records import (
     Cancel,
     Deallocate,
     DeletePod,
+    Disruption,
     Grant,
     Label,
     Release,
@@ -398,7 +399,8 @@ class Effects:
                 self._event(pod, "Warning", BridgeEvent.NOT_BOUND, action.message)
         ids = action.job, *action.rest
         if action.given_up is not None:
-            # First: with a job that is CANCELLED without it, pods that never ran would be deleted.
+            # First: with a job that is CANCELLED without it, pods that never ran would be deleted,
+            # and the end of the others would count as theirs.
             for job_id in ids:
                 await self._slurm.note(job_id, bridge.encode(action.given_up))
                 self._book.stale(job_id)
@@ -435,11 +437,41 @@ class Effects:
         pod = self._pod(action.pod)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
+        if action.disruption is not None:
+            await self._disrupt(pod, action.disruption, action.message)
         meta = pod.metadata
         await self._kube.delete(PODS, meta.namespace, meta.name, uid=meta.uid)
         metrics.ENDED.labels(min(ENDED & set(action.state.split(",")), default="OTHER")).inc()
         self._event(pod, "Normal", BridgeEvent.JOB_ENDED, action.message)
         log.info("pod %s/%s is deleted: %s", meta.namespace, meta.name, action.message)
+
+    async def _disrupt(self, pod: Pod, why: Disruption, message: str) -> None:
+        """Write the condition `DisruptionTarget`, on the newest version of the pod if the cache has
+        a former one. A pod that mustn't have it is deleted all the same: it uses what isn't its.
+        """
+        meta = pod.metadata
+        try:
+            try:
+                await self._patch_disruption(pod, why, message)
+            except (KubeConflict, Invalid):
+                newest = await self._kube.get(PODS, meta.namespace, meta.name, Pod)
+                if newest.metadata.uid == meta.uid:
+                    await self._patch_disruption(newest, why, message)
+        except KubeError as error:
+            if not is_refusal(error):
+                raise
+            log.warning(
+                "pod %s/%s is deleted without the condition %s: %s",
+                meta.namespace,
+                meta.name,
+                bridge.DISRUPTED,
+                error,
+            )
+
+    async def _patch_disruption(self, pod: Pod, why: Disruption, message: str) -> None:
+        patch = pods.disruption_patch(pod, why, message, self._wall())
+        if patch:
+            await self._patch(pod, patch, "status")
 
     def _pod(self, seen: SeenPod) -> Pod | None:
         pod = self._store.get(seen.namespace, seen.name)

@@ -27,6 +27,11 @@ bridge writes it.
 CONDITION: Final = "slinky.slurm.net/Queued"
 """Condition of a pod: True while it waits, with Slurm's reason."""
 
+DISRUPTED: Final = "DisruptionTarget"
+"""Condition of Kubernetes: the pod ends through no fault of its own. A podFailurePolicy can ignore
+such an end.
+"""
+
 GROUP_LABEL: Final = "scheduler.slinky.slurm.net/group"
 """Label of pods that start together or not at all, as one job."""
 
@@ -124,10 +129,10 @@ class Comment:
     by_user: bool = False
     """Whether the user has submitted the job, for any number of equal pods."""
     given_up: bool = False
-    """In the admin comment alone: whether the bridge cancels the job while pods that never ran
-    still have its id.
+    """In the admin comment alone: whether the bridge cancels the job, for no fault of its pods.
 
-    They are queued again when the API server takes the change.
+    Those that never ran and still have its id are queued again when the API server takes the
+    change.
     """
 
 

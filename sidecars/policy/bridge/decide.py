@@ -43,6 +43,7 @@ from sidecars.policy.bridge.pods import condition_message
 from sidecars.policy.bridge.records import (
     Action,
     DeletePod,
+    Disruption,
     GroupKey,
     Job,
     Label,
@@ -257,7 +258,8 @@ def _group(
             text = f"Slurm job {job.job_id} has ended before this pod could start ({job.state})"
             yield from requeued.queued_again(job, [pod], text)
         elif job.phase is Phase.ENDED:
-            yield DeletePod(pod, f"Slurm job {job.job_id} has ended ({job.state})", job.state)
+            text = f"Slurm job {job.job_id} has ended ({job.state})"
+            yield DeletePod(pod, text, job.state, requeued.disruption_of(job))
         elif job.guard and job.phase is Phase.PENDING and (job.completing or not pod.gated):
             # Its user can have it queued again. Until its pods are gone, its former nodes are
             # COMPLETING.
@@ -265,7 +267,7 @@ def _group(
             yield from (
                 requeued.queued_again(job, [pod], text)
                 if pod.gated
-                else (DeletePod(pod, text, job.state),)
+                else (DeletePod(pod, text, job.state, Disruption.REQUEUED),)
             )
         else:
             labelled[job.key].append((pod, job))
@@ -625,7 +627,7 @@ def _given_up(job: Job, members: list[Pod], waiting: list[Pod], view: View) -> I
         again = () if job.comment.by_user else tuple(requeued.queued_again(job, members, text))
         yield from again
         if not again or requeued.is_stuck(again, view):
-            yield requeued.with_pods(cancel, job, again)
+            yield requeued.with_words(cancel, job)
         yield from requeued.waits_for_end(job, waiting)
         return
     obstacle = requeued.overdue(job, view)
@@ -640,7 +642,7 @@ def _given_up(job: Job, members: list[Pod], waiting: list[Pod], view: View) -> I
     again = tuple(requeued.queued_again(job, gated, text, obstacle.node))
     yield from again
     if not again or requeued.is_stuck(again, view):
-        yield requeued.with_pods(orphans.cancel(job, text), job, again)
+        yield requeued.with_words(orphans.cancel(job, text), job)
     yield from requeued.waits_for_end(job, waiting)
 
 

@@ -7,6 +7,8 @@ overruled.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from sidecars.contract import bridge, queued
 from sidecars.contract.text import printable
 from sidecars.policy.bridge import guards, records
@@ -14,7 +16,7 @@ from sidecars.policy.bridge.claims import NONE, PodClaims
 from sidecars.policy.bridge.devices import NO_RULES, Rules
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.manifests import Condition, Pod
-from sidecars.policy.bridge.records import GroupKey, Why
+from sidecars.policy.bridge.records import Disruption, GroupKey, Why
 from sidecars.policy.bridge.shape import Shape, ShapeError, shape_of
 from sidecars.policy.bridge.tenants import Tenant
 from sidecars.policy.conditions import timestamp
@@ -235,11 +237,27 @@ def annotation_patch(pod: Pod, key: str, value: str) -> Patch:
 
 def condition_patch(pod: Pod, why: Why, message: str, now: float) -> Patch:
     """Write the condition `Queued`, for the status of the pod. Return [] if it has it already."""
-    message = condition_message(message)
     status = "False" if why is Why.RELEASED else "True"
+    return _condition(
+        pod, Condition(bridge.CONDITION, status, why.value, condition_message(message)), now
+    )
+
+
+def disruption_patch(pod: Pod, why: Disruption, message: str, now: float) -> Patch:
+    """Write the condition `DisruptionTarget`, for the status of the pod. Return [] if it is true
+    already: whoever was first has the cause.
+    """
+    shown = pod.status.condition(bridge.DISRUPTED)
+    if shown is not None and shown.status == "True":
+        return []
+    wanted = Condition(bridge.DISRUPTED, "True", why.value, condition_message(message))
+    return _condition(pod, wanted, now)
+
+
+def _condition(pod: Pod, wanted: Condition, now: float) -> Patch:
     present = pod.status.conditions
-    index = next((i for i, it in enumerate(present) if it.type == bridge.CONDITION), None)
-    value = {"type": bridge.CONDITION, "status": status, "reason": why.value, "message": message}
+    index = next((i for i, it in enumerate(present) if it.type == wanted.type), None)
+    value = msgspec.to_builtins(wanted)
     if index is None:
         patch = (
             [*_same(pod)]
@@ -251,10 +269,10 @@ def condition_patch(pod: Pod, why: Why, message: str, now: float) -> Patch:
             {"op": "add", "path": "/status/conditions/-", "value": {**value, **_since(now)}},
         ]
     shown = present[index]
-    if (shown.status, shown.reason, shown.message) == (status, why.value, message):
+    if shown == wanted:
         return []
     path = f"/status/conditions/{index}"
-    changes = value if shown.status == status else {**value, **_since(now)}
+    changes = value if shown.status == wanted.status else {**value, **_since(now)}
     return [
         *_same(pod),
         *(

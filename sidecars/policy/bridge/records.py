@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.devices import Claim, Device, Granted
 from sidecars.policy.bridge.shape import Shape
-from sidecars.policy.reasons.bridge import PodQueued
+from sidecars.policy.reasons.bridge import PodDisrupted, PodQueued
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +341,9 @@ class View:
 Why = PodQueued
 """The reason of the condition `Queued`."""
 
+Disruption = PodDisrupted
+"""The reason of the condition `DisruptionTarget`."""
+
 
 class Part(NamedTuple):
     """Equal pods of a group: one component of its job."""
@@ -441,9 +444,7 @@ class Cancel:
     refused: GroupKey | None = None
     """The group to submit no other job for during some seconds."""
     given_up: Comment | None = None
-    """The comment of a job that pods which never ran still have: the API server refuses to take its
-    id off them.
-    """
+    """The admin comment that the job gets first: its owner hasn't ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,6 +466,8 @@ class DeletePod:
     message: str
     state: str = ""
     """Of its job: Slurm's word."""
+    disruption: Disruption | None = None
+    """Why it is no failure of the pod, which then gets the condition `DisruptionTarget` first."""
 
 
 Action = (

@@ -4,15 +4,17 @@ Pure.
 Such a pod loses its job's id, and nothing else. A job that no pod has is cancelled, and the pods
 get another one when it has ended. So a restart after each of these steps leads to the same end.
 
-If the API server refuses to take the id off a pod, its job is cancelled all the same. Its admin
-comment shows then that the pod is to be queued again as soon as that is possible.
+If the API server refuses to take the id off a pod, its job is cancelled all the same. The admin
+comment of each job that the bridge gives up shows that: the pod is to be queued again as soon as
+that is possible.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sidecars.policy.bridge.records import (
     Cancel,
+    Disruption,
     Job,
     Obstacle,
     Pod,
@@ -30,6 +32,13 @@ BY_SLURM = frozenset({"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "TIMEOUT"})
 """The states of jobs that nobody has cancelled. A job that its owner or an administrator cancels is
 CANCELLED.
 """
+
+
+_DISRUPTED = (
+    (Disruption.PREEMPTED, frozenset({"PREEMPTED"})),
+    (Disruption.NODE_FAIL, frozenset({"NODE_FAIL", "BOOT_FAIL"})),
+)
+"""The states of jobs whose pods count as disrupted."""
 
 
 def ended_by_slurm(job: Job) -> bool:
@@ -51,9 +60,26 @@ def is_stuck(again: Iterable[Requeue], view: View) -> bool:
     return any(view.stuck.get(it.pod.uid) == it.job for it in again)
 
 
-def with_pods(cancel: Cancel, job: Job, again: Sequence[Requeue]) -> Cancel:
-    """Cancel the job, whose pods are queued again later if they still have its id."""
-    return replace(cancel, given_up=replace(job.comment, given_up=True)) if again else cancel
+def with_words(cancel: Cancel, job: Job) -> Cancel:
+    """Cancel the job, whose admin comment then shows that its owner didn't: pods that wait are
+    queued again later if they still have its id, and the others are disrupted.
+
+    Whatever becomes of the job of a user, the user has submitted it.
+    """
+    if job.comment.by_user:
+        return cancel
+    return replace(cancel, given_up=replace(job.comment, given_up=True))
+
+
+def disruption_of(job: Job) -> Disruption | None:
+    """Return why the pods that are deleted end with the job; None for an end that its owner, an
+    administrator or its time limit has caused.
+    """
+    states = {state for it in job.components for state in it.state.split(",")}
+    return next(
+        (reason for reason, its in _DISRUPTED if its & states),
+        Disruption.GIVEN_UP if job.comment.given_up else None,
+    )
 
 
 def overdue(job: Job, view: View) -> Obstacle | None:

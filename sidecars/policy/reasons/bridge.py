@@ -59,6 +59,22 @@ class PodQueued(Explained):
     RELEASED = "Released", "The job runs, and the pod may start.", NOTHING
 
 
+class PodDisrupted(Explained):
+    """The reasons of the condition `DisruptionTarget` of a pod that the Slurm Bridge deletes though
+    neither its owner nor its time limit ends it ([the end of a
+    job](../bridge.md#pods-that-end-through-no-fault-of-their-own)).
+    """
+
+    PREEMPTED = "PreemptedBySlurm", "Slurm has preempted the pod's job.", NOTHING
+    NODE_FAIL = "SlurmNodeFail", "Slurm has ended the pod's job, because a node failed.", NOTHING
+    GIVEN_UP = (
+        "JobGivenUp",
+        "The bridge has cancelled the pod's job, because not all of its pods could start.",
+        "The Events of the pods of the job quote the cause.",
+    )
+    REQUEUED = "SlurmJobRequeued", "The pod's job was queued again.", NOTHING
+
+
 class BridgeEvent(Explained):
     """Events of the Slurm Bridge, of pods, of Kubernetes nodes, and of the ConfigMap of the
     tenants.

@@ -21,12 +21,13 @@ from sidecars.bridge.effects import (
 )
 from sidecars.bridge.memory import Memory
 from sidecars.bridge.parts import Books, Clock, Kubernetes
-from sidecars.kube import Store
+from sidecars.kube import ApiError, Conflict, Forbidden, Invalid, Store
 from sidecars.policy.bridge.manifests import Pod as Manifest
 from sidecars.policy.bridge.records import (
     Action,
     Cancel,
     DeletePod,
+    Disruption,
     GroupKey,
     Label,
     Part,
@@ -261,6 +262,74 @@ async def test_a_group_whose_jobs_always_request_too_little_gets_the_next_one_la
     assert POD.key in memory.refusals
     await effects.apply([Release(POD, 10, "k1")])
     assert memory.refusals == {}
+
+
+class Ending(Taking):
+    """Has a newer pod than the cache, and answers patches of its status in turn."""
+
+    def __init__(self, *answers: ApiError | None, uid: str = "u") -> None:
+        self.answers = list(answers)
+        self.uid = uid
+        self.sent: list[str] = []
+
+    async def get(self, _: object, namespace: str, name: str, kind: type[Manifest]) -> Manifest:
+        newest = {"namespace": namespace, "name": name, "uid": self.uid, "resourceVersion": "2"}
+        return msgspec.convert({"metadata": newest}, kind)
+
+    async def json_patch(self, *what: object, **how: object) -> None:
+        patch: Any = what[3]
+        assert how == {"subresource": "status"}
+        [version] = [it["value"] for it in patch if it["path"] == "/metadata/resourceVersion"]
+        self.sent.append(f"{patch[-1]['value']['reason']} on {version or 'the cached one'}")
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    async def delete(self, _: object, namespace: str, name: str, *, uid: str) -> None:
+        self.sent.append(f"delete {uid}")
+
+
+CHANGED = Conflict(409, "Conflict", "the object has been modified")
+REFUSED = Forbidden(403, "Forbidden", "no right")
+
+
+@pytest.mark.parametrize(
+    ("kube", "sent"),
+    [
+        (Ending(None), ["SlurmNodeFail on the cached one", "delete u"]),
+        (
+            Ending(CHANGED, None),
+            ["SlurmNodeFail on the cached one", "SlurmNodeFail on 2", "delete u"],
+        ),
+        (
+            Ending(Invalid(422, "Invalid", "the test failed"), REFUSED),
+            ["SlurmNodeFail on the cached one", "SlurmNodeFail on 2", "delete u"],
+        ),
+        (Ending(REFUSED), ["SlurmNodeFail on the cached one", "delete u"]),
+        (Ending(CHANGED, uid="v"), ["SlurmNodeFail on the cached one", "delete u"]),
+        (
+            Ending(ApiError(500, "InternalError", "etcdserver: no leader")),
+            ["SlurmNodeFail on the cached one"],
+        ),
+    ],
+)
+async def test_a_disrupted_pod_shows_it_before_its_deletion_unless_kubernetes_refuses_that(
+    kube: Ending, sent: list[str]
+) -> None:
+    store = Store[Manifest]()
+    store.put(MANIFEST)
+    effects = effects_of(Memory(), client=kube, store=store)
+    await effects.apply([DeletePod(POD, "it has ended", "NODE_FAIL", Disruption.NODE_FAIL)])
+    assert kube.sent == sent
+
+
+async def test_a_pod_whose_own_job_ends_is_deleted_without_a_condition() -> None:
+    store, kube = Store[Manifest](), Ending()
+    store.put(MANIFEST)
+    await effects_of(Memory(), client=kube, store=store).apply(
+        [DeletePod(POD, "it has ended", "TIMEOUT")]
+    )
+    assert kube.sent == ["delete u"]
 
 
 class Announced(Effects):

@@ -689,6 +689,24 @@ async def test_a_pod_that_never_ran_is_not_deleted_when_slurm_has_ended_its_job(
     assert not world.released()
 
 
+async def test_a_pod_that_runs_shows_before_its_deletion_that_slurm_has_preempted_it(
+    world: World,
+) -> None:
+    async with world.bridge():
+        job = await world.running()
+        item = world.pod()
+        item["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
+        world.kube.put(PODS, item)
+        world.slurm.job_end(job.job_id, state="PREEMPTED")
+        await world.until(
+            "the deletion", lambda: world.pod()["metadata"].get("deletionTimestamp") is not None
+        )
+        [shown] = [
+            it for it in world.pod()["status"]["conditions"] if it["type"] == "DisruptionTarget"
+        ]
+        assert (shown["status"], shown["reason"]) == ("True", "PreemptedBySlurm")
+
+
 async def test_a_pod_that_never_ran_ends_with_a_job_that_its_owner_cancels(world: World) -> None:
     async with world.bridge():
         world.kube.put(PODS, pod("team", "p"))

@@ -615,6 +615,9 @@ class World:
             self.avoided[owner] = (*self.avoided.get(owner, ()), node)[-2:]
         for job_id in (action.job, *action.rest):
             job = self.jobs.get(job_id)
+            if job is not None and action.given_up is not None:
+                job.comment = action.given_up
+                self.book.stale(job_id)
             if job is not None and self.rng.random() < 0.2:
                 job.by_bridge = job.by_bridge or job.phase is Phase.RUNNING
                 self.end(job)
@@ -637,6 +640,8 @@ class World:
             raise AssertionError(f"{action} while job {job} runs")
         if found is not None and job is not None and found.pod.gated:
             self._check_deletion(action, job)
+        if found is not None and job is not None:
+            self._check_disruption(action, job)
         self.delete(action.pod.uid)
 
     def _check_deletion(self, action: DeletePod, job: SimJob) -> None:
@@ -649,6 +654,16 @@ class World:
             raise AssertionError(
                 f"{action.pod.uid} never ran and is deleted: {action.message}, {ended}"
             )
+
+    def _check_disruption(self, action: DeletePod, job: SimJob) -> None:
+        """The end of a pod is its own failure only if its owner or its time limit caused it."""
+        ended = [it for it in self.components(job) if it.phase is Phase.ENDED]
+        # Without an end, it is a guard that was queued again.
+        innocent = not ended or any(
+            it.state in ("PREEMPTED", "NODE_FAIL") or it.comment.given_up for it in ended
+        )
+        if innocent != (action.disruption is not None):
+            raise AssertionError(f"{action} with {action.disruption}, {ended}")
 
     def may_delete(self, job: SimJob) -> bool:
         """Whether the pods of the job may be deleted: a component has ended."""

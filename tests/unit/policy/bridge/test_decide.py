@@ -20,6 +20,7 @@ from sidecars.policy.bridge.records import (
     Cancel,
     Deallocate,
     DeletePod,
+    Disruption,
     Grant,
     GroupKey,
     Job,
@@ -345,6 +346,58 @@ def test_a_pod_that_kubernetes_refuses_to_release_is_tried_for_a_minute_and_then
     assert isinstance(again, Requeue)
     [gone] = act(LABELLED, jobs=(dataclasses.replace(ended, comment=RUNNING.comment),))
     assert isinstance(gone, DeletePod)
+
+
+GIVEN_UP = dataclasses.replace(RUNNING.comment, given_up=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "comment", "disruption"),
+    [
+        ("PREEMPTED", RUNNING.comment, Disruption.PREEMPTED),
+        ("COMPLETING,PREEMPTED", RUNNING.comment, Disruption.PREEMPTED),
+        ("NODE_FAIL", RUNNING.comment, Disruption.NODE_FAIL),
+        ("BOOT_FAIL", RUNNING.comment, Disruption.NODE_FAIL),
+        ("CANCELLED", GIVEN_UP, Disruption.GIVEN_UP),
+        ("CANCELLED", RUNNING.comment, None),
+        ("TIMEOUT", RUNNING.comment, None),
+        ("COMPLETED", RUNNING.comment, None),
+    ],
+)
+def test_the_end_of_a_pod_is_its_own_failure_only_if_its_owner_or_its_time_limit_caused_it(
+    state: str, comment: Comment, disruption: Disruption | None
+) -> None:
+    ended = dataclasses.replace(RUNNING, phase=Phase.ENDED, state=state, comment=comment)
+    [action] = act(BOUND, jobs=(ended,))
+    assert action == DeletePod(BOUND, f"Slurm job 7 has ended ({state})", state, disruption)
+
+
+def test_the_preemption_of_one_component_disrupts_the_pods_of_all() -> None:
+    its = dataclasses.replace(RUNNING, phase=Phase.ENDED, state="CANCELLED")
+    rest = dataclasses.replace(its, job_id=8, state="PREEMPTED", offset=1)
+    [action] = act(BOUND, jobs=(dataclasses.replace(its, rest=(rest,)),))
+    assert isinstance(action, DeletePod)
+    assert action.disruption is Disruption.PREEMPTED
+
+
+def test_a_pod_whose_guard_is_queued_again_is_disrupted() -> None:
+    again = dataclasses.replace(RUNNING, phase=Phase.PENDING, state="PENDING", guard=True)
+    [action] = act(BOUND, jobs=(again,))
+    assert isinstance(action, DeletePod)
+    assert action.disruption is Disruption.REQUEUED
+
+
+def test_a_pod_that_waits_ends_with_its_cancelled_job_and_is_not_disrupted() -> None:
+    ended = dataclasses.replace(RUNNING, phase=Phase.ENDED, state="CANCELLED")
+    [action] = act(LABELLED, jobs=(ended,))
+    assert action == DeletePod(LABELLED, "Slurm job 7 has ended (CANCELLED)", "CANCELLED")
+
+
+def test_the_admin_comment_of_a_job_that_the_bridge_gives_up_shows_it_before_its_end() -> None:
+    late = dataclasses.replace(BOUND, bound=False, unbound_seconds=15, unbound_reason="taint")
+    [action] = act(late, jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
+    assert action.given_up == GIVEN_UP
 
 
 @pytest.mark.parametrize("nodes", [{}, CORDONED])

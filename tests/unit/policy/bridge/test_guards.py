@@ -23,6 +23,7 @@ from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Drain, Undrain
 from sidecars.policy.bridge.records import (
     DeletePod,
+    Disruption,
     GroupKey,
     Job,
     Kind,
@@ -161,7 +162,7 @@ def test_unequal_pods_get_no_guard() -> None:
 def test_a_pod_whose_guard_was_queued_again_is_deleted() -> None:
     queued = dataclasses.replace(RUNNING, guard=True, phase=Phase.PENDING, completing=True)
     assert act(BOUND, jobs=(queued,), kinds=GUARD) == (
-        DeletePod(BOUND, "Slurm job 7 was queued again", ""),
+        DeletePod(BOUND, "Slurm job 7 was queued again", "", Disruption.REQUEUED),
     )
     waits = dataclasses.replace(queued, completing=False)
     assert not any(isinstance(it, DeletePod) for it in act(LABELLED, jobs=(waits,), kinds=GUARD))

@@ -10,7 +10,7 @@ from sidecars.contract import bridge
 from sidecars.policy.bridge import pods
 from sidecars.policy.bridge.groups import Group
 from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import GroupKey, Why
+from sidecars.policy.bridge.records import Disruption, GroupKey, Why
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.bridge.tenants import Tenant
 from tests.support.world.api import json_patched
@@ -218,6 +218,34 @@ def test_what_is_shown_can_be_compared_with_what_is_reported() -> None:
     item = json_patched(manifest(), pods.condition_patch(pod(), Why.REFUSED, "no", 0))
     assert pods.pod_of(msgspec.convert(item, Pod), UNSHAPED).reported == ("Refused", "no")
     assert dataclasses.replace(seen(), reported=("", "")) == seen()
+
+
+def test_a_pod_that_is_disrupted_shows_it_once_and_keeps_the_first_cause() -> None:
+    item = json_patched(manifest(), pods.disruption_patch(pod(), Disruption.PREEMPTED, "why", 9))
+    assert item["status"]["conditions"][-1] == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptedBySlurm",
+        "message": "why",
+        "lastTransitionTime": "1970-01-01T00:00:09Z",
+    }
+    again = msgspec.convert(item, Pod)
+    assert pods.disruption_patch(again, Disruption.NODE_FAIL, "another", 10) == []
+
+
+def test_a_disruption_of_kubernetes_that_did_not_happen_is_overwritten() -> None:
+    stale = manifest()
+    stale["status"]["conditions"].insert(0, {"type": "DisruptionTarget", "status": "False"})
+    item = json_patched(
+        stale,
+        pods.disruption_patch(msgspec.convert(stale, Pod), Disruption.GIVEN_UP, "why", 9),
+    )
+    assert [it["type"] for it in item["status"]["conditions"]] == [
+        "DisruptionTarget",
+        "PodScheduled",
+    ]
+    assert item["status"]["conditions"][0]["reason"] == "JobGivenUp"
+    assert item["status"]["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:00:09Z"
 
 
 def test_only_a_pod_that_waits_with_this_job_loses_its_id() -> None:

@@ -22,6 +22,11 @@ order.
 """
 REPEAT_AFTER = 5.0
 """Seconds after which a request about a job is repeated that has changed nothing."""
+OVERDUE_SECONDS = 240.0
+"""Seconds after its release in which the scheduler usually has tried a pod, also one of thousands.
+"""
+RESUME_SECONDS = 60.0
+"""Seconds that the scheduler has for such pods when it binds pods again."""
 FIRST_RETRY, LONGEST_RETRY = 5.0, 120.0
 
 
@@ -78,6 +83,14 @@ class Memory:
     """When a pod was released that has not been seen bound yet, by its uid."""
     unbound: dict[str, float] = field(default_factory=dict)
     """Since when a released pod has been seen without a node, by its uid."""
+    tried: dict[str, float] = field(default_factory=dict)
+    """Since when it has the scheduler's words about it."""
+    scheduled_at: float = float("-inf")
+    """When the scheduler was last seen to bind or to try any pod."""
+    resumed: dict[str, float] = field(default_factory=dict)
+    """Since when the scheduler has done so with others, although it should have tried this pod
+    before, by the pod's uid.
+    """
     missing: dict[str, float] = field(default_factory=dict)
     """Since when a Kubernetes node has been missing that pods are bound to."""
     asked: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -218,6 +231,29 @@ class Memory:
         """Return the jobs of labels that the cache may not show yet, by the pod's uid."""
         return {uid: job for uid, (job, sent) in self.labels.items() if now - sent < LABEL_SECONDS}
 
+    def unbound_seconds(self, uid: str, now: float, *, tried: bool) -> float:
+        """Return for how long a released pod has had no node: since the scheduler has tried it, or
+        else since its release.
+        """
+        since = self.unbound.setdefault(uid, now)
+        return now - (self.tried.setdefault(uid, now) if tried else since)
+
+    def bound(self, uid: str) -> None:
+        """Forget since when a pod has had no node."""
+        for times in (self.unbound, self.tried, self.resumed):
+            times.pop(uid, None)
+
+    def scheduler_away(self, uid: str, now: float) -> bool:
+        """Return whether the scheduler has done nothing since it should have tried this pod, or has
+        begun again a moment ago.
+        """
+        due = self.unbound.get(uid, now) + OVERDUE_SECONDS
+        if now < due:
+            return False
+        if self.scheduled_at < due:
+            return True
+        return now - self.resumed.setdefault(uid, now) < RESUME_SECONDS
+
     def lost(self, kube_node: str, now: float) -> bool:
         """Return whether a missing Kubernetes node has been missing for long enough."""
         return now - self.missing.setdefault(kube_node, now) >= LOST_AFTER
@@ -233,7 +269,8 @@ class Memory:
             if uid in pods and now - it[1] < LABEL_SECONDS
         }
         self.released = {uid: at for uid, at in self.released.items() if uid in pods}
-        self.unbound = {uid: since for uid, since in self.unbound.items() if uid in pods}
+        for uid in self.unbound.keys() - pods:
+            self.bound(uid)
         self.refusals = {key: it for key, it in self.refusals.items() if key in keys}
         self.asked = {key: at for key, at in self.asked.items() if now - at < REPEAT_AFTER}
 

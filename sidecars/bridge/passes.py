@@ -272,6 +272,8 @@ class Passes:
 
     def _pod_changed(self, event: Event[Pod]) -> None:
         pod = event.object
+        if event.old and event.new and pods.was_scheduled(event.old, event.new):
+            self._memory.scheduled_at = self._now()
         if pod.spec.node_name:
             released = self._memory.released.pop(pod.metadata.uid, None)
             if released is not None:
@@ -460,10 +462,14 @@ class Passes:
         if ends is not None and ends.timestamp() <= self._wall():
             found = dataclasses.replace(found, overdue=True)
         if found.gated or found.bound or not found.live:
-            memory.unbound.pop(meta.uid, None)
+            memory.bound(meta.uid)
             return found
-        since = memory.unbound.setdefault(meta.uid, now)
-        return dataclasses.replace(found, unbound_seconds=now - since)
+        tried = bool(found.unbound_reason)
+        return dataclasses.replace(
+            found,
+            unbound_seconds=memory.unbound_seconds(meta.uid, now, tried=tried),
+            scheduler_away=not tried and memory.scheduler_away(meta.uid, now),
+        )
 
     def _forget(self, seen: tuple[SeenPod, ...], now: float) -> None:
         self._book.forget(frozenset(pod.job for pod in seen if pod.job is not None))

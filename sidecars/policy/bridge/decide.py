@@ -96,6 +96,11 @@ It binds tens of pods a second, and thousands may be released at once. It report
 volume is provided, too.
 """
 
+AWAY_SECONDS = 3600.0
+"""The same while the scheduler does nothing at all, such as during an upgrade of the control plane:
+every other node would be as useless.
+"""
+
 
 class Decision(NamedTuple):
     """What to do, and what keeps the pods of running jobs, for the next view."""
@@ -754,4 +759,6 @@ def _without_free_node(job: Job, pods: list[Pod], text: str) -> Iterator[Action]
 
 
 def _patience(pod: Pod) -> float:
-    return BIND_SECONDS if pod.unbound_reason else UNTRIED_SECONDS
+    if pod.unbound_reason:
+        return BIND_SECONDS
+    return AWAY_SECONDS if pod.scheduler_away else UNTRIED_SECONDS

@@ -168,6 +168,14 @@ def _tried(scheduled: Condition | None) -> str:
     return scheduled.message or scheduled.reason
 
 
+def was_scheduled(old: Pod, new: Pod) -> bool:
+    """Return whether the scheduler has bound or tried the pod between these two versions of it."""
+    if new.spec.node_name:
+        return not old.spec.node_name
+    tried = _tried(new.status.condition("PodScheduled"))
+    return bool(tried) and tried != _tried(old.status.condition("PodScheduled"))
+
+
 def job_id_of(pod: Pod) -> int | None:
     """Return the job's id by the pod's label. Return 0, which no job has, for a label that isn't an
     id.

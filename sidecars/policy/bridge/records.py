@@ -118,6 +118,10 @@ class Pod:
     """For how long it has been released without being bound."""
     unbound_reason: str = ""
     """The scheduler's words about it."""
+    scheduler_away: bool = False
+    """Whether the scheduler has bound and tried no pod since it should have tried this one, or has
+    begun again a moment ago.
+    """
     claims: tuple[Claim, ...] | None = ()
     """Its ResourceClaims; None: not all of them are known."""
     reported: tuple[str, str] = ("", "")

@@ -9,7 +9,13 @@ from sidecars.policy import token
 from sidecars.policy.bridge import decide, pods, requeued
 
 PAGE = " ".join((Path(__file__).parents[3] / "docs/bridge.md").read_text().split())
-WORDS = {60.0: "a minute", 120.0: "two minutes", 300.0: "five minutes", 600.0: "ten minutes"}
+WORDS = {
+    60.0: "a minute",
+    120.0: "two minutes",
+    300.0: "five minutes",
+    600.0: "ten minutes",
+    3600.0: "an hour",
+}
 NUMBERS = {5: "five"}
 
 
@@ -26,6 +32,10 @@ def seconds(value: float) -> str:
         f"the next job excludes the node for {seconds(memory.AVOID_SECONDS)}",
         f"A job excludes at most {NUMBERS[memory.MOST_AVOIDED]} nodes",
         f"has not tried yet waits for {seconds(decide.UNTRIED_SECONDS)}",
+        (
+            f"control plane, it waits for {seconds(decide.AWAY_SECONDS)}, and for "
+            f"{seconds(memory.RESUME_SECONDS)} after the scheduler has begun again"
+        ),
         (
             f"after pauses from {seconds(memory.FIRST_RETRY)} to {seconds(memory.LONGEST_RETRY)}. "
             "It never starts a job again"

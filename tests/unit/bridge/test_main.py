@@ -543,6 +543,47 @@ async def test_the_next_job_avoids_a_node_only_for_a_while(
     assert following.states == {"PENDING"}
 
 
+def test_a_scheduler_that_is_away_for_twenty_minutes_costs_no_pod_its_job(tmp_path: Path) -> None:
+    async def away() -> None:
+        async with a_world(tmp_path) as world, world.bridge():
+            await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+            world.kube.put(PODS, pod("other", "first"))
+            world.kube.put(PODS, pod("team", "p"))
+            job = await world.job()
+            world.slurm.job_run(job.job_id, {"k1": 1})
+            await world.until("the release", world.released)
+            await asyncio.sleep(1200)
+            # It is back, and has bound another one first.
+            first = world.kube.objects(PODS)["other", "first"]
+            first["spec"]["nodeName"] = "k1"
+            world.kube.put(PODS, first)
+            await asyncio.sleep(30)
+            assert job.states == {"RUNNING"}
+            world.bind()
+            await asyncio.sleep(400)
+            assert job.states == {"RUNNING"}
+
+    run_with_sockets(away())
+
+
+def test_a_pod_that_the_scheduler_passes_over_costs_its_job(tmp_path: Path) -> None:
+    async def passed_over() -> None:
+        async with a_world(tmp_path) as world, world.bridge():
+            await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+            world.kube.put(PODS, pod("other", "first"))
+            world.kube.put(PODS, pod("team", "p"))
+            job = await world.job()
+            world.slurm.job_run(job.job_id, {"k1": 1})
+            await world.until("the release", world.released)
+            await asyncio.sleep(250)
+            first = world.kube.objects(PODS)["other", "first"]
+            first["spec"]["nodeName"] = "k1"
+            world.kube.put(PODS, first)
+            await until("the job's end", world.when(lambda: "CANCELLED" in job.states), 70)
+
+    run_with_sockets(passed_over())
+
+
 def test_a_pod_whose_node_is_cordoned_and_deleted_in_the_moment_of_its_start_gets_another_node(
     tmp_path: Path,
 ) -> None:

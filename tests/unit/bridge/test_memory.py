@@ -6,7 +6,9 @@ from sidecars.bridge.memory import (
     AVOID_SECONDS,
     LABEL_SECONDS,
     LOST_AFTER,
+    OVERDUE_SECONDS,
     REPEAT_AFTER,
+    RESUME_SECONDS,
     Memory,
     PerPod,
     Submission,
@@ -154,6 +156,28 @@ def test_a_label_that_was_sent_counts_for_as_long_as_a_cache_may_not_show_it() -
     memory = Memory(labels={"a": (7, 100.0)})
     assert memory.labelling(100 + LABEL_SECONDS - 1) == {"a": 7}
     assert memory.labelling(100 + LABEL_SECONDS) == {}
+
+
+def test_the_scheduler_is_away_until_it_has_had_a_minute_for_the_pods_that_it_has_left() -> None:
+    memory = Memory(scheduled_at=0.0)
+    memory.unbound_seconds("a", 0.0, tried=False)
+    assert not memory.scheduler_away("a", OVERDUE_SECONDS - 1)
+    assert memory.scheduler_away("a", OVERDUE_SECONDS)
+    memory.scheduled_at = 1000.0
+    assert memory.scheduler_away("a", 1000.0)
+    assert memory.scheduler_away("a", 1000.0 + RESUME_SECONDS - 1)
+    assert not memory.scheduler_away("a", 1000.0 + RESUME_SECONDS)
+    memory.bound("a")
+    assert not memory.scheduler_away("a", 2000.0)
+
+
+def test_a_pod_has_its_whole_time_from_when_the_scheduler_has_tried_it() -> None:
+    memory = Memory()
+    times = [(0, False), (900, False), (910, True), (920, True)]
+    found = [memory.unbound_seconds("a", now, tried=tried) for now, tried in times]
+    assert found == [0, 900, 0, 10]
+    memory.bound("a")
+    assert memory.unbound_seconds("a", 930, tried=True) == 0
 
 
 def test_what_concerns_pods_and_groups_that_are_gone_is_forgotten() -> None:

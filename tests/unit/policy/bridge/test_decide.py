@@ -300,6 +300,17 @@ def test_a_pod_that_the_scheduler_has_not_tried_yet_keeps_its_job_for_minutes() 
     assert isinstance(action, Cancel)
 
 
+def test_a_scheduler_that_is_away_ends_no_job_for_an_hour() -> None:
+    late = dataclasses.replace(BOUND, bound=False, unbound_seconds=3599, scheduler_away=True)
+    assert act(late, jobs=(RUNNING,)) == ()
+    [action] = act(dataclasses.replace(late, unbound_seconds=3600), jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
+    assert "within 3600 s" in action.message
+    # What it has tried, it has tried.
+    [action] = act(dataclasses.replace(late, unbound_reason="taint"), jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
+
+
 @pytest.mark.parametrize("nodes", [{}, {"a": "node a is cordoned"}])
 def test_a_pod_is_not_released_to_a_node_that_is_gone_or_takes_no_pods(
     nodes: dict[str, str],

@@ -85,6 +85,18 @@ def test_the_scheduling_gate_is_no_reason_of_the_scheduler() -> None:
     assert pods.pod_of(msgspec.convert(item, Pod), UNSHAPED).unbound_reason == "Unschedulable"
 
 
+def test_the_scheduler_has_done_something_when_a_pod_gets_a_node_or_new_words() -> None:
+    def tried(**values: str) -> Pod:
+        item = manifest(gates=())
+        item["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", **values}]
+        return msgspec.convert(item, Pod)
+
+    gated, full = tried(reason="SchedulingGated"), tried(reason="Unschedulable", message="full")
+    bound, other = pod(gates=(), nodeName="k1"), pod(gates=(), nodeName="k1", overhead={"cpu": "1"})
+    pairs = [(gated, gated), (gated, full), (full, full), (full, bound), (bound, other)]
+    assert [pods.was_scheduled(*it) for it in pairs] == [False, True, False, True, False]
+
+
 def test_the_node_of_a_pod_that_waits_is_not_taken_from_its_annotation() -> None:
     metadata = {"annotations": {bridge.NODE_ANNOTATION: "k9"}}
     assert seen(metadata=metadata).node == ""

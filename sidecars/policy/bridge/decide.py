@@ -488,6 +488,8 @@ def _with_job(
     used = [pod for job_id in ids for pod in view.labelled.get(job_id, ()) if _fits(pod, job)]
     free = _free_places(job, used)
     yield from _labelled(job, waiting, used, free)
+    if job.phase is Phase.RUNNING:
+        yield from _unreplaced(job, waiting, used)
     if job.phase is Phase.SUBMITTED:
         yield from _not_started(job, members, used, free, view)
     elif job.phase is Phase.RUNNING and not job.confirmed and not job.comment.by_user:
@@ -533,6 +535,16 @@ def _labelled(
                     "delete the other pods of the group, and all of them get another job"
                 )
             yield Report(pod, Why.REFUSED if pod.problem else Why.INCOMPLETE, pod.problem or text)
+
+
+def _unreplaced(job: Job, waiting: list[Pod], used: list[Pod]) -> Iterator[_Blocked]:
+    """Yield the pod whose end isn't known, and whose place another one of the group waits for: that
+    of a dead node, which nobody reports as ended.
+    """
+    stays = next((pod for pod in used if pod.overdue), None)
+    if waiting and stays is not None and len(used) >= sum(it.size for it in job.components):
+        text = f"pod {stays.name} has not ended in its grace period, and another one waits for it"
+        yield _Blocked(job.job_id, Obstacle(text, stays.node))
 
 
 def _not_started(

@@ -473,6 +473,45 @@ def test_a_whole_group_is_queued_again_and_its_running_pods_lose_their_job_last(
     assert act(runs, jobs=(job,), obstacles=known) == ()
 
 
+def test_a_group_on_whose_dead_node_a_pod_remains_gets_another_job_after_a_minute() -> None:
+    """Its controller has created the pod again, and no kubelet reports the end of the first one."""
+    dead, alive = (
+        dataclasses.replace(it, job=7, gated=False, node=node, bound=True)
+        for it, node in zip(group(2), "ab", strict=True)
+    )
+    dead = dataclasses.replace(dead, deleting=True, overdue=True)
+    new = dataclasses.replace(
+        alive, uid="u9", name="p9", gated=True, job=None, node="", bound=False
+    )
+    comment = Comment("team", "group/g", SHAPE.digest, 2)
+    job = dataclasses.replace(RUNNING, comment=comment, slots=(("a", 1), ("b", 1)))
+    [obstacle] = obstacles_of(dead, alive, new, jobs=(job,)).values()
+    assert (obstacle.node, "p0 has not ended" in obstacle.message) == ("a", True)
+    [report] = act(dead, alive, new, jobs=(job,), obstacles={7: obstacle._replace(seconds=59)})
+    assert isinstance(report, Report)
+    cancel, waits = act(dead, alive, new, jobs=(job,), obstacles={7: obstacle._replace(seconds=60)})
+    assert isinstance(cancel, Cancel)
+    assert cancel.given_up is not None
+    assert isinstance(waits, Report)
+    assert waits.pod == new
+
+
+def test_a_group_one_of_whose_pods_ends_in_its_grace_period_keeps_its_job() -> None:
+    ends, alive = (
+        dataclasses.replace(it, job=7, gated=False, node=node, bound=True)
+        for it, node in zip(group(2), "ab", strict=True)
+    )
+    new = dataclasses.replace(
+        alive, uid="u9", name="p9", gated=True, job=None, node="", bound=False
+    )
+    comment = Comment("team", "group/g", SHAPE.digest, 2)
+    job = dataclasses.replace(RUNNING, comment=comment, slots=(("a", 1), ("b", 1)))
+    ends = dataclasses.replace(ends, deleting=True)
+    assert obstacles_of(ends, alive, new, jobs=(job,)) == {}
+    # Nobody waits for its place.
+    assert obstacles_of(dataclasses.replace(ends, overdue=True), alive, jobs=(job,)) == {}
+
+
 def test_pods_that_wait_beside_an_unbound_one_are_queued_again_before_their_job_ends() -> None:
     job = dataclasses.replace(
         RUNNING, comment=Comment("team", "group/g", pods=2), slots=(("a", 1), ("b", 1))

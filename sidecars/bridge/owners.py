@@ -1,4 +1,5 @@
-"""The objects that have the sizes of groups: read when a waiting pod names one, and not watched.
+"""The objects that have the sizes of groups, and the controllers of pods: read when a waiting pod
+names one, and not watched.
 
 A cluster without these kinds costs nothing, and reading needs `get` alone. Nothing waits for an
 answer.

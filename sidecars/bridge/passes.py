@@ -99,7 +99,7 @@ class Passes:
         self._waits = True
         self._others = False
         self._concerned: dict[str, Pod] = {}
-        self._source = PerPod(groups.source_of)
+        self._source = PerPod(groups.object_of)
         self._own_shape = PerPod(partial(shape.own, extended=parts.devices.rules.extended))
         self._shapes: dict[str, tuple[object, Shaped]] = {}
         self._views: dict[str, _Viewed] = {}

@@ -2,7 +2,8 @@
 
 Labels and annotations of the pods are enough for the bridge's own labels and for a LeaderWorkerSet.
 The size of a JobSet, of a PodGroup and of a Workload is in the object that the pods name:
-`source_of` names it, `read` reads it.
+`source_of` names it, `read` reads it. The controllers of other pods are read for their annotations,
+and a Job for its time limit and for what is left of it: `object_of` names either.
 
 A pod of a batch Job is a job of its own, because the pods of a Job are independent of each other:
 the first ones run while the others wait. With the label of the group's size alone, all pods of the
@@ -34,17 +35,28 @@ _WHOLE = ""
 
 
 class SourceKind(Enum):
-    """A kind whose objects have the sizes of groups: its API group, version, kind and plural."""
+    """A kind whose objects are read for the jobs of their pods: its API group, version, kind and
+    plural.
+    """
 
     JOB_SET = "jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"
     SCHEDULER_PLUGINS = "scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"
     POD_GROUP = "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups"
     WORKLOAD = "scheduling.k8s.io", "v1alpha1", "Workload", "workloads"
+    JOB = "batch", "v1", "Job", "jobs"
+    REPLICA_SET = "apps", "v1", "ReplicaSet", "replicasets"
+    """It has the annotations of its Deployment."""
+    STATEFUL_SET = "apps", "v1", "StatefulSet", "statefulsets"
+    LEADER_WORKER_SET = "leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets"
 
     @property
     def kind(self) -> str:
         """As in `kind:`."""
         return self.value[2]
+
+    def is_of(self, api_version: str, kind: str) -> bool:
+        """Return whether an object with these two fields is of this kind."""
+        return (f"{self.value[0]}/{self.value[1]}", self.value[2]) == (api_version, kind)
 
     @property
     def resource(self) -> str:
@@ -52,8 +64,19 @@ class SourceKind(Enum):
         return f"{self.value[3]}.{self.value[0]}"
 
 
+CONTROLLERS = frozenset(
+    {
+        SourceKind.JOB,
+        SourceKind.REPLICA_SET,
+        SourceKind.STATEFUL_SET,
+        SourceKind.LEADER_WORKER_SET,
+    }
+)
+"""The kinds whose pods have the size of their group, or are alone."""
+
+
 class Source(NamedTuple):
-    """An object that has the size of a group."""
+    """An object that has the size of a group, or the controller of its pods."""
 
     kind: SourceKind
     namespace: str
@@ -73,6 +96,8 @@ class Facts:
     """Whether the problem remains until an administrator or the user changes something."""
     wishes: Mapping[str, str] = field(default_factory=dict)
     """The object's annotations about the job."""
+    deadline: int | None = None
+    """Seconds after which a Job ends its pods."""
 
     def __hash__(self) -> int:
         return hash((frozenset((self.sizes or {}).items()), self.problem, self.refused))
@@ -99,6 +124,8 @@ class Group:
     """Whether the problem remains until someone changes something."""
     wishes: Mapping[str, str] = field(default_factory=dict)
     """The annotations of its object about the job. Those of the pod come first."""
+    deadline: int | None = None
+    """Seconds after which the Job that the pod is of ends it."""
 
 
 def source_of(pod: Pod) -> Source | None:
@@ -119,14 +146,55 @@ def source_of(pod: Pod) -> Source | None:
     return None
 
 
-def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
-    """Return the group that the pod starts with. `found`: what is known of the objects of
-    `source_of`.
+def object_of(pod: Pod) -> Source | None:
+    """Return the object that has to be read before the pod can have a job: that of `source_of`, or
+    else its controller. None for a pod of something else.
     """
     source = source_of(pod)
     if source is not None:
-        facts = found.get(source, UNREAD)
-        return replace(_of_source(pod, source, facts), wishes=facts.wishes)
+        return source
+    meta = pod.metadata
+    owner = next((it for it in meta.owner_references if it.controller), None)
+    if owner is None:
+        return None
+    # Its pods are those of StatefulSets.
+    name = meta.labels.get(LEADER_WORKER_SET + "name", "")
+    if name:
+        return Source(SourceKind.LEADER_WORKER_SET, meta.namespace, name)
+    kind = next((it for it in CONTROLLERS if it.is_of(owner.api_version, owner.kind)), None)
+    return Source(kind, meta.namespace, owner.name) if kind is not None else None
+
+
+def group_of(pod: Pod, found: Mapping[Source, Facts]) -> Group:
+    """Return the group that the pod starts with. `found`: what is known of the objects of
+    `object_of`.
+    """
+    source = object_of(pod)
+    if source is None:
+        return _by_labels(pod)
+    facts = found.get(source, UNREAD)
+    if source.kind in CONTROLLERS:
+        return _controlled(pod, _by_labels(pod), facts)
+    return replace(_of_source(pod, source, facts), wishes=facts.wishes)
+
+
+def _controlled(pod: Pod, group: Group, facts: Facts) -> Group:
+    """Return the group with what its controller requests. Without a job, it waits until that is
+    known.
+    """
+    if facts.sizes is None:
+        has_job = bridge.JOB_LABEL in pod.metadata.labels
+        if has_job or group.refused:
+            return group
+        return replace(group, size=0, problem=facts.problem, refused=facts.refused)
+    left = facts.sizes[_WHOLE]
+    # The label of a group may be on pods of several controllers.
+    if left is not None and bridge.GROUP_LABEL not in pod.metadata.labels:
+        group = replace(group, size=min(group.size, left))
+    return replace(group, wishes=facts.wishes, deadline=facts.deadline)
+
+
+def _by_labels(pod: Pod) -> Group:
     meta = pod.metadata
     name = meta.labels.get(bridge.GROUP_LABEL, "")
     if name:
@@ -151,9 +219,15 @@ def read(source: Source, manifest: Mapping[str, Any]) -> Facts:
     """Return the sizes in the object."""
     spec = manifest.get("spec")
     try:
-        return Facts(
-            _SIZES[source.kind](spec if isinstance(spec, Mapping) else {}), wishes=_wishes(manifest)
-        )
+        spec = spec if isinstance(spec, Mapping) else {}
+        if source.kind is SourceKind.JOB:
+            seconds = spec.get("activeDeadlineSeconds")
+            return Facts(
+                {_WHOLE: _left(spec, manifest.get("status") or {})},
+                wishes=_wishes(manifest),
+                deadline=None if seconds is None else int(seconds),
+            )
+        return Facts(_SIZES[source.kind](spec), wishes=_wishes(manifest))
     except (ValueError, TypeError, AttributeError, KeyError):
         return Facts(
             problem=f"{source.kind.kind} {source.name} has no size that can be read", refused=True
@@ -181,9 +255,12 @@ def forbidden(source: Source) -> Facts:
     """Return the bridge has no right to read it."""
     text = (
         f"the Slurm Bridge may not read {source.kind.kind} {source.name}: an administrator adds "
-        f"`get` on {source.kind.resource} to its ClusterRole, or add the labels "
-        f"{bridge.GROUP_LABEL} and {bridge.GROUP_SIZE_LABEL} to the pods"
+        f"`get` on {source.kind.resource} to its ClusterRole"
     )
+    if source.kind not in CONTROLLERS:
+        text += (
+            f", or add the labels {bridge.GROUP_LABEL} and {bridge.GROUP_SIZE_LABEL} to the pods"
+        )
     return Facts(problem=text, refused=True)
 
 
@@ -235,12 +312,14 @@ def _of_source(pod: Pod, source: Source, facts: Facts) -> Group:
             group = f"workload/{source.name}"
         case SourceKind.POD_GROUP:
             group, part = f"gang/{source.name}", ""
-        case SourceKind.SCHEDULER_PLUGINS:
+        case _:
             group, part = f"podgroup/{source.name}", ""
     if facts.sizes is None:
         key = GroupKey(pod.metadata.namespace, group)
         return Group(key, source.name, words, 0, facts.problem, facts.refused)
     name = source.name
+    if part in facts.sizes and facts.sizes[part] is None:
+        return _alone(pod)
     if _WHOLE in facts.sizes:
         part = _WHOLE
     else:
@@ -271,16 +350,42 @@ def _text(fields: Mapping[str, Any] | None, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _job_set(spec: Mapping[str, Any]) -> Mapping[str, int]:
+def _job_set(spec: Mapping[str, Any]) -> Mapping[str, int | None]:
     """Return the groups of a JobSet. Jobs that start one after the other never wait together: each
     replicated job is a group then.
+
+    The pods of a job that has more of them than at a time never exist together either, and the last
+    ones are fewer: each is alone.
     """
     jobs = spec["replicatedJobs"]
-    sizes = {str(job["name"]): _replicas(job) * _parallel(job["template"]["spec"]) for job in jobs}
+    alone: dict[str, int | None] = {
+        str(job["name"]): None for job in jobs if _comes_in_waves(job["template"]["spec"])
+    }
+    sizes = {
+        str(job["name"]): _replicas(job) * _parallel(job["template"]["spec"])
+        for job in jobs
+        if str(job["name"]) not in alone
+    }
     order = (spec.get("startupPolicy") or {}).get("startupPolicyOrder")
     if order == "InOrder" or any(job.get("dependsOn") for job in jobs):
-        return sizes
-    return {_WHOLE: sum(sizes.values())}
+        return {**sizes, **alone}
+    return {_WHOLE: sum(sizes.values()), **alone}
+
+
+def _comes_in_waves(job: Mapping[str, Any]) -> bool:
+    completions, parallelism = job.get("completions"), job.get("parallelism")
+    return completions is not None and int(completions) > int(
+        1 if parallelism is None else parallelism
+    )
+
+
+def _left(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
+    """Return how many pods of a Job have to succeed, at least one; None without a number."""
+    completions = spec.get("completions")
+    if completions is None:
+        return None
+    uncounted = (status.get("uncountedTerminatedPods") or {}).get("succeeded") or ()
+    return max(1, int(completions) - int(status.get("succeeded", 0)) - len(uncounted))
 
 
 def _replicas(job: Mapping[str, Any]) -> int:
@@ -305,6 +410,7 @@ def _gang(policy: Mapping[str, Any]) -> int | None:
 
 _REPLICATED_JOB = JOB_SET + "replicatedjob-name"
 _SIZES: Mapping[SourceKind, Callable[[Mapping[str, Any]], Mapping[str, int | None]]] = {
+    **dict.fromkeys(CONTROLLERS, lambda _: {_WHOLE: None}),
     SourceKind.JOB_SET: _job_set,
     SourceKind.SCHEDULER_PLUGINS: lambda spec: {_WHOLE: int(spec.get("minMember", 1))},
     SourceKind.POD_GROUP: lambda spec: {_WHOLE: _gang(spec.get("schedulingPolicy") or {})},

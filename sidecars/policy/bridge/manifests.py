@@ -15,6 +15,7 @@ import msgspec
 class Owner(msgspec.Struct, frozen=True, rename="camel"):
     """metadata.ownerReferences[*]."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

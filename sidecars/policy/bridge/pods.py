@@ -74,8 +74,9 @@ def shape_or_problem(
     if claims.claims is None:
         return None, claims.problem
     try:
-        name, wishes = (group.name, group.wishes) if group is not None else ("", {})
-        return shape_of(pod, tenant, name, rules.extended, claims.gres, wishes), ""
+        group = group or Group(GroupKey(namespace, pod.metadata.uid))
+        more = (group.wishes, group.deadline)
+        return shape_of(pod, tenant, group.name, rules.extended, claims.gres, *more), ""
     except ShapeError as error:
         return None, condition_message(str(error))
 

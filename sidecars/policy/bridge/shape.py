@@ -105,12 +105,13 @@ def shape_of(
     extended: Mapping[str, str] = BUILT_IN,
     claimed: Iterable[tuple[str, int]] = (),
     wishes: Mapping[str, str] = MappingProxyType({}),
+    deadline: int | None = None,
 ) -> Shape:
     """Return what a job requests for the pod. Raises ShapeError.
 
     `group`: the name of its group, if it has one. `extended`: the GRES of each extended resource.
     `claimed`: the GRES that the pod's claims request. `wishes`: what annotations of its group's
-    object request where the pod's own don't.
+    object request where the pod's own don't. `deadline`: seconds after which its Job ends it.
     """
     _supported(pod, extended)
     wishes = _wishes({**wishes, **pod.metadata.annotations})
@@ -129,9 +130,9 @@ def shape_of(
     _submission(pod, wishes)
     gres = _gres(wishes.get("gres", ""), counts)
     minutes = _number(wishes, "timelimit", None)
-    seconds = pod.spec.active_deadline_seconds
-    if minutes is None and seconds is not None:
-        minutes = max(1, math.ceil(seconds / 60))
+    ends = [it for it in (pod.spec.active_deadline_seconds, deadline) if it is not None]
+    if minutes is None and ends:
+        minutes = max(1, math.ceil(min(ends) / 60))
     return Shape(
         user=tenant.user,
         partition=_chosen(wishes, "partition", tenant.partitions, pod),

@@ -177,6 +177,42 @@ async def test_a_job_set_of_a_driver_and_workers_is_one_heterogeneous_job(world:
     assert len(world.slurm.jobs) == 2
 
 
+JOB_OBJECT: dict[str, Any] = {
+    "metadata": {
+        "namespace": "team",
+        "name": "j",
+        "annotations": {f"{bridge.WISHES}job-name": "wave"},
+    },
+    "spec": {"parallelism": 4, "completions": 6, "activeDeadlineSeconds": 600},
+    "status": {"succeeded": 4},
+}
+
+
+def of_job(name: str) -> dict[str, Any]:
+    found = pod("team", name)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+    found["metadata"] |= {
+        "labels": {bridge.GROUP_SIZE_LABEL: "4"},
+        "ownerReferences": [owner],
+    }
+    return found
+
+
+async def test_the_last_pods_of_a_job_start_with_its_annotations_and_its_time_limit(
+    world: World,
+) -> None:
+    async with world.bridge():
+        await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
+        world.kube.put(PODS, of_job("p4"))
+        await world.until(
+            "the condition", lambda: "Job j" in world.condition("p4").get("message", "")
+        )
+        world.kube.put(RESOURCES[SourceKind.JOB], JOB_OBJECT)
+        world.kube.put(PODS, of_job("p5"))
+        job = await world.job()
+        assert (job.tasks, job.time_limit, job.name) == (2, 10, "wave")
+
+
 async def test_the_end_of_one_component_by_itself_ends_the_whole_job(world: World) -> None:
     world.kube.put(RESOURCES[SourceKind.JOB_SET], JOB_SET)
     world.kube.put(NODES, node("k2"))

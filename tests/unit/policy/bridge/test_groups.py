@@ -258,3 +258,102 @@ def test_an_object_without_a_size_reports_why(facts: Any, words: str, refused: b
 def test_facts_can_be_compared_and_hashed() -> None:
     assert hash(Facts({"": 1})) == hash(Facts({"": 1}))
     assert Facts({"": 1}) != UNREAD
+
+
+BATCH = {**JOB, "apiVersion": "batch/v1"}
+
+
+def of_job(item: Pod, spec: dict[str, Any], status: dict[str, Any] | None = None) -> Group:
+    """The group, when the Job that the pod is of has these."""
+    source = groups.object_of(item)
+    assert source == Source(SourceKind.JOB, "team", "train")
+    manifest = {**JOB_SET_OBJECT, "spec": spec, "status": status or {}}
+    return groups.group_of(item, {source: groups.read(source, manifest)})
+
+
+def test_a_pod_of_a_job_waits_for_its_annotations_and_has_its_time_limit() -> None:
+    item = pod(owner=BATCH)
+    assert groups.group_of(item, {}) == Group(GroupKey("team", "u"), size=0)
+    found = of_job(item, {"activeDeadlineSeconds": 90})
+    assert (found.key, found.size, found.deadline) == (GroupKey("team", "u"), 1, 90)
+    assert found.wishes == {f"{bridge.WISHES}qos": "high"}
+
+
+@pytest.mark.parametrize("label", ["", bridge.JOB_LABEL])
+def test_a_pod_with_a_job_keeps_its_size_while_its_controller_is_not_read(label: str) -> None:
+    labels = {bridge.GROUP_SIZE_LABEL: "4"} | ({label: "7"} if label else {})
+    assert groups.group_of(pod(labels, owner=BATCH), {}).size == (4 if label else 0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "size"),
+    [
+        ({"completions": 6}, {}, 4),
+        ({"completions": 6}, {"succeeded": 4}, 2),
+        (
+            {"completions": 6},
+            {"succeeded": 2, "uncountedTerminatedPods": {"succeeded": ["a", "b"]}},
+            2,
+        ),
+        ({"completions": 6}, {"succeeded": 6}, 1),
+        ({}, {"succeeded": 6}, 4),
+    ],
+)
+def test_the_last_pods_of_a_job_are_a_smaller_group(
+    spec: dict[str, Any], status: dict[str, Any], size: int
+) -> None:
+    item = pod({bridge.GROUP_SIZE_LABEL: "4"}, owner=BATCH)
+    assert of_job(item, spec, status).size == size
+    # Other controllers may have pods with the label of the group.
+    named = pod({bridge.GROUP_LABEL: "g", bridge.GROUP_SIZE_LABEL: "4"}, owner=BATCH)
+    assert of_job(named, spec, status).size == 4
+
+
+def test_a_wrong_size_is_refused_before_the_controller_is_read() -> None:
+    assert groups.group_of(pod({bridge.GROUP_SIZE_LABEL: "0"}, owner=BATCH), {}).refused
+
+
+@pytest.mark.parametrize(
+    ("labels", "version", "kind", "source"),
+    [
+        ({}, "apps/v1", "ReplicaSet", (SourceKind.REPLICA_SET, "team", "train")),
+        ({}, "apps/v1", "StatefulSet", (SourceKind.STATEFUL_SET, "team", "train")),
+        (LWS, "apps/v1", "StatefulSet", (SourceKind.LEADER_WORKER_SET, "team", "serve")),
+        ({}, "example.com/v1", "Job", None),
+        ({}, "apps/v1", "DaemonSet", None),
+    ],
+)
+def test_the_annotations_of_the_controllers_of_kubernetes_count(
+    labels: dict[str, str], version: str, kind: str, source: tuple[SourceKind, str, str] | None
+) -> None:
+    owner = {"apiVersion": version, "kind": kind, "name": "train", "uid": "j", "controller": True}
+    item = pod(labels, {"leaderworkerset.sigs.k8s.io/size": "5"}, owner=owner)
+    found = groups.object_of(item)
+    assert found == source
+    if found is not None:
+        group = groups.group_of(item, {found: groups.read(found, JOB_SET_OBJECT)})
+        assert (group.size, group.wishes) == (5 if labels else 1, {f"{bridge.WISHES}qos": "high"})
+
+
+def test_a_controller_that_may_not_be_read_shows_the_missing_right_alone() -> None:
+    item = pod(owner=BATCH)
+    source = groups.object_of(item)
+    assert source is not None
+    found = groups.group_of(item, {source: groups.forbidden(source)})
+    assert (found.size, found.refused) == (0, True)
+    assert found.problem.endswith("adds `get` on jobs.batch to its ClusterRole")
+
+
+@pytest.mark.parametrize("order", ["", "InOrder"])
+def test_the_pods_of_a_job_that_come_in_waves_are_alone_and_in_no_other_group(order: str) -> None:
+    spec = {
+        "replicatedJobs": [
+            replicated("driver"),
+            replicated("workers", 2, parallelism=4, completions=6),
+        ],
+        "startupPolicy": {"startupPolicyOrder": order},
+    }
+    assert known(pod(JOB_SET), spec) == Group(GroupKey("team", "u"))
+    driver = pod({**JOB_SET, "jobset.sigs.k8s.io/replicatedjob-name": "driver"})
+    assert known(driver, spec).size == 1
+    assert known(driver, spec).key.group.startswith("jobset/s")

@@ -290,3 +290,21 @@ def test_equal_pods_have_equal_digests_and_others_have_not() -> None:
 def test_a_job_has_its_nodes_to_itself_only_if_its_annotation_asks_for_it() -> None:
     assert shape.shape_of(pod(exclusive="true"), TENANT).exclusive
     assert not shape.shape_of(pod(), TENANT).exclusive
+
+
+@pytest.mark.parametrize(
+    ("own", "of_job", "annotation", "minutes"),
+    [
+        (None, 90, "", 2),
+        (60, 90, "", 1),
+        (120, 90, "", 2),
+        (None, 90, "7", 7),
+        (None, None, "", None),
+    ],
+)
+def test_the_time_limit_is_the_first_end_that_kubernetes_knows(
+    own: int | None, of_job: int | None, annotation: str, minutes: int | None
+) -> None:
+    item = pod({} if own is None else {"activeDeadlineSeconds": own})
+    wishes = {f"{bridge.WISHES}timelimit": annotation} if annotation else {}
+    assert shape.shape_of(item, TENANT, wishes=wishes, deadline=of_job).minutes == minutes

@@ -257,12 +257,13 @@ class Effects:
     async def _submitted(self, action: Submit, submission: Submission) -> None:
         names = self.guard_nodes if action.guard else self.slurm_nodes
         excluded = tuple(names[node] for node in action.excluded if node in names)
-        if len(excluded) >= len(names):
+        unfit = [tuple(names[node] for node in it if node in names) for it in action.unfit]
+        if any(len({*excluded, *it}) >= len(names) for it in unfit or [()]):
             excluded = ()
         key = action.key
         try:
             job_id = await self._slurm.submit(
-                action.user, requests_of(action, excluded, len(names) - len(excluded))
+                action.user, requests_of(action, excluded, len(names) - len(excluded), unfit)
             )
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)

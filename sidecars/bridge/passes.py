@@ -5,6 +5,7 @@ import dataclasses
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from sidecars.kube import Event
 from sidecars.policy.bridge import causes, groups, pods, shape, tenants
 from sidecars.policy.bridge.claims import PodClaims
 from sidecars.policy.bridge.decide import decided
+from sidecars.policy.bridge.feasible import Needs, unfit
 from sidecars.policy.bridge.manifests import Node, Pod
 from sidecars.policy.bridge.pods import Shaped
 from sidecars.policy.bridge.records import GroupKey, Job, Phase, View
@@ -104,6 +106,9 @@ class Passes:
         self._shapes: dict[str, tuple[object, Shaped]] = {}
         self._views: dict[str, _Viewed] = {}
         """The pods as `decide` looks at them, each after what it depends on."""
+        self._fits: dict[Needs, dict[str, str]] = {}
+        """See `_unfit`: what is known of the nodes as they are, `_fit_of`."""
+        self._fit_of: frozenset[str] = frozenset()
         self._tenants: dict[str, tenants.Tenant] = {}
         self._problems: dict[str, str] = {}
         self._begun: set[int] = set()
@@ -293,6 +298,7 @@ class Passes:
     def _node_changed(self, event: Event[Node]) -> None:
         old, new = event.old, event.new
         if old is None or new is None or _relevant(old) != _relevant(new):
+            self._fits = {}
             self.wake()
 
     def _tenants_changed(self) -> None:
@@ -350,6 +356,7 @@ class Passes:
             pod.namespace for pod in seen if pod.gated and pod.job is None
         } & self._tenants.keys()
         self._rights.read(asking)
+        places_of = {True: self._guards.slurm_nodes.keys(), False: records.slurm_nodes.keys()}
         view = View(
             pods=seen,
             jobs=jobs,
@@ -364,6 +371,8 @@ class Passes:
             places=len(records.slurm_nodes) or None,
             paused=memory.paused_jobs(jobs, records.sizes(), now),
             avoided=memory.avoided(now),
+            unfit=self._unfit(seen, places_of),
+            places_of=places_of,
             cpus=records.cpus() | self._guards.cpus,
             gres=self._guards.gres,
             unwritable=self._rights.unwritable(asking),
@@ -470,6 +479,23 @@ class Passes:
             unbound_seconds=memory.unbound_seconds(meta.uid, now, tried=tried),
             scheduler_away=not tried and memory.scheduler_away(meta.uid, now),
         )
+
+    def _unfit(
+        self, seen: Iterable[SeenPod], places_of: Mapping[bool, AbstractSet[str]]
+    ) -> dict[Needs, dict[str, str]]:
+        """Return why nodes can't run the pods that wait, by what the pods need."""
+        names = frozenset().union(*places_of.values())
+        if names != self._fit_of:
+            self._fits, self._fit_of = {}, names
+        nodes = [node for it in sorted(names) if (node := self._nodes.get(None, it)) is not None]
+        wanted = {it.shape.needs for it in seen if it.gated and it.shape is not None}
+        self._fits = {
+            needs: self._fits[needs]
+            if needs in self._fits
+            else {node.metadata.name: text for node in nodes if (text := unfit(needs, node))}
+            for needs in wanted
+        }
+        return {needs: its for needs, its in self._fits.items() if its}
 
     def _forget(self, seen: tuple[SeenPod, ...], now: float) -> None:
         self._book.forget(frozenset(pod.job for pod in seen if pod.job is not None))

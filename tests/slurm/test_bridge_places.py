@@ -189,10 +189,11 @@ async def test_a_pod_that_the_scheduler_cannot_bind_costs_its_job_and_the_next_g
     slurm: Target, world: World
 ) -> None:
     wrong, right = world.nodes
-    taints = [{"key": key, "effect": "NoSchedule"} for key in (bridge.TAINT, "unknown-to-slurm")]
+    # What Slurm doesn't know.
+    full = {"status": {"allocatable": {"pods": "0"}}}
     before = (await slurm.call(protocol.get_job_states())).keys()
     async with bridge_of(world, slurm, wrong, right):
-        await world.admin.merge_patch(NODES, None, wrong, {"spec": {"taints": taints}})
+        await world.admin.merge_patch(NODES, None, wrong, full, subresource="status")
         labels = {"app": "serve"}
         template = {"metadata": {"labels": labels}, "spec": pod(world.namespace, "p")["spec"]}
         spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
@@ -211,11 +212,33 @@ async def test_a_pod_that_the_scheduler_cannot_bind_costs_its_job_and_the_next_g
 
         [note] = await until("the Event", received)
         assert f"was not bound to {wrong} within 15 s: " in note
-        assert "untolerated taint" in note
+        assert "Too many pods" in note
         listed = await slurm.call(protocol.get_job_states())
         new = [states for job, states in listed.items() if job not in before]
         assert sorted(map("+".join, new)) == ["CANCELLED", "RUNNING"]
         await world.admin.delete(REPLICA_SETS, world.namespace, "serve")
+
+
+async def test_the_job_of_a_pod_is_not_placed_on_a_node_whose_taint_it_does_not_tolerate(
+    slurm: Target, world: World
+) -> None:
+    """But as soon as the node has none any longer."""
+    tainted, other = world.nodes
+    taints = [{"key": "unknown-to-slurm", "effect": "NoSchedule"}]
+    async with bridge_of(world, slurm, tainted, other):
+        await world.admin.merge_patch(NODES, None, tainted, {"spec": {"taints": taints}})
+        await create(world, "first", "slurm-bridge")
+        await bound(world, "first", other)
+        await create(world, "next", "slurm-bridge")
+
+        async def waits() -> bool:
+            return (await world.condition("next")).get("reason") == "Waiting"
+
+        await until("the next pod to wait", waits)
+        await world.admin.merge_patch(NODES, None, tainted, {"spec": {"taints": None}})
+        await bound(world, "next", tainted)
+        events, _ = await world.admin.list(EVENTS, world.namespace)
+        assert "NotBound" not in {it["reason"] for it in events}
 
 
 @contextlib.asynccontextmanager

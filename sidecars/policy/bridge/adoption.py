@@ -112,12 +112,29 @@ def misnamed_words(job: Job, user: str) -> str:
 
 
 def allow(job: Job, members: Iterable[Pod], view: View) -> Iterator[Allow]:
-    """Let the job that waits have all nodes but those that its pods avoid now."""
-    excluding = [it for it in job.components if it.excluded]
-    if not excluding:  # as most jobs
+    """Let the job that waits have all nodes but those that its pods avoid now, and those that can't
+    run them.
+    """
+    if not view.unfit and not any(it.excluded for it in job.components):  # as most jobs
         return
+    theirs = {(pod.job, pod.shape.needs) for pod in members if pod.shape is not None}
+    unfit = {
+        it.job_id: {
+            node
+            for job_id, needs in theirs
+            if job_id == it.job_id
+            for node in view.unfit.get(needs, ())
+        }
+        for it in job.components
+    }
+    changing = [it for it in job.components if it.excluded or unfit[it.job_id]]
     avoided = {node for pod in members for node in view.avoided.get(avoid_key(pod), ())}
-    for it in excluding:
-        left = tuple(node for node in it.excluded if node in avoided)
-        if left != it.excluded:
-            yield Allow(it, left)
+    for it in changing:
+        less = tuple(node for node in it.excluded if node in avoided or node in unfit[it.job_id])
+        more = tuple(sorted(unfit[it.job_id].difference(less)))
+        wanted = (*less, *more)
+        # Slurm takes no job that has no node left. It waits then for one that comes back.
+        if view.places_of.get(job.guard, frozenset()) <= {*wanted}:
+            wanted = less
+        if wanted != it.excluded:
+            yield Allow(it, wanted)

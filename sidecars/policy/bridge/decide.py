@@ -418,10 +418,23 @@ def _complete(group: _Waiting) -> Iterator[Action]:
         yield from group.report(Why.REFUSED, f"{text}: at most {most} are possible")
         return
     guard, problem = kind_of(waiting, parts, view.kinds or {})
+    problem = problem or _without_fit(parts, view, guard=guard)
     if problem:
         yield from group.report(Why.REFUSED, problem)
         return
     yield from _found_or_submitted(group, parts, guard=guard)
+
+
+def _without_fit(parts: Sequence[Part], view: View, *, guard: bool) -> str:
+    """Return why no node can run the pods of a part, "" if one can, or none is known yet."""
+    places = view.places_of.get(guard, frozenset())
+    for part in parts:
+        unfit = view.unfit.get(part.shape.needs, {})
+        if places and places <= unfit.keys():
+            first = min(places)
+            more = f" and {len(places) - 1} others" if len(places) > 1 else ""
+            return f"no Kubernetes node of Slurm can run the pod: {first}{more}: {unfit[first]}"
+    return ""
 
 
 def _with_job_of_user(
@@ -471,7 +484,9 @@ def _found_or_submitted(
         yield from group.report(Why.REFUSED, adoption.misnamed_words(*view.misnamed[key]))
     elif key not in view.submitting:
         avoided = {node: None for pod in waiting for node in view.avoided.get(avoid_key(pod), ())}
-        yield Submit(key, parts, tuple(avoided), guard, tuple(waiting))
+        unfit = tuple(tuple(sorted(view.unfit.get(it.shape.needs, ()))) for it in parts)
+        unfit = unfit if any(unfit) else ()
+        yield Submit(key, parts, tuple(avoided), guard, unfit, tuple(waiting))
 
 
 def _with_job(

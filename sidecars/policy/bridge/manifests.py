@@ -101,6 +101,9 @@ class Toleration(msgspec.Struct, frozen=True):
     """spec.tolerations[*]."""
 
     key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
 
 
 class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
@@ -174,6 +177,7 @@ class Taint(msgspec.Struct, frozen=True):
     """spec.taints[*]."""
 
     key: str
+    value: str = ""
     effect: str = ""
 
 

@@ -1,7 +1,7 @@
 """A placeholder job in Slurm: the request for it, and what its record means."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from sidecars.contract import bridge
@@ -17,10 +17,13 @@ NO_DEVICES: Mapping[str, tuple[Numbered, ...]] = {}
 
 
 def requests_of(
-    submit: Submit, excluded: tuple[str, ...], places: int = 0
+    submit: Submit,
+    excluded: tuple[str, ...],
+    places: int = 0,
+    unfit: Sequence[tuple[str, ...]] = (),
 ) -> tuple[ExternalRequest, ...]:
     """Return the requests for the job's components. `excluded` are the names in Slurm of the nodes
-    to avoid.
+    to avoid, and `unfit` those of the nodes that can't run the pods of each component.
 
     `places`: the number of the other nodes; 0: not known. A component may only have so many of them
     that the others get theirs: Slurm gives each as many as it may have, and no two components the
@@ -28,8 +31,9 @@ def requests_of(
     """
     comment = bridge.encode(comment_for(submit))
     most = _most_nodes(submit.parts, places)
+    without = [tuple(dict.fromkeys((*excluded, *it))) for it in unfit or ((),) * len(most)]
     return tuple(
-        _request(part, most[index], comment, excluded, guard=submit.guard)
+        _request(part, most[index], comment, without[index], guard=submit.guard)
         for index, part in enumerate(submit.parts)
     )
 

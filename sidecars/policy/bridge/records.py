@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.devices import Claim, Device, Granted
+from sidecars.policy.bridge.feasible import Needs
 from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.reasons.bridge import PodDisrupted, PodQueued
 
@@ -272,6 +273,10 @@ class View:
     """Jobs that were started again a moment ago, because Slurm had blocked them."""
     avoided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes to avoid, by `avoid_key`."""
+    unfit: Mapping[Needs, Mapping[str, str]] = field(default_factory=dict)
+    """Why the Kubernetes nodes that can't run the pods with such needs can't, by node."""
+    places_of: Mapping[bool, AbstractSet[str]] = field(default_factory=dict)
+    """The Kubernetes nodes of guards (True), and those of external jobs."""
     kinds: Mapping[str, Kind] | None = field(default_factory=dict)
     """What the pods of each partition get, an external job in others; None: not known."""
     holders: Mapping[Device, AbstractSet[str]] = field(default_factory=dict)
@@ -364,6 +369,8 @@ class Submit:
     parts: tuple[Part, ...]
     excluded: tuple[str, ...] = ()
     guard: bool = False
+    unfit: tuple[tuple[str, ...], ...] = ()
+    """The nodes that can't run the pods of each part; () if all can."""
     pods: tuple[Pod, ...] = field(default=(), compare=False)
     """The pods that wait for it."""
 

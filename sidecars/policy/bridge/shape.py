@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from sidecars.contract import bridge
 from sidecars.policy.bridge.devices import BUILT_IN, VENDORS
+from sidecars.policy.bridge.feasible import NOTHING, Needs, needs_of
 from sidecars.policy.bridge.manifests import Container, Pod, Requirement, Term
 from sidecars.policy.bridge.tenants import Tenant
 from sidecars.workloads.quantities import mebibytes, quantity
@@ -84,6 +85,8 @@ class Shape:
     licenses: str = ""
     reservation: str = ""
     wckey: str = ""
+    needs: Needs = NOTHING
+    """What Slurm doesn't know: it decides on which nodes the job can't run."""
 
     @property
     def digest(self) -> str:
@@ -94,7 +97,10 @@ class Shape:
 @functools.lru_cache(maxsize=4096)
 def _digest(shape: Shape) -> str:
     # Each pod that waits is compared by it in each pass.
-    text = json.dumps(asdict(shape), sort_keys=True)
+    fields = asdict(shape)
+    if not any(shape.needs):  # jobs of former releases have none
+        del fields["needs"]
+    text = json.dumps(fields, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -117,6 +123,10 @@ def shape_of(
     wishes = _wishes({**wishes, **pod.metadata.annotations})
     try:
         cpus, memory, counts = _resources(pod, extended)
+        needs = needs_of(
+            pod.spec.tolerations,
+            {name: _requested(pod, name) for name in _named(pod) - {"cpu", "memory", *extended}},
+        )
         if "cpu-per-task" in wishes:
             cpus = max(
                 cpus, math.ceil(quantity(wishes["cpu-per-task"], f"{bridge.WISHES}cpu-per-task"))
@@ -151,6 +161,7 @@ def shape_of(
         licenses=wishes.get("licenses", ""),
         reservation=wishes.get("reservation", ""),
         wckey=wishes.get("wckey", ""),
+        needs=needs,
     )
 
 
@@ -265,11 +276,7 @@ def _terms(pod: Pod) -> tuple[Term, ...]:
 
 def _supported(pod: Pod, extended: Mapping[str, str]) -> None:
     """Raise ShapeError for a pod that wants what Slurm can't give."""
-    levels = (
-        pod.spec.resources,
-        *(it.resources for it in (*pod.spec.containers, *pod.spec.init_containers)),
-    )
-    for name in sorted({name for it in levels for name in (*it.requests, *it.limits)}):
+    for name in sorted(_named(pod)):
         if name.startswith(VENDORS) and name not in extended:
             raise ShapeError(
                 f"{name} is no GRES of Slurm: an administrator maps it in `devices` of the Slurm "
@@ -280,6 +287,15 @@ def _supported(pod: Pod, extended: Mapping[str, str]) -> None:
             raise ShapeError(
                 "a required node affinity needs matchExpressions alone: Slurm knows no other fields"
             )
+
+
+def _named(pod: Pod) -> set[str]:
+    """Return the names of the resources that the pod requests."""
+    levels = (
+        pod.spec.resources,
+        *(it.resources for it in (*pod.spec.containers, *pod.spec.init_containers)),
+    )
+    return {name for it in levels for name in (*it.requests, *it.limits)}
 
 
 def _wishes(annotations: Mapping[str, str]) -> dict[str, str]:

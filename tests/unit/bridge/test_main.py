@@ -620,6 +620,35 @@ def test_a_pod_that_the_scheduler_passes_over_costs_its_job(tmp_path: Path) -> N
     run_with_sockets(passed_over())
 
 
+async def test_a_job_excludes_the_nodes_whose_taints_its_pod_does_not_tolerate(
+    world: World,
+) -> None:
+    tainted = node("k1")
+    tainted["spec"]["taints"] = [{"key": "team", "effect": "NoSchedule"}]
+    world.kube.put(NODES, tainted)
+    world.kube.put(NODES, node("k2"))
+    async with world.bridge():
+        await world.until("the records", lambda: {"k1", "k2"} <= world.slurm.nodes.keys())
+        world.kube.put(PODS, pod("team", "p"))
+        job = await world.job()
+        assert job.excluded == ["k1"]
+        world.kube.put(NODES, node("k1"))
+        await world.until("the node to be allowed", lambda: job.excluded == [])
+        tainted = node("k2")
+        tainted["spec"]["taints"] = [{"key": "team", "effect": "NoSchedule"}]
+        world.kube.put(NODES, tainted)
+        await world.until("the other one to be excluded", lambda: job.excluded == ["k2"])
+        tainted = node("k1")
+        tainted["spec"]["taints"] = [{"key": "team", "effect": "NoSchedule"}]
+        world.kube.put(NODES, tainted)
+        world.kube.put(PODS, pod("team", "other"))
+        await world.until(
+            "the reason",
+            lambda: "has the taint team" in world.condition("other").get("message", ""),
+        )
+        assert len(world.slurm.jobs) == 1
+
+
 def test_a_pod_whose_node_is_cordoned_and_deleted_in_the_moment_of_its_start_gets_another_node(
     tmp_path: Path,
 ) -> None:

@@ -12,6 +12,7 @@ from sidecars.policy.bridge import decide as decide_module
 from sidecars.policy.bridge import pods
 from sidecars.policy.bridge.decide import decide
 from sidecars.policy.bridge.devices import Claim, Device, Granted, Wish
+from sidecars.policy.bridge.feasible import Needs
 from sidecars.policy.bridge.manifests import Pod as KubePod
 from sidecars.policy.bridge.placeholder import together
 from sidecars.policy.bridge.records import (
@@ -24,6 +25,7 @@ from sidecars.policy.bridge.records import (
     Grant,
     GroupKey,
     Job,
+    Kind,
     Label,
     Obstacle,
     Part,
@@ -1133,3 +1135,72 @@ def test_all_pods_are_looked_at_equally_often_however_many_groups_exist(phase: P
 def test_a_pod_of_another_group_with_the_id_from_a_lost_state_keeps_no_job_either() -> None:
     other = dataclasses.replace(BOUND, key=GroupKey("team", "v"), uid="v", name="old", node="b")
     assert Cancel(7, "none of its pods exists") in act(other, jobs=(RUNNING,))
+
+
+NEEDY = dataclasses.replace(SHAPE, needs=Needs(resources=(("ephemeral-storage", "1"),)))
+NODES = {True: frozenset[str](), False: frozenset({"a", "b"})}
+LACKS = {NEEDY.needs: {"a": "it has the taint t:NoSchedule, which the pod doesn't tolerate"}}
+
+
+def test_a_job_excludes_the_nodes_that_can_not_run_its_pods() -> None:
+    needy = dataclasses.replace(POD, shape=NEEDY)
+    [action] = act(needy, unfit=LACKS, places_of=NODES)
+    assert action == Submit(KEY, (Part(NEEDY, 1),), unfit=(("a",),))
+    assert act(POD, unfit=LACKS, places_of=NODES) == (Submit(KEY, ONE),)
+
+
+def test_a_pod_that_no_node_can_run_gets_no_job_and_shows_why() -> None:
+    needy = dataclasses.replace(POD, shape=NEEDY)
+    everywhere = {NEEDY.needs: dict.fromkeys("ab", "it has the taint t:NoSchedule")}
+    [report] = act(needy, unfit=everywhere, places_of=NODES)
+    assert isinstance(report, Report)
+    assert report.why is Why.REFUSED
+    assert report.message == (
+        "no Kubernetes node of Slurm can run the pod: a and 1 others: it has the taint t:NoSchedule"
+    )
+    # Guards have other nodes, of which none is known.
+    kinds = {"p": Kind(guard=True)}
+    [submit] = act(needy, unfit=everywhere, places_of=NODES, kinds=kinds)
+    assert isinstance(submit, Submit)
+
+
+def test_each_component_excludes_nodes_of_its_own() -> None:
+    first, second = group(2)
+    first = dataclasses.replace(first, shape=dataclasses.replace(NEEDY, cpus=2))
+    [action] = act(first, second, unfit=LACKS, places_of=NODES)
+    assert isinstance(action, Submit)
+    assert {it.shape.cpus: its for it, its in zip(action.parts, action.unfit, strict=True)} == {
+        1: (),
+        2: ("a",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("excluded", "avoided", "unfit", "allowed"),
+    [
+        ((), (), ("a",), ("a",)),
+        (("a",), (), ("a",), None),
+        (("a",), (), (), ()),
+        (("b",), ("b",), (), None),
+        (("b",), ("b",), ("a",), None),
+        ((), (), ("a", "b"), None),
+    ],
+)
+def test_the_nodes_that_a_waiting_job_excludes_follow_the_nodes(
+    excluded: tuple[str, ...],
+    avoided: tuple[str, ...],
+    unfit: tuple[str, ...],
+    allowed: tuple[str, ...] | None,
+) -> None:
+    """But Slurm has at least one node left for it."""
+    needy = dataclasses.replace(LABELLED, shape=NEEDY, owner="rs")
+    job = dataclasses.replace(RUNNING, phase=Phase.PENDING, slots=(), excluded=excluded)
+    actions = act(
+        needy,
+        jobs=(job,),
+        unfit={NEEDY.needs: dict.fromkeys(unfit, "no")},
+        avoided={"team/rs": avoided},
+        places_of=NODES,
+    )
+    found = [it.excluded for it in actions if isinstance(it, Allow)]
+    assert found == ([] if allowed is None else [allowed])

@@ -57,6 +57,12 @@ def test_a_group_may_get_as_many_nodes_as_it_has_pods_and_no_more() -> None:
     assert (request.min_nodes, request.max_nodes) == (1, 2)
 
 
+def test_each_component_excludes_what_all_avoid_and_what_can_not_run_its_pods() -> None:
+    parts = (Part(SHAPE, 1), Part(dataclasses.replace(SHAPE, cpus=4), 1))
+    first, second = requests_of(Submit(KEY, parts), ("n2",), unfit=(("n1", "n2"), ()))
+    assert (first.excluded_nodes, second.excluded_nodes) == (("n2", "n1"), ("n2",))
+
+
 def test_a_job_of_others_has_no_comment_of_ours() -> None:
     assert comment_of(BLOCKED) == COMMENT
     assert comment_of(dataclasses.replace(BLOCKED, external=False)) is None

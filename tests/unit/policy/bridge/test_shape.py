@@ -1,5 +1,8 @@
 """What a pod's job requests, and which pods are refused."""
 
+import dataclasses
+import hashlib
+import json
 from typing import Any
 
 import msgspec
@@ -7,6 +10,7 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.policy.bridge import shape
+from sidecars.policy.bridge.feasible import Needs
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.shape import ShapeError
 from sidecars.policy.bridge.tenants import Tenant
@@ -308,3 +312,29 @@ def test_the_time_limit_is_the_first_end_that_kubernetes_knows(
     item = pod({} if own is None else {"activeDeadlineSeconds": own})
     wishes = {f"{bridge.WISHES}timelimit": annotation} if annotation else {}
     assert shape.shape_of(item, TENANT, wishes=wishes, deadline=of_job).minutes == minutes
+
+
+def test_what_slurm_does_not_count_is_a_need_of_the_pod() -> None:
+    spec = {
+        "containers": [
+            container(
+                {"nvidia.com/gpu": "1"}, cpu="1", memory="1Gi", **{"ephemeral-storage": "2Gi"}
+            ),
+            container({"example.com/nic": "1"}),
+        ],
+        "initContainers": [container({"example.com/nic": "3"})],
+        "tolerations": [{"key": "team", "operator": "Exists"}],
+    }
+    needs = shape.shape_of(pod(spec), TENANT).needs
+    assert needs.tolerations == (("team", "Exists", "", ""),)
+    assert dict(needs.resources) == {"ephemeral-storage": "2147483648", "example.com/nic": "3"}
+
+
+def test_pods_without_such_needs_have_the_jobs_of_former_releases() -> None:
+    """Otherwise an upgrade would cancel all held jobs. The text is that of release 0.1.0."""
+    fields = dataclasses.asdict(shape.Shape("ada", "p"))
+    del fields["needs"]
+    text = json.dumps(fields, sort_keys=True).encode()
+    assert shape.Shape("ada", "p").digest == hashlib.sha256(text).hexdigest()[:16]
+    needs = Needs(resources=(("ephemeral-storage", "1"),))
+    assert shape.Shape("ada", "p", needs=needs).digest != shape.Shape("ada", "p").digest

@@ -11,6 +11,7 @@ import types
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from sidecars.contract import bridge
 from sidecars.contract.reasons import Owner, owner
@@ -40,6 +41,8 @@ class Usage:
     """Rounded up."""
     memory: int = 0
     """MiB, rounded up."""
+    exact: Decimal | None = field(default=None, compare=False)
+    """The CPUs that are not rounded, if they are known: what is left is rounded once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +188,8 @@ def wanted_of(
     if not node.address:
         return "it has no InternalIP: Slurm needs an address that resolves"
     try:
-        cpus = (
-            int(quantity(node.status.allocatable.get("cpu", "0"), "allocatable cpu")) - usage.cpus
-        )
+        used = usage.cpus if usage.exact is None else usage.exact
+        cpus = int(quantity(node.status.allocatable.get("cpu", "0"), "allocatable cpu") - used)
         memory = (
             int(quantity(node.status.allocatable.get("memory", "0"), "allocatable memory")) // 2**20
             - usage.memory

@@ -46,8 +46,8 @@ class UsageBook:
 
     def of(self, node: str) -> Usage:
         """Return what is requested of a node."""
-        cpus = math.ceil(self._cpus.get(node, Decimal(0)))
-        return Usage(cpus, math.ceil(self._memory[node] / _MEBIBYTE))
+        cpus = self._cpus.get(node, Decimal(0))
+        return Usage(math.ceil(cpus), math.ceil(self._memory[node] / _MEBIBYTE), cpus)
 
 
 def _counted(pod: Pod) -> tuple[str, Decimal, int] | None:

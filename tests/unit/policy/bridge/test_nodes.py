@@ -9,6 +9,7 @@ import pytest
 from sidecars.contract import bridge
 from sidecars.policy.bridge.devices import Device, Numbered, Rules
 from sidecars.policy.bridge.manifests import Node as KubeNode
+from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import (
     FEATURE,
     Conflict,
@@ -24,6 +25,7 @@ from sidecars.policy.bridge.nodes import (
     numbered_of,
     wanted_of,
 )
+from sidecars.policy.bridge.usage import UsageBook
 from sidecars.slurm.records import Node
 
 KEYS = frozenset({"zone"})
@@ -326,6 +328,25 @@ def test_a_record_has_what_other_pods_leave_of_the_node() -> None:
 
 def test_a_node_without_an_internal_address_gets_no_record() -> None:
     assert "no InternalIP" in str(wanted_of(kube_node(status={"addresses": []}), Usage(), KEYS))
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "used", "cpus"),
+    [("3920m", "250m", 3), ("1930m", "100m", 1), ("4", "1", 3), ("4", "1001m", 2)],
+)
+def test_no_core_is_lost_because_other_pods_use_a_part_of_one(
+    allocatable: str, used: str, cpus: int
+) -> None:
+    book = UsageBook()
+    spec = {
+        "nodeName": "k1",
+        "containers": [{"resources": {"requests": {"cpu": used, "memory": "1Mi"}}}],
+    }
+    book.put(msgspec.convert({"metadata": {"name": "o", "uid": "o"}, "spec": spec}, Pod))
+    item = kube_node(status={"allocatable": {"cpu": allocatable, "memory": "2Gi"}})
+    found = wanted_of(item, book.of("k1"), KEYS)
+    assert isinstance(found, Wanted)
+    assert found.cpus == cpus
 
 
 def test_a_node_that_other_pods_fill_gets_no_record() -> None:

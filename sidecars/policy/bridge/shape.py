@@ -36,6 +36,11 @@ _REFUSED = {
     "group-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
     "priority": "only operators of Slurm set priorities; use qos",
 }
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "True", "TRUE"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "False", "FALSE"), False),
+}
+"""As SchedMD's slurm-bridge reads them."""
 _WORDS = frozenset({"constraints", "gres", "job-name", "licenses", "reservation", "wckey"})
 _KNOWN = (
     _WORDS
@@ -157,7 +162,7 @@ def shape_of(
         minutes=minutes,
         min_nodes=_number(wishes, "min-nodes", 0) or 0,
         max_nodes=_number(wishes, "max-nodes", 0) or 0,
-        exclusive=wishes.get("exclusive") == "true",
+        exclusive=_exclusive(wishes),
         licenses=wishes.get("licenses", ""),
         reservation=wishes.get("reservation", ""),
         wckey=wishes.get("wckey", ""),
@@ -358,6 +363,15 @@ def _number(wishes: Mapping[str, str], key: str, default: int | None) -> int | N
             f"annotation {bridge.WISHES}{key} is {text!r}: write a whole number above 0"
         )
     return int(text)
+
+
+def _exclusive(wishes: Mapping[str, str]) -> bool:
+    """Return whether the job has whole nodes. Raises ShapeError: a typo must not share them."""
+    text = wishes.get("exclusive", "false")
+    found = _BOOLEANS.get(text)
+    if found is None:
+        raise ShapeError(f"annotation {bridge.WISHES}exclusive is {text!r}: write true or false")
+    return found
 
 
 def _chosen(wishes: Mapping[str, str], key: str, allowed: tuple[str, ...], pod: Pod) -> str:

@@ -338,3 +338,17 @@ def test_pods_without_such_needs_have_the_jobs_of_former_releases() -> None:
     assert shape.Shape("ada", "p").digest == hashlib.sha256(text).hexdigest()[:16]
     needs = Needs(resources=(("ephemeral-storage", "1"),))
     assert shape.Shape("ada", "p", needs=needs).digest != shape.Shape("ada", "p").digest
+
+
+@pytest.mark.parametrize(
+    ("text", "exclusive"),
+    [("true", True), ("True", True), ("1", True), ("false", False), ("False", False), ("0", False)],
+)
+def test_a_pod_has_whole_nodes_by_each_word_for_it(text: str, *, exclusive: bool) -> None:
+    assert shape.shape_of(pod(exclusive=text), TENANT).exclusive == exclusive
+
+
+@pytest.mark.parametrize("text", ["yes", "ture", "", " true"])
+def test_a_typo_shares_no_node(text: str) -> None:
+    with pytest.raises(ShapeError, match=r"exclusive is .*: write true or false"):
+        shape.shape_of(pod(exclusive=text), TENANT)

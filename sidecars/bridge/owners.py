@@ -18,6 +18,12 @@ from sidecars.policy.bridge.groups import Facts, Source, SourceKind
 log = logging.getLogger(__name__)
 
 RESOURCES = {kind: Resource(*kind.value) for kind in SourceKind}
+NEWER = {
+    SourceKind.POD_GROUP: Resource("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups"),
+}
+"""The kinds that later releases of Kubernetes have under another version, and no longer under that
+of RESOURCES. Their sizes are in the same fields.
+"""
 AGAIN_SECONDS = 60.0
 """Seconds after which an object is read again while pods wait for their group to be complete."""
 FAILED_SECONDS = 5.0
@@ -108,12 +114,20 @@ class Owners:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _get(self, source: Source) -> Manifest:
+        newer = NEWER.get(source.kind)
+        if newer is not None:
+            try:
+                return await self._kube.get(newer, source.namespace, source.name)
+            except NotFound:
+                # The API server answers the same for a version that it doesn't have.
+                pass
+        return await self._kube.get(RESOURCES[source.kind], source.namespace, source.name)
+
     async def _read(self, source: Source) -> None:
         try:
             async with asyncio.timeout(_SECONDS):
-                manifest = await self._kube.get(
-                    RESOURCES[source.kind], source.namespace, source.name
-                )
+                manifest = await self._get(source)
             found = groups.read(source, manifest)
         except NotFound:
             found = groups.missing(source)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from sidecars.bridge import owners
-from sidecars.bridge.owners import AGAIN_SECONDS, FAILED_SECONDS, RESOURCES, Owners
+from sidecars.bridge.owners import AGAIN_SECONDS, FAILED_SECONDS, NEWER, RESOURCES, Owners
 from sidecars.kube import Forbidden, Manifest, NotFound, Resource, Unreachable
 from sidecars.policy.bridge.groups import Source, SourceKind
 
@@ -224,3 +224,38 @@ async def test_what_is_too_much_at_once_is_read_soon() -> None:
         found.append(bench.owners.waiting)
     assert found == [True, False]
     assert {it[2] for it in bench.kube.asked} == {it.name for it in many}
+
+
+class Versions(Kube):
+    """Has objects of one version alone."""
+
+    def __init__(self, version: str, found: Manifest) -> None:
+        super().__init__(found)
+        self.version = version
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Manifest:
+        manifest = await super().get(resource, namespace, name)
+        if resource.version != self.version:
+            raise NotFound(404)
+        return manifest
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
+async def test_a_pod_group_is_read_by_the_version_that_kubernetes_has(version: str) -> None:
+    bench = Bench({})
+    bench.kube = Versions(version, {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}})
+    bench.kube.open.set()
+    bench.owners = Owners(bench.kube, lambda: bench.time, bench.wake)
+    source = Source(SourceKind.POD_GROUP, "team", "pg")
+    await bench.read(source)
+    assert bench.owners.facts[source].sizes == {"": 3}
+
+
+async def test_a_pod_group_that_no_version_has_does_not_exist() -> None:
+    bench = Bench(NotFound(404))
+    source = Source(SourceKind.POD_GROUP, "team", "pg")
+    await bench.read(source)
+    assert "PodGroup pg (podgroups.scheduling.k8s.io) doesn't exist" in (
+        bench.owners.facts[source].problem
+    )
+    assert [it[0] for it in bench.kube.asked] == [NEWER[source.kind], RESOURCES[source.kind]]

@@ -182,6 +182,30 @@ async def test_an_eviction_has_the_same_limit(world: World, attacker: Client) ->
     assert found["metadata"]["deletionGracePeriodSeconds"] == 30
 
 
+async def test_a_pod_that_would_keep_its_node_for_a_year_is_refused(
+    world: World, attacker: Client
+) -> None:
+    """Others wait until it is gone, and nothing of that is charged."""
+    with pytest.raises(ApiError, match="is too long: set 3600 or less"):
+        await attacker.create(
+            PODS, without_gate(world.namespace, "q", terminationGracePeriodSeconds=3601)
+        )
+    await attacker.create(
+        PODS, without_gate(world.namespace, "q", terminationGracePeriodSeconds=3600)
+    )
+
+
+async def test_a_deletion_has_the_same_limit_but_for_administrators(
+    world: World, attacker: Client
+) -> None:
+    with pytest.raises(ApiError, match="delete the pod with a grace period of 3600 or less"):
+        await attacker.delete(PODS, world.namespace, "p", grace_period_seconds=3601)
+    await attacker.delete(PODS, world.namespace, "p", grace_period_seconds=3600)
+    found = await world.pod()
+    assert found is not None
+    assert found["metadata"]["deletionGracePeriodSeconds"] == 3600
+
+
 async def test_a_pod_without_any_grace_is_refused(world: World, attacker: Client) -> None:
     """It would be gone from the API server before its containers have ended."""
     with pytest.raises(ApiError, match="terminationGracePeriodSeconds is 0: set 1 or more"):

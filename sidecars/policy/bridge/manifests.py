@@ -122,6 +122,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     overhead: Mapping[str, str] = {}
     resources: Requirements = Requirements()
     node_name: str = ""
+    scheduler_name: str = ""
     node_selector: Mapping[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()

@@ -352,3 +352,10 @@ def test_a_pod_has_whole_nodes_by_each_word_for_it(text: str, *, exclusive: bool
 def test_a_typo_shares_no_node(text: str) -> None:
     with pytest.raises(ShapeError, match=r"exclusive is .*: write true or false"):
         shape.shape_of(pod(exclusive=text), TENANT)
+
+
+def test_a_pod_that_no_scheduler_would_bind_is_refused_with_the_remedy() -> None:
+    with pytest.raises(ShapeError, match=r"schedulerName is slurm-bridge-scheduler, .* remove it"):
+        shape.shape_of(pod({"schedulerName": "slurm-bridge-scheduler"}), TENANT)
+    assert shape.shape_of(pod({"schedulerName": "default-scheduler"}), TENANT).cpus == 1
+    assert shape.shape_of(pod({"schedulerName": "their-own"}), TENANT).cpus == 1

@@ -386,12 +386,29 @@ def _incomplete(group: _Waiting) -> tuple[Action, ...] | None:
     return group.report(Why.INCOMPLETE, text)
 
 
+def _of_several_controllers(group: _Waiting) -> tuple[Action, ...] | None:
+    """Return that the pods are those of controllers which use one name for their groups: a job of
+    some pods of each would have the others wait in vain.
+    """
+    first, live = group.waiting[0], [pod for pod in group.pods if pod.live]
+    owners = sorted({pod.owner for pod in live if pod.owner})
+    labelled = group.key.group.startswith(bridge.group_id(""))
+    if not labelled or len(live) <= first.size or len(owners) < 2:
+        return None
+    text = (
+        f"{len(live)} pods of {len(owners)} controllers have the label of {first.group}, whose "
+        f"size is {first.size}: use a name for each, or the label {bridge.GROUP_SIZE_LABEL} alone"
+    )
+    return group.report(Why.REFUSED, text)
+
+
 _RULES_WITHOUT_JOB: tuple[Callable[[_Waiting], tuple[Action, ...] | None], ...] = (
     _unwritable,
     _without_size,
     _without_shape,
     _without_nodes,
     _of_different_sizes,
+    _of_several_controllers,
     _incomplete,
 )
 """Why the pods of a group get no job yet. The first one that applies decides, also that nothing is

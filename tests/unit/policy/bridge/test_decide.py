@@ -1204,3 +1204,22 @@ def test_the_nodes_that_a_waiting_job_excludes_follow_the_nodes(
     )
     found = [it.excluded for it in actions if isinstance(it, Allow)]
     assert found == ([] if allowed is None else [allowed])
+
+
+def test_pods_of_several_jobs_with_one_name_of_their_group_are_no_mixed_gang() -> None:
+    """As from one template with the label of the group."""
+    pods = [
+        dataclasses.replace(it, uid=f"{it.uid}-{owner}", name=f"{it.name}-{owner}", owner=owner)
+        for owner in ("a", "b")
+        for it in group(2)
+    ]
+    reports = act(*pods)
+    text = (
+        "4 pods of 2 controllers have the label of group g, whose size is 2: use a name for each, "
+        "or the label scheduler.slinky.slurm.net/group-size alone"
+    )
+    assert {it.message for it in reports if isinstance(it, Report)} == {text}
+    assert {type(it) for it in reports} == {Report}
+    # A launcher and its workers are a group.
+    [action] = act(pods[0], pods[3])
+    assert isinstance(action, Submit)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sidecars.contract import bridge
 from sidecars.objects import Taint
-from sidecars.policy.bridge.manifests import Node, Toleration
+from sidecars.policy.bridge.manifests import Container, Node, Toleration
 from sidecars.policy.placement import tolerated
 from sidecars.workloads.quantities import quantity
 from sidecars.workloads.resources import ResourceError
@@ -36,14 +36,20 @@ class Needs(NamedTuple):
     """What it requests beside what Slurm counts: ephemeral storage, huge pages, extended
     resources.
     """
+    ports: tuple[str, ...] = ()
+    """The ports of the node that it takes: no two such pods run on one node."""
 
 
 NOTHING = Needs()
 
 
-def needs_of(tolerations: Iterable[Toleration], resources: Mapping[str, Decimal]) -> Needs:
-    """Return the needs of a pod with these tolerations that requests these resources. They are
-    equal for pods that fit the same nodes.
+def needs_of(
+    tolerations: Iterable[Toleration],
+    resources: Mapping[str, Decimal],
+    containers: Iterable[Container] = (),
+) -> Needs:
+    """Return the needs of a pod with these tolerations and containers that requests these
+    resources. They are equal for pods that fit the same nodes.
     """
     tolerates = {
         (it.key, it.operator, it.value, it.effect)
@@ -51,7 +57,13 @@ def needs_of(tolerations: Iterable[Toleration], resources: Mapping[str, Decimal]
         if it.key not in _LIFECYCLE and it.key != bridge.TAINT
     }
     requests = {name: f"{amount.normalize():f}" for name, amount in resources.items() if amount}
-    return Needs(tuple(sorted(tolerates)), tuple(sorted(requests.items())))
+    ports = {
+        f"{port.host_port}/{port.protocol}"
+        for container in containers
+        for port in container.ports
+        if port.host_port
+    }
+    return Needs(tuple(sorted(tolerates)), tuple(sorted(requests.items())), tuple(sorted(ports)))
 
 
 def unfit(needs: Needs, node: Node) -> str:

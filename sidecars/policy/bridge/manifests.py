@@ -55,11 +55,20 @@ class Requirements(msgspec.Struct, frozen=True):
     claims: tuple[Name, ...] = ()
 
 
+class Port(msgspec.Struct, frozen=True, rename="camel"):
+    """ports[*] of a container."""
+
+    host_port: int = 0
+    """0: none. With hostNetwork, the API server sets that of the container."""
+    protocol: str = "TCP"
+
+
 class Container(msgspec.Struct, frozen=True, rename="camel"):
     """spec.containers[*] and spec.initContainers[*]."""
 
     name: str = ""
     resources: Requirements = Requirements()
+    ports: tuple[Port, ...] = ()
     restart_policy: str = ""
     """`Always` for an init container that runs beside the others (a sidecar)."""
 

@@ -68,6 +68,8 @@ def _request(
     part: Part, most: int, comment: str, excluded: tuple[str, ...], *, guard: bool
 ) -> ExternalRequest:
     shape, pods = part
+    if shape.needs.ports:
+        shape, most = dataclasses.replace(shape, min_nodes=pods, max_nodes=0), pods
     return ExternalRequest(
         name=shape.name,
         partition=shape.partition,
@@ -257,6 +259,8 @@ def slots_of(
 
 def _fits(it: Allocation, shape: Shape) -> int:
     fits = it.cpus // shape.cpus
+    if shape.needs.ports:
+        fits = min(fits, 1)
     if shape.memory and it.memory:
         fits = min(fits, it.memory // shape.memory)
     gpus = gpus_of(shape.gres)

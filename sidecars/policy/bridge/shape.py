@@ -133,6 +133,7 @@ def shape_of(
         needs = needs_of(
             pod.spec.tolerations,
             {name: _requested(pod, name) for name in _named(pod) - {"cpu", "memory", *extended}},
+            (*pod.spec.containers, *pod.spec.init_containers),
         )
         if "cpu-per-task" in wishes:
             cpus = max(

@@ -1223,3 +1223,24 @@ def test_pods_of_several_jobs_with_one_name_of_their_group_are_no_mixed_gang() -
     # A launcher and its workers are a group.
     [action] = act(pods[0], pods[3])
     assert isinstance(action, Submit)
+
+
+@pytest.mark.parametrize(
+    ("shape", "unfit", "words"),
+    [
+        ({}, {}, ""),
+        ({}, {"a": "it has the taint t"}, "Slurm has 1 that can run them"),
+        ({"max_nodes": 2}, {}, ""),
+        ({"max_nodes": 1}, {}, "annotation max-nodes is 1"),
+    ],
+)
+def test_pods_with_one_port_of_the_node_need_a_node_each(
+    shape: dict[str, int], unfit: dict[str, str], words: str
+) -> None:
+    ported = dataclasses.replace(SHAPE, needs=Needs(ports=("8080/TCP",)), **shape)  # type: ignore[arg-type]
+    pods = group(2, shape=ported)
+    actions = act(*pods, unfit={ported.needs: unfit} if unfit else {}, places_of=NODES)
+    if words:
+        text = f"2 pods take port 8080/TCP of their node, and need a node each: {words}"
+        assert {it.message for it in actions if isinstance(it, Report)} == {text}
+    assert [isinstance(it, Submit) for it in actions] == ([False, False] if words else [True])

@@ -7,6 +7,7 @@ import pytest
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.policy.bridge.devices import Device
+from sidecars.policy.bridge.feasible import Needs
 from sidecars.policy.bridge.placeholder import NOBODY, comment_of, job_of, requests_of, together
 from sidecars.policy.bridge.records import GroupKey, Job, Part, Phase, Submit
 from sidecars.policy.bridge.shape import Shape
@@ -55,6 +56,21 @@ def test_a_group_may_get_as_many_nodes_as_it_has_pods_and_no_more() -> None:
         Submit(KEY, (Part(dataclasses.replace(shape, min_nodes=0, max_nodes=2), 4),)), ()
     )
     assert (request.min_nodes, request.max_nodes) == (1, 2)
+
+
+PORTED = dataclasses.replace(SHAPE, needs=Needs(ports=("8080/TCP",)), max_nodes=9)
+
+
+def test_pods_with_one_port_of_the_node_get_a_node_each() -> None:
+    [request] = requests_of(Submit(KEY, (Part(PORTED, 4),)), ())
+    assert (request.tasks, request.min_nodes, request.max_nodes) == (4, 4, 4)
+
+
+def test_a_node_has_one_place_for_pods_with_one_port_of_it() -> None:
+    """Also if the job has the whole node."""
+    whole = running(Allocation("n1", 8, 8000))
+    assert job(whole, "RUNNING").slots == (("k1", 4),)
+    assert job(whole, "RUNNING", shape=PORTED).slots == (("k1", 1),)
 
 
 def test_each_component_excludes_what_all_avoid_and_what_can_not_run_its_pods() -> None:

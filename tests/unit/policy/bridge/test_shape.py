@@ -10,7 +10,7 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.policy.bridge import shape
-from sidecars.policy.bridge.feasible import Needs
+from sidecars.policy.bridge.feasible import NOTHING, Needs
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.shape import ShapeError
 from sidecars.policy.bridge.tenants import Tenant
@@ -359,3 +359,13 @@ def test_a_pod_that_no_scheduler_would_bind_is_refused_with_the_remedy() -> None
         shape.shape_of(pod({"schedulerName": "slurm-bridge-scheduler"}), TENANT)
     assert shape.shape_of(pod({"schedulerName": "default-scheduler"}), TENANT).cpus == 1
     assert shape.shape_of(pod({"schedulerName": "their-own"}), TENANT).cpus == 1
+
+
+def test_the_ports_of_the_node_that_a_pod_takes_are_a_need_of_it() -> None:
+    ports = [{"containerPort": 80}, {"containerPort": 53, "hostPort": 5353, "protocol": "UDP"}]
+    spec = {
+        "containers": [{"ports": ports}],
+        "initContainers": [{"ports": [{"containerPort": 1, "hostPort": 8080}]}],
+    }
+    assert shape.shape_of(pod(spec), TENANT).needs.ports == ("5353/UDP", "8080/TCP")
+    assert shape.shape_of(pod({"containers": [{"ports": ports[:1]}]}), TENANT).needs == NOTHING

@@ -48,6 +48,7 @@ PreemptMode=CANCEL
 PartitionName=urgent Nodes=bridge State=UP PriorityTier=10 PreemptMode=OFF
 """
 REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets")
+JOBS = Resource("batch", "v1", "Job", "jobs")
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +184,63 @@ async def test_a_pod_whose_job_has_ended_keeps_its_grace_period_and_its_place_un
         assert not await world.place("next")
         await world.admin.delete(PODS, world.namespace, "first", grace_period_seconds=0)
         await bound(world, "next", place)
+
+
+@pytest.mark.parametrize(
+    ("cause", "partition", "reason"),
+    [
+        (preempts, "urgent", "PreemptedBySlurm"),
+        (loses_its_node, "slurm-bridge", "SlurmNodeFail"),
+    ],
+)
+async def test_a_job_that_may_not_fail_outlives_the_end_of_its_pod_that_slurm_causes(
+    daemons: Daemons, slurm: Target, world: World, cause: Cause, partition: str, reason: str
+) -> None:
+    """With the policy of docs/bridge.md, for the real controller of Jobs."""
+    place = world.nodes[0]
+    ignore = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    template = pod(world.namespace, "p", cpu="6")["spec"] | {"restartPolicy": "Never"}
+    spec = {
+        "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [ignore]},
+        "template": {"spec": template},
+    }
+
+    async def its_pods() -> list[Manifest]:
+        return [it for it in await world.pods() if it["metadata"]["name"].startswith("once-")]
+
+    async with bridge_of(world, slurm, place):
+        metadata = {"namespace": world.namespace, "name": "once"}
+        await world.admin.create(JOBS, {"metadata": metadata, "spec": spec})
+        [first] = await until("the pod of the Job", its_pods)
+        name = first["metadata"]["name"]
+        await bound(world, name, place)
+        await create(world, "next", partition)
+        await cause(daemons, await job_of(world, name), place)
+
+        async def deleted() -> list[str]:
+            found = await world.pod(name)
+            assert found is not None
+            return [
+                it["reason"]
+                for it in found["status"]["conditions"]
+                if it["type"] == "DisruptionTarget" and "deletionTimestamp" in found["metadata"]
+            ]
+
+        assert await until("the pod to be deleted", deleted) == [reason]
+        # As its kubelet does.
+        ended = {"status": {"phase": "Failed"}}
+        await world.admin.merge_patch(PODS, world.namespace, name, ended, subresource="status")
+        await world.admin.delete(PODS, world.namespace, name, grace_period_seconds=0)
+
+        async def another() -> bool:
+            return [it["metadata"]["name"] for it in await its_pods()] not in ([], [name])
+
+        await until("the Job to create its pod again", another)
+        found = await world.admin.get(JOBS, world.namespace, "once")
+        assert not found["status"].get("failed")
+        assert not found["status"].get("conditions")
+        await world.admin.delete(JOBS, world.namespace, "once", propagation_policy="Background")
 
 
 async def test_a_pod_that_the_scheduler_cannot_bind_costs_its_job_and_the_next_gets_another_node(

@@ -2,9 +2,9 @@
 
 Helm 3 starts it by its path, Helm 4 as a plugin. Arguments come by `--post-renderer-args`. What
 fails is written to stderr and to the report file, because Helm 4 shows no stderr of a plugin.
-`slurm-postrender check` writes the findings in place of the stream, for CI, and `slurm-postrender
-preview CHART` what an upgrade would do. A stream that is one
-`ResourceList` has it work as a KRM function of kustomize.
+`slurm-postrender check` writes the findings in place of the stream, for CI, `slurm-postrender
+preview CHART` what an upgrade would do, and `slurm-postrender from-soperator FILE` values of the
+chart slurm. A stream that is one `ResourceList` has it work as a KRM function of kustomize.
 """
 
 import os
@@ -25,6 +25,7 @@ CONFIG = "SLURM_POSTRENDER_CONFIG"
 REPORT = "SLURM_POSTRENDER_REPORT"
 CHECK = "check"
 PREVIEW = "preview"
+FROM_SOPERATOR = "from-soperator"
 COMPLETION = "completion"
 
 
@@ -34,7 +35,7 @@ def main(
     """Run the command; 0: the result has been written, 1: nothing has, 2: wrong arguments."""
     env = os.environ if environment is None else environment
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] in ([PREVIEW], [COMPLETE], [COMPLETION]):
+    if given[:1] in ([PREVIEW], [FROM_SOPERATOR], [COMPLETE], [COMPLETION]):
         return _other_command(given[0], given[1:])
     checks = given[:1] == [CHECK]
     options = _parser().parse_args(given[1:] if checks else given)
@@ -67,15 +68,16 @@ def main(
 def _other_command(command: str, given: Sequence[str]) -> int:
     """Run a command that reads no stream."""
     # It imports much, which a stream that Helm waits for has no use of.
-    from postrender import previewing
+    from postrender import converting, previewing
 
+    commands = {PREVIEW: previewing, FROM_SOPERATOR: converting}
     if command == COMPLETE:
         # The first word of a stream's command is a file, which the shell completes itself.
-        first = [CHECK, PREVIEW, COMPLETION]
+        first = [CHECK, PREVIEW, FROM_SOPERATOR, COMPLETION]
         if len(given) < 2:
             print(*(it for it in first if it.startswith("".join(given))), sep="\n")
         else:
-            parser = previewing.parser() if given[0] == PREVIEW else _parser()
+            parser = commands[given[0]].parser() if given[0] in commands else _parser()
             print(*parser.candidates(list(given[given[0] in first :])), sep="\n")
         return 0
     if command == COMPLETION:
@@ -83,9 +85,9 @@ def _other_command(command: str, given: Sequence[str]) -> int:
         parser.add_argument("shell", choices=SHELLS)
         print(shell(PROGRAM, parser.parse_args(given).shell), end="")
         return 0
-    options = previewing.parser().parse_args(given)
+    options = commands[command].parser().parse_args(given)
     try:
-        print(previewing.result(options), end="")
+        print(commands[command].result(options), end="")
     except PostrenderError as problem:
         print(f"{PROGRAM}: {shown(problem.message)}", file=sys.stderr)
         return 1
@@ -122,6 +124,7 @@ def _parser() -> Parser:
 def _epilog() -> Iterator[str]:
     yield from ("commands:", "  check        write the findings in place of the stream, for CI")
     yield "  preview      describe what an upgrade to a chart would do (--help)"
+    yield "  from-soperator   print the values of a SlurmCluster of Soperator (--help)"
     yield from ("  completion   print the completion of bash or zsh", "")
     yield "steps of the file, in the order in which they are applied:"
     described = configuration.schema()["properties"]["steps"]["items"]["properties"]

@@ -100,6 +100,18 @@ def test_helm_starts_it_and_takes_its_result(helm: str, folder: Path, tmp_path: 
     assert set(labels) == {"on"}
 
 
+def test_the_values_of_a_cluster_of_soperator_are_rendered_and_have_no_error(
+    folder: Path, tmp_path: Path
+) -> None:
+    cluster = ROOT / "tests" / "fixtures" / "soperator" / "cluster.yaml"
+    values = tmp_path / "values.yaml"
+    values.write_text(run([folder / postrender.NAME, "from-soperator", cluster]))
+    stream = run(
+        [tool("helm"), "template", "slurm", ROOT / "charts" / "slurm", f"--values={values}"]
+    )
+    run([folder / postrender.NAME, "check", "--namespace=slurm"], stdin=stream)
+
+
 def of_chart(name: str) -> list[Path]:
     """The values files of a chart that show how it is used, and the one with all keys."""
     every = ROOT / "tests" / "configurations" / "all-values" / f"{name}.yaml"

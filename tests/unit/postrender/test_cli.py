@@ -197,7 +197,7 @@ def test_the_version_and_a_line_for_each_step_are_printed(
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ([""], ["check", "preview", "completion"]),
+        ([""], ["check", "preview", "from-soperator", "completion"]),
         (["pre"], ["preview"]),
         (["postrender.yaml", "--rep"], ["--report"]),
         (["check", "--format", ""], ["json", "sarif", "text"]),

@@ -7,6 +7,8 @@ they show what Slurm shows this user: no job of others where PrivateData has the
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from sidecars.explain import commands, showing, text
 from sidecars.explain.commands import JOB_ID
 from sidecars.policy.explain import job, queue
 from sidecars.policy.explain import top as of_top
-from sidecars.policy.explain.records import Seen
+from sidecars.policy.explain.records import Missing, Seen
 
 if TYPE_CHECKING:
     import argparse
@@ -33,6 +35,15 @@ EXPLAIN = "slurm-explain"
 SECONDS = 45.0
 MOST_JOBS = 100
 """Of the user's jobs that completion offers."""
+TOKEN = "SLURM_JWT"  # noqa: S105
+"""The environment variable by which Slurm's commands take a token in place of the user's identity.
+"""
+_EXPIRED = Missing(
+    "everything that Slurm knows",
+    f"the token in the environment variable {TOKEN} has expired. Run: unset {TOKEN}",
+    "For a new token, run then: export $(scontrol token)",
+)
+_PERHAPS_TOKEN = f"If others get an answer, Slurm refuses your token. Run: unset {TOKEN}"
 _FOR_ADMINISTRATORS = ("scontrol update nodename", "scontrol update partition")
 _ASK = "An administrator can do that."
 
@@ -91,7 +102,12 @@ def _once(name: str, asked: str, given: argparse.Namespace) -> int:
 
 
 def read(subject: str, name: str, now: float) -> Seen:
-    """Read what Slurm reports to this user."""
+    """Read what Slurm reports to this user. With an expired token, nothing is asked: Slurm's
+    commands would report that slurmctld is down.
+    """
+    token = os.environ.get(TOKEN, "")
+    if has_expired(token, now):
+        return Seen(now, "", missing=(_EXPIRED,))
     try:
         done = subprocess.run(
             commands.script(subject, name),
@@ -104,7 +120,24 @@ def read(subject: str, name: str, now: float) -> Seen:
     except subprocess.TimeoutExpired:
         out = err = ""
     slurm, missing = commands.read(commands.sections(out, err), subject)
+    if token and slurm.nodes is None:
+        missing = tuple(
+            replace(it, remedy=f"{it.remedy} {_PERHAPS_TOKEN}".strip()) for it in missing
+        )
     return Seen(now, "", slurm, missing=missing)
+
+
+def has_expired(token: str, now: float) -> bool:
+    """Return whether the time of a JSON Web Token is over; False for any other text, which
+    Slurm judges.
+    """
+    body = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (ValueError, RecursionError):
+        return False
+    end = claims.get("exp") if isinstance(claims, dict) else None
+    return isinstance(end, int | float) and not isinstance(end, bool) and end <= now
 
 
 def own_jobs() -> Iterator[str]:

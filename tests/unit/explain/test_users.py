@@ -2,6 +2,7 @@
 that a script replaces.
 """
 
+import base64
 import json
 import os
 import re
@@ -121,6 +122,59 @@ def test_a_slurm_that_does_not_answer_is_named_and_ends_the_program(
     slurm.prints("\x1eping\nSlurmctld(primary) at a is DOWN\n\x1e= 0\n")
     assert users.main(["1"], program="slurm-explain") == 1
     assert "slurmctld does not answer" in capsys.readouterr().out
+
+
+def token(**claims: object) -> str:
+    """A JSON Web Token with these claims."""
+    parts = (json.dumps(it).encode() for it in ({"alg": "HS256"}, claims))
+    return ".".join((*(base64.urlsafe_b64encode(it).decode().rstrip("=") for it in parts), "sig"))
+
+
+@pytest.mark.parametrize(
+    ("program", "words"), [("slurm-explain", ["1"]), ("slurm-explain", []), ("slurm-top", [])]
+)
+def test_an_expired_token_is_named_in_place_of_a_slurmctld_that_is_down(
+    slurm: FakeSlurm,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    words: list[str],
+) -> None:
+    given = token(exp=1_700_000_000, sun="ada")
+    monkeypatch.setenv("SLURM_JWT", given)
+    users.main(words, program=program)
+    shown = capsys.readouterr().out
+    assert "the token in the environment variable SLURM_JWT has expired" in shown
+    assert "Run: unset SLURM_JWT" in shown
+    assert "slurmctld" not in shown
+    assert not set(given.split(".")) & set(re.findall(r"[\w-]+", shown))
+    assert not (slurm.folder / "asked").exists(), "nothing is asked"
+
+
+def test_a_job_is_unknown_while_the_token_has_expired(
+    slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JWT", token(exp=1))
+    assert users.main(["1"], program="slurm-explain") == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [token(exp=4_000_000_000), token(sun="ada"), token(exp="1"), "a.b.c", "a", "..", "\x1b[2J"],
+)
+def test_slurm_judges_a_token_that_has_not_expired_or_is_none(
+    slurm: FakeSlurm,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
+) -> None:
+    monkeypatch.setenv("SLURM_JWT", given)
+    assert users.main(["1"], program="slurm-explain") == 0
+    slurm.prints("\x1eping\nSlurmctld(primary) at a is DOWN\n\x1e= 0\n")
+    assert users.main(["1"], program="slurm-explain") == 1
+    shown = capsys.readouterr().out
+    assert "If others get an answer, Slurm refuses your token. Run: unset SLURM_JWT" in shown
+    assert "\x1b" not in shown
 
 
 @pytest.mark.parametrize("given", ["1;touch x", "$(touch x)", "-1", "a"])

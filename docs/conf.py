@@ -19,7 +19,9 @@ release = tomllib.loads(Path(__file__).parent.with_name("pyproject.toml").read_t
 html_title = f"{project} {release}"
 html_logo = html_favicon = "../.github/icon.svg"
 language = "en"
-extensions = ["myst_parser", "sphinx_external_toc"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx_external_toc"]
+# Not "# ": a block of YAML may begin with a comment.
+copybutton_prompt_text = "$ "
 # What GitHub doesn't know.
 myst_disable_syntax = ["myst_role", "myst_target", "myst_line_comment", "myst_block_break"]
 myst_heading_anchors = 4

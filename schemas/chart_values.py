@@ -24,6 +24,7 @@ values.yaml names it to YAML language servers. Helm checks values.schema.json, b
 and in words of its own. So that file only describes, for Artifact Hub. Writes nothing.
 """
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -270,19 +271,16 @@ def page(chart: str, chart_folder: Path) -> str:
 
 
 def _tables(source: sources.Schema, fields: list[markdown.Field]) -> list[str]:
-    """Return a table for the keys of each section, below its title."""
+    """Return the title of each section, and in it a heading and a table for each key."""
     titles = {key: child.get("section", "") for key, child in source["properties"].items()}
-    sections: list[tuple[str, list[markdown.Field]]] = []
-    for field in fields:
-        title = titles.get(field.path, "")
-        if title or not sections:
-            sections.append((title, []))
-        sections[-1][1].append(field)
-    return [
-        text
-        for title, of in sections
-        for text in (*([f"## {title}"] if title else []), markdown.field_table(of))
-    ]
+    level = "##"
+    parts = []
+    for key, of in itertools.groupby(fields, lambda field: field.path.split(".")[0]):
+        if title := titles[key]:
+            level = "###"
+            parts.append(f"## {title}")
+        parts += [f"{level} `{key}`", markdown.field_table(list(of))]
+    return parts
 
 
 def _fields(schema: sources.Schema, defaults: Any, path: str) -> list[markdown.Field]:

@@ -78,3 +78,11 @@ def test_the_site_shows_its_version_and_the_icon() -> None:
     found = runpy.run_path(str(ROOT / "docs" / "conf.py"))
     assert found["html_title"] == f"Slurm on Kubernetes {VERSION}"
     assert (ROOT / "docs" / found["html_logo"]).is_file()
+
+
+def test_blocks_have_a_button_that_copies_commands_without_their_prompt_and_comments_whole() -> (
+    None
+):
+    found = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    assert "sphinx_copybutton" in found["extensions"]
+    assert found["copybutton_prompt_text"] == "$ "

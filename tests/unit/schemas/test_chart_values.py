@@ -316,11 +316,13 @@ def test_the_page_has_the_sections_and_the_order_of_the_values(chart: str) -> No
         chart_values.page(chart, ROOT / "charts" / chart),
     )
     assert re.findall(
-        r"^## (.*)$", page.partition("\n## Examples\n")[0], re.MULTILINE
+        r"^## ([^`].*)$", page.partition("\n## Examples\n")[0], re.MULTILINE
     ) == re.findall(r"^# --- (.*) ---$", text, re.MULTILINE)
     rows = re.findall(r"^\| `([^.`]+)` \|", page, re.MULTILINE)
     keys = list(yaml.safe_load(text))
     assert [key for key in rows if key in keys] == keys
+    headings = re.findall(r"^##+ `([^`]+)`$", page, re.MULTILINE)
+    assert [key for key in headings if key in keys] == keys, "a heading for each, to link to"
 
 
 def test_a_script_on_the_page_keeps_its_lines() -> None:

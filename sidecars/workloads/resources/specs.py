@@ -127,8 +127,8 @@ class AutoscalingLimits(Part, frozen=True, kw_only=True):
     """Controller.spec.autoscaling: Limits of all NodeSets with `autoscaling` together."""
 
     budget: int | None = None
-    """What the workers of these NodeSets may cost together: the sum of their prices, which is
-    their number if none sets `price`. It limits additions. Default: without a limit.
+    """Highest sum of the prices of all autoscaled workers. Without `price`, the highest number
+    of workers. It limits additions. Default: without a limit.
     """
 
 

@@ -89,6 +89,9 @@ _UPGRADES = (
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "tests/integration/backup/**": ("sidecars/backup/**",),
     "tests/integration/bridge/**": _BRIDGE,
+    "tests/integration/test_documented_commands.py": (
+        *("docs/**", "README.md", "charts/**", "sidecars/workloads/**", "postrender/**"),
+    ),
     "tests/integration/exporter/**": ("sidecars/exporter/**", "charts/slurm-exporter/**"),
     "tests/integration/kube/**": ("sidecars/kube/**", "sidecars/objects.py"),
     "tests/integration/ldap/**": ("sidecars/ldap/**",),

@@ -2,10 +2,12 @@
 daemons of Slurm and accounting.
 """
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support import documented_rules
 from tests.support.real import as_processes, ports, rendered
 from tests.support.real.as_processes import Daemons
 from tests.support.real.harness import VALUES, CommandError, until
@@ -82,3 +84,13 @@ def test_all_pending_jobs_and_the_cluster_are_shown_to_a_user(slurm: Daemons) ->
     offered = as_user(slurm, "slurm-explain", "__complete", "")
     assert str(number) in offered.split()
     slurm.login("scancel", str(number))
+
+
+@pytest.mark.parametrize("program", sorted(documented_rules.SLURM.keys() - {"slurmd", "sackd"}))
+def test_the_options_of_documented_commands_are_those_of_the_real_programs(
+    slurm: Daemons, program: str
+) -> None:
+    found = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", slurm.login(program, "--help"))
+    listed = {it.rstrip("=") for it in documented_rules.SLURM[program].split()}
+    # sbatch takes it, and doesn't list it.
+    assert listed - {"--external"} <= set(found)

@@ -21,7 +21,7 @@ RESOURCES = {kind: Resource(*kind.value) for kind in SourceKind}
 NEWER = {
     SourceKind.POD_GROUP: Resource("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups"),
 }
-"""The kinds that later releases of Kubernetes have under another version, and no longer under that
+"""The kinds that later releases of Kubernetes have under another version, instead of that
 of RESOURCES. Their sizes are in the same fields.
 """
 AGAIN_SECONDS = 60.0

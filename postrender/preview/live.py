@@ -1,14 +1,18 @@
 """What a live cluster has, read by kubectl with the user's kubeconfig. Nothing is written."""
 
+import base64
+import gzip
 import json
 import subprocess
 import time
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from postrender.errors import PostrenderError
 from postrender.expand.cluster import is_custom, with_namespace
 from postrender.preview.state import Key, SlurmState, State
+from postrender.stream import Stream
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import names, references
@@ -104,6 +108,7 @@ def read(
     state = State(
         now=time.time() if now is None else now,
         live=True,
+        released=_released(release, namespace, run),
         referenced=_distinct(referenced),
         pods=pods,
         revisions=revisions,
@@ -142,6 +147,23 @@ def _items(text: str) -> list[Manifest]:
 def _is_of(manifest: Manifest, release: str) -> bool:
     annotations = manifest["metadata"].get("annotations") or {}
     return bool(release) and annotations.get(RELEASE) == release
+
+
+def _released(release: str, namespace: str, run: Kubectl) -> list[Manifest]:
+    """Return the objects of the deployed release, which Helm keeps in a Secret
+    (https://helm.sh/docs/topics/advanced/#storage-backends). Return [] if it can't be read.
+    """
+    if not release:
+        return []
+    selector = f"owner=helm,name={release},status=deployed"
+    try:
+        found = _items(run(_get("secrets", *_in(namespace), "-l", selector), ""))
+        # Helm encodes what Kubernetes encodes again.
+        stored = [base64.b64decode(base64.b64decode(it["data"]["release"])) for it in found]
+        texts = [json.loads(gzip.decompress(it))["manifest"] for it in stored]
+        return [it.value for text in texts for it in Stream.read(text.encode()).objects()]
+    except (PostrenderError, OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
+        return []
 
 
 def _referenced(resources: Iterable[Manifest], namespace: str, run: Kubectl) -> list[Manifest]:

@@ -16,10 +16,12 @@ APPLIERS = frozenset({"helm", "helm-controller", "argocd-controller"})
 """Field managers that apply a chart: of Helm, Flux and Argo CD."""
 
 
-def retained(after: Manifest, live: Manifest) -> Manifest:
+def retained(after: Manifest, live: Manifest, former: Manifest | None = None) -> Manifest:
     """Return the object after an upgrade: with the fields of the live one that no applier has set.
     Only custom resources, ConfigMaps and Secrets are changed. Others have defaults, which are
     recorded as Helm's. Without a record in the live one, the object is returned as it is.
+
+    `former`: as the chart had it in the release that is upgraded; None if that is unknown.
     """
     managers = live["metadata"].get("managedFields") or ()
     if not managers:
@@ -30,7 +32,9 @@ def retained(after: Manifest, live: Manifest) -> Manifest:
         owned = _united(owned, it.get("fieldsV1") or {})
     in_parts = any(it.get("operation") == "Apply" for it in ours)
     if is_custom(after) and _SIZE in (after.get("spec") or {}) and scaled_by(live):
-        after = {**after, "spec": {**after["spec"], _SIZE: live["spec"][_SIZE]}}
+        before = after if former is None else former
+        if (before.get("spec") or {}).get(_SIZE) == after["spec"][_SIZE]:
+            after = {**after, "spec": {**after["spec"], _SIZE: live["spec"][_SIZE]}}
     result = dict(after)
     for field in _fields(after):
         one, other = after.get(field) or {}, live.get(field) or {}

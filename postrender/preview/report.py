@@ -97,8 +97,11 @@ def preview(
     before, after = ([it for it in found if not _is_hook(it)] for found in (before, after))
     own = {identity(it, namespace): it for it in before}
     if state.live:
+        former = {identity(it, namespace): it for it in state.released}
         after = [
-            retained(it, own[key]) if (key := identity(it, namespace)) in own else it
+            retained(it, own[key], former.get(key))
+            if (key := identity(it, namespace)) in own
+            else it
             for it in after
         ]
     unread = () if state.live else _referenced([*before, *after], namespace)

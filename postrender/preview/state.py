@@ -48,6 +48,8 @@ class State:
     """Seconds since the epoch."""
     live: bool = False
     """Whether the objects before come from a live cluster, and the rest is known."""
+    released: Sequence[Manifest] = ()
+    """The objects as the release has them that is upgraded; () if that is unknown."""
     referenced: Sequence[Manifest] = ()
     """Secrets and ConfigMaps that custom resources refer to, of others than the release."""
     pods: Sequence[Manifest] = ()

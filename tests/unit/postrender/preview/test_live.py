@@ -1,5 +1,7 @@
 """What is read of a live cluster by kubectl."""
 
+import base64
+import gzip
 import json
 import subprocess
 from collections.abc import Sequence
@@ -48,6 +50,13 @@ class Cluster:
         if words[1] == "-f":
             wanted = {(it["kind"], it["metadata"]["name"]) for it in json.loads(stdin)["items"]}
             items = [it for it in self.objects if (it["kind"], it["metadata"]["name"]) in wanted]
+        elif "-l" in words and words[words.index("-l") + 1].startswith("owner=helm,"):
+            labels = dict(it.split("=") for it in words[words.index("-l") + 1].split(","))
+            items = [
+                it
+                for it in self.objects
+                if labels.items() <= (it["metadata"].get("labels") or {}).items()
+            ]
         elif "/" in words[1]:
             named = {it for it in words if "/" in it}
             items = [
@@ -146,6 +155,42 @@ def test_a_key_that_the_operator_has_generated_into_a_secret_of_the_release_is_n
         )
     before, state = read(Cluster(*found, streams.controller()), *after, release="slurm")
     assert preview(before, after, streams.SITE, state, "slurm").changes == ()
+
+
+def release_secret(text: str, status: str = "deployed") -> Manifest:
+    """As Helm stores a release."""
+    stored = gzip.compress(json.dumps({"name": "slurm", "manifest": text}).encode())
+    labels = {"owner": "helm", "name": "slurm", "status": status}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": f"sh.helm.release.v1.slurm.{status}", "labels": labels},
+        "data": {"release": base64.b64encode(base64.b64encode(stored)).decode()},
+    }
+
+
+def test_a_size_that_kubectl_has_set_changes_if_the_deployed_release_has_another_one() -> None:
+    scaled = streams.nodeset(replicas=5)
+    scaled["metadata"]["managedFields"] = [
+        {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
+    ]
+    after = [*streams.known_keys(), streams.controller(), streams.nodeset(replicas=2)]
+    for former, fields in ((2, []), (1, ["spec.replicas: 5 → 2"])):
+        deployed = release_secret(json.dumps(streams.nodeset(replicas=former)))
+        others = release_secret(json.dumps(streams.nodeset(replicas=9)), "superseded")
+        cluster = Cluster(*streams.known_keys(), streams.controller(), scaled, deployed, others)
+        before, state = read(cluster, *after, release="slurm")
+        found = preview(before, after, streams.SITE, state, "slurm").changes
+        assert [field for it in found for field in it.fields] == fields
+
+
+@pytest.mark.parametrize("data", ["", "AAAA", "bm90aGluZw=="])
+def test_a_release_that_cannot_be_read_is_unknown(data: str) -> None:
+    broken = {**release_secret(""), "data": {"release": data}}
+    assert read(Cluster(broken), streams.controller(), release="slurm")[1].released == []
+    cluster = Cluster(release_secret(""))
+    cluster.forbidden.add("secret")
+    assert live._released("slurm", "slurm", cluster) == []
 
 
 def test_a_slurm_that_cannot_be_asked_is_unknown_with_the_reason() -> None:

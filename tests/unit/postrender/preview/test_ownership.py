@@ -90,6 +90,18 @@ def test_a_number_of_workers_that_another_client_has_set_stays() -> None:
     assert retained(after, found)["spec"] == {"replicas": 2}
 
 
+@pytest.mark.parametrize(("former", "left"), [(2, 5), (1, 2), (None, 2)])
+def test_a_number_that_another_client_has_set_is_changed_where_the_charts_own_changes(
+    former: int | None, left: int
+) -> None:
+    """Helm 3 sends the difference between two renders of the chart."""
+    nodeset = {**streams.nodeset(), "spec": {"replicas": 5}}
+    found = live(nodeset, ("kubectl", "Update", {"spec": {"replicas": 5}}))
+    released = {**nodeset, "spec": {} if former is None else {"replicas": former}}
+    after = {**nodeset, "spec": {"replicas": 2}}
+    assert retained(after, found, released)["spec"] == {"replicas": left}
+
+
 def test_hooks_of_the_chart_are_no_change() -> None:
     test = {
         "apiVersion": "v1",

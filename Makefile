@@ -107,7 +107,7 @@ flakes: $(READY) ## run a file of tests N times with one core kept busy: F=tests
 .PHONY: soak
 soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, an upgrade from a former commit and back, random queues, more deletions, operations and examples of properties
 	$(BIN)/python -m tests.support.bridge_run --minutes 30
-	DELETIONS=100 $(PYTEST) --timeout=900 -o timeout_func_only=true tests/e2e/test_no_ghosts.py
+	DELETIONS=100 $(PYTEST) --timeout=900 -o timeout_func_only=true tests/e2e/test_no_ghosts.py tests/e2e/soak_prometheus_adapter.py
 	$(PYTEST) -o timeout_func_only=true tests/soak
 	OPERATIONS=60 SEED=$${SEED:-$$RANDOM} $(PYTEST) -o timeout_func_only=true tests/e2e/test_operations.py
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit

@@ -18,7 +18,7 @@ from tests.cluster.images import build_images
 from tests.cluster.nodes import pause_archive
 from tests.cluster.tools import tool
 
-CLUSTERS = ("kube", "kubectl", "helm", "helm4", "deviceplugin", "push", "prometheus-adapter")
+CLUSTERS = ("kube", "kubectl", "helm", "helm4", "deviceplugin", "push")
 PROCESSES = ("helm-unittest", "ct", "kustomize", "versitygw", "jobset", "lws")
 WORTH_A_LINE = 1.0
 """Seconds from which on a line reports what has been built."""

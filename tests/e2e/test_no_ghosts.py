@@ -18,7 +18,7 @@ from tests.support.real.kills import kill_processes
 
 pytestmark = pytest.mark.timeout(1500)
 
-DELETIONS = int(os.environ.get("DELETIONS", "40"))
+DELETIONS = int(os.environ.get("DELETIONS", "20"))
 YOUNG = DELETIONS * 3 // 10
 """Of those, how many are of pods in their first seconds."""
 WORKERS = 8

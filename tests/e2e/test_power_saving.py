@@ -117,9 +117,6 @@ def test_slurm_starts_workers_for_jobs_and_stops_them_and_the_nodes_stay(power: 
     started = {pod["metadata"]["name"] for pod in watch.history}
     assert {"power-0", "power-1"} <= started
     until_powered_down(power, "power")
-    # And again, by the same records.
-    assert until_completed(power, power.submit(SCRIPT, "-p", "power"))["Restarts"] == "0"
-    until_powered_down(power, "power")
 
 
 def test_a_request_of_slurms_is_fulfilled_when_the_operator_is_back(power: Slurm) -> None:

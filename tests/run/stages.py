@@ -83,7 +83,7 @@ def unit(tests: Sequence[str] = (), *, beside_lanes: bool = False) -> Stage:
 
 def mutants() -> Stage:
     """Some of the listed mutants that the latest changes concern."""
-    command = (sys.executable, "-m", "tests.mutants", "--since", "--at-most=8")
+    command = (sys.executable, "-m", "tests.mutants", "--since", "--at-most=4")
     return Stage("mutants", command, "make check", nice=BEHIND)
 
 

@@ -123,6 +123,12 @@ def host_stops(slurmctld: Slurmctld, before: Node) -> None:
 
 
 @pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host, `node` doesn't begin within the seconds for which `register` waits."""
+    monkeypatch.setattr("sidecars.register.main.RECORD_WAIT", 60.0)
+
+
+@pytest.fixture(autouse=True)
 def no_node_is_left(slurmctld: Slurmctld) -> Iterator[None]:
     """For the next test."""
     yield

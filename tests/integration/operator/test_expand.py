@@ -108,6 +108,18 @@ APART: dict[str, Any] = {
         },
         {
             "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "mariadb-ca"},
+            "stringData": {"ca.crt": "a certificate"},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "slurmdbd-client"},
+            "stringData": {"tls.crt": "a certificate", "tls.key": "a key"},
+        },
+        {
+            "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": "full-jwks"},
             "data": {"jwks.json": "{}"},

@@ -121,7 +121,9 @@ def previewed(world: WatchedNamespace, kubeconfig: Path, after: Sequence[Manifes
         if words[0] == "exec":
             what = "nodes" if "scontrol" in words else "jobs"
             return world.slurm.handle("GET", f"/slurm/v0.0.45/{what}/", b"").body.decode()
-        shown = run([tool("kubectl"), f"--kubeconfig={kubeconfig}", *words], stdin=stdin, seconds=60)
+        shown = run(
+            [tool("kubectl"), f"--kubeconfig={kubeconfig}", *words], stdin=stdin, seconds=60
+        )
         # The client of this test sets what Helm would set.
         return re.sub(r'"manager": "[^"]+"', '"manager": "helm"', shown)
 

@@ -487,14 +487,14 @@ class Passes:
         names = frozenset().union(*places_of.values())
         if names != self._fit_of:
             self._fits, self._fit_of = {}, names
-        nodes = [node for it in sorted(names) if (node := self._nodes.get(None, it)) is not None]
         wanted = {it.shape.needs for it in seen if it.gated and it.shape is not None}
-        self._fits = {
-            needs: self._fits[needs]
-            if needs in self._fits
-            else {node.metadata.name: text for node in nodes if (text := unfit(needs, node))}
-            for needs in wanted
-        }
+        self._fits = {needs: its for needs, its in self._fits.items() if needs in wanted}
+        if new := wanted - self._fits.keys():
+            nodes = [it for name in sorted(names) if (it := self._nodes.get(None, name))]
+            for needs in new:
+                self._fits[needs] = {
+                    it.metadata.name: text for it in nodes if (text := unfit(needs, it))
+                }
         return {needs: its for needs, its in self._fits.items() if its}
 
     def _forget(self, seen: tuple[SeenPod, ...], now: float) -> None:

@@ -11,7 +11,6 @@ import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -46,8 +45,18 @@ async def running(settings: Settings, *, up: float = 1) -> AsyncIterator[str]:
     task = asyncio.create_task(main.run(settings, host="127.0.0.1"))
     scheme = "http" if settings.certificate is None else "https"
     url = f"{scheme}://127.0.0.1:{settings.port}"
+    try:
+        await until(url, up=up)
+        yield url
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await task
+
+
+async def until(url: str, *, up: float) -> None:
+    """Wait until all sources were read and Slurm is up, or not; the test's own limit ends it."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
-        for _ in range(200):
+        while True:
             with contextlib.suppress(aiohttp.ClientError):
                 async with session.get(f"{url}/metrics") as answer:
                     found = parsed(await answer.read())
@@ -55,13 +64,8 @@ async def running(settings: Settings, *, up: float = 1) -> AsyncIterator[str]:
                         all(found["slurm_exporter_collections_total"].values())
                         and found["slurm_exporter_up"][()] == up
                     ):
-                        break
+                        return
             await asyncio.sleep(0.02)
-    try:
-        yield url
-    finally:
-        os.kill(os.getpid(), signal.SIGTERM)
-        await task
 
 
 @contextlib.asynccontextmanager
@@ -113,15 +117,13 @@ async def test_the_exporter_signs_tokens_and_serves_both_formats_plain_and_compr
 async def test_a_token_file_that_is_renewed_is_read_again(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(sign(b"another key, which slurmctld refuses", "slurm", 60, time.time()))
-    settings = Settings("", token_file=token, interval=0.1, port=free_port())
     async with slurm() as (_, restd):
-        asyncio.get_running_loop().call_later(
-            0.3, lambda: token.write_text(sign(KEY, "slurm", 60, time.time()) + "\n")
-        )
-        async with running(replace(settings, slurmrestd_url=restd)) as url:
-            found = parsed((await get(f"{url}/metrics"))[3])
-            assert found["slurm_exporter_up"] == {(): 1}
-            assert found["slurm_exporter_errors_total"]["token", "nodes"] >= 1
+        settings = Settings(restd, token_file=token, interval=0.1, port=free_port())
+        async with running(settings, up=0) as url:
+            refused = parsed((await get(f"{url}/metrics"))[3])
+            assert refused["slurm_exporter_errors_total"]["token", "nodes"] >= 1
+            token.write_text(sign(KEY, "slurm", 60, time.time()) + "\n")
+            await until(url, up=1)
 
 
 async def test_a_missing_key_is_an_error_of_the_token_and_the_exporter_still_answers(

@@ -56,6 +56,13 @@ TAINT: Final = "slinky.slurm.net/managed-node"
 of it.
 """
 
+THEIR_SCHEDULER: Final = "slurm-bridge-scheduler"
+"""The scheduler of SchedMD's slurm-bridge. None has this name here: admission replaces it by
+Kubernetes' own, which binds the pods that Slurm schedules.
+"""
+
+KUBERNETES_SCHEDULER: Final = "default-scheduler"
+
 EXTERNAL_NODE: Final = "scheduler.slinky.slurm.net/external-node"
 """Label of a Kubernetes node that becomes an external node of Slurm, with any value."""
 

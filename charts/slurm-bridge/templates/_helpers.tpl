@@ -236,8 +236,11 @@ matchExpressions:
 
 {{/* Which new pods get the gate, as match conditions: of the policy, and of the webhook. */}}
 {{- define "slurm-bridge.gateConditions" -}}
-- name: without-the-gate
-  expression: '!object.spec.?schedulingGates.orValue([]).exists(it, it.name == "scheduler.slinky.slurm.net/queued")'
+- name: not-as-the-bridge-wants-it
+  expression: >-
+    !object.spec.?schedulingGates.orValue([]).exists(it, it.name == "scheduler.slinky.slurm.net/queued") ||
+    object.spec.?schedulerName.orValue("") == "slurm-bridge-scheduler" ||
+    object.spec.?tolerations.orValue([]).exists(it, it.?key.orValue("") == "slinky.slurm.net/managed-node")
 # A pod with a node can't have a gate. The other policy refuses it, unless a kubelet shows a static pod.
 - name: without-a-node
   expression: '!has(object.spec.nodeName)'

@@ -1,8 +1,9 @@
-"""What the admission webhook answers: the scheduling gate for a new pod. Pure.
+"""What the admission webhook answers: the changes of a new pod, first of all its scheduling gate.
+Pure.
 
 It does what the MutatingAdmissionPolicy of the chart does, for API servers without that kind. Both
 have the conditions of one template of the chart, which the API server evaluates, so that it asks
-about the pods that need the gate alone.
+about the pods that need a change alone.
 """
 
 import base64
@@ -33,6 +34,8 @@ class _Resource(msgspec.Struct, frozen=True):
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     scheduling_gates: tuple[Name, ...] | None = None
     node_name: str | None = None
+    scheduler_name: str | None = None
+    tolerations: tuple[dict[str, Any], ...] | None = None
 
 
 class _Pod(msgspec.Struct, frozen=True):
@@ -54,8 +57,8 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def answer(body: bytes) -> dict[str, Any]:
-    """Return the AdmissionReview that answers the one in `body`: the pod may be created, with the
-    gate.
+    """Return the AdmissionReview that answers the one in `body`: the pod may be created, as the
+    bridge wants it.
 
     Anything but the creation of a pod is refused: a webhook that the API server asks about it is
     set up wrongly. Raises NotAReviewError for anything but an AdmissionReview.
@@ -87,7 +90,7 @@ def answer(body: bytes) -> dict[str, Any]:
             {"uid": request.uid, "allowed": False, "status": {"code": 400, "message": text}}
         )
     response: dict[str, Any] = {"uid": request.uid, "allowed": True}
-    patch = _gate(pod.spec)
+    patch = _changes(pod.spec)
     if patch:
         response |= {
             "patchType": "JSONPatch",
@@ -96,15 +99,36 @@ def answer(body: bytes) -> dict[str, Any]:
     return _review(response)
 
 
+def _changes(spec: _Spec) -> Patch:
+    """Return what the bridge wants of a pod. None of a pod with a node, which can't have a gate."""
+    return [] if spec.node_name else [*_gate(spec), *_scheduler(spec), *_tolerations(spec)]
+
+
 def _gate(spec: _Spec) -> Patch:
-    """Add the gate. Return [] for a pod that has it, and for one with a node, which can't have
-    one.
-    """
-    if spec.node_name or any(it.name == bridge.GATE for it in spec.scheduling_gates or ()):
+    """Add the gate, unless the pod has it."""
+    if any(it.name == bridge.GATE for it in spec.scheduling_gates or ()):
         return []
     if not spec.scheduling_gates:
         return [{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": bridge.GATE}]}]
     return [{"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": bridge.GATE}}]
+
+
+def _scheduler(spec: _Spec) -> Patch:
+    """Replace the scheduler of SchedMD's slurm-bridge by Kubernetes' own."""
+    if spec.scheduler_name != bridge.THEIR_SCHEDULER:
+        return []
+    return [
+        {"op": "replace", "path": "/spec/schedulerName", "value": bridge.KUBERNETES_SCHEDULER}
+    ]
+
+
+def _tolerations(spec: _Spec) -> Patch:
+    """Remove tolerations of the bridge's taint, which a pod gets when it is released."""
+    written = spec.tolerations or ()
+    kept = [it for it in written if it.get("key") != bridge.TAINT]
+    if len(kept) == len(written):
+        return []
+    return [{"op": "replace", "path": "/spec/tolerations", "value": kept}]
 
 
 def _review(response: dict[str, Any]) -> dict[str, Any]:

@@ -36,8 +36,6 @@ _REFUSED = {
     "group-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
     "priority": "only operators of Slurm set priorities; use qos",
 }
-_NO_SCHEDULER = "slurm-bridge-scheduler"
-"""That of SchedMD's slurm-bridge. Nothing binds the pods that name it."""
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "True", "TRUE"), True),
     **dict.fromkeys(("0", "f", "F", "false", "False", "FALSE"), False),
@@ -290,10 +288,11 @@ def _supported(pod: Pod, extended: Mapping[str, str]) -> None:
                 f"{name} is no GRES of Slurm: an administrator maps it in `devices` of the Slurm "
                 "Bridge"
             )
-    if pod.spec.scheduler_name == _NO_SCHEDULER:
+    # Admission replaces it, unless it is switched off.
+    if pod.spec.scheduler_name == bridge.THEIR_SCHEDULER:
         raise ShapeError(
-            f"spec.schedulerName is {_NO_SCHEDULER}, which doesn't exist here: remove it, because "
-            "the scheduler of Kubernetes binds pods that Slurm schedules"
+            f"spec.schedulerName is {bridge.THEIR_SCHEDULER}, which doesn't exist here: remove it, "
+            "because the scheduler of Kubernetes binds pods that Slurm schedules"
         )
     for term in _terms(pod):
         if term.match_fields or not term.match_expressions:

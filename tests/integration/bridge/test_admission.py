@@ -46,6 +46,25 @@ async def test_a_pod_gets_the_gate_beside_its_own_gates_and_nothing_else(
     assert gated["spec"] == plain["spec"]
 
 
+@pytest.mark.parametrize("gates", [[], GATE])
+async def test_a_pod_written_for_schedmds_bridge_is_bound_by_kubernetes_and_its_nodes_taint_stays(
+    world: World, tenant: Client, gates: list[dict[str, str]]
+) -> None:
+    other = {"key": "example.com/gpu", "operator": "Exists"}
+    theirs = [{"key": bridge.TAINT, "operator": "Exists"}, other]
+    written = without_gate(
+        world.namespace,
+        schedulingGates=gates,
+        schedulerName="slurm-bridge-scheduler",
+        tolerations=theirs,
+    )
+    made = (await tenant.create(PODS, written))["spec"]
+    assert made["schedulerName"] == "default-scheduler"
+    assert made["schedulingGates"] == GATE
+    assert other in made["tolerations"]
+    assert all(it.get("key") != bridge.TAINT for it in made["tolerations"])
+
+
 async def test_slurm_postrender_adds_the_gate_that_the_policy_adds(
     world: World, tenant: Client
 ) -> None:
@@ -90,17 +109,6 @@ async def test_slurm_postrender_adds_the_gate_that_the_policy_adds(
         (
             {"metadata": {"annotations": {bridge.NODE_ANNOTATION: ""}}},
             "only the Slurm Bridge writes the annotation",
-        ),
-        (
-            {
-                "spec": {
-                    "tolerations": [
-                        {"operator": "Exists"},
-                        {"key": bridge.TAINT, "operator": "Exists"},
-                    ]
-                }
-            },
-            "only the Slurm Bridge adds a toleration",
         ),
     ],
 )

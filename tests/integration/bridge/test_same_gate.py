@@ -42,7 +42,13 @@ def any_pod(rng: random.Random, number: int) -> dict[str, Any]:
     optional: dict[str, Any] = {
         "nodeName": "k0a",
         "nodeSelector": {"zone": rng.choice("ab")},
-        "tolerations": [{"key": "example.com/gpu", "operator": "Exists"}],
+        "tolerations": rng.choice(
+            (
+                [{"key": "example.com/gpu", "operator": "Exists"}],
+                [{"key": bridge.TAINT, "operator": "Exists"}],
+                [{"operator": "Exists"}, {"key": bridge.TAINT, "effect": "NoSchedule"}],
+            )
+        ),
         "initContainers": [
             {"name": "i", "image": "x", "restartPolicy": rng.choice(("Always", None))}
         ],
@@ -60,7 +66,7 @@ def any_pod(rng: random.Random, number: int) -> dict[str, Any]:
             }
         ],
         "priorityClassName": "system-node-critical",
-        "schedulerName": "another",
+        "schedulerName": rng.choice(("another", "slurm-bridge-scheduler")),
         "volumes": [{"name": "v", "emptyDir": {}}],
     }
     spec |= {

@@ -59,6 +59,21 @@ def test_a_pod_that_has_the_gate_or_a_node_is_not_changed(spec: dict[str, Any]) 
     assert patch(spec) == []
 
 
+def test_a_manifest_for_schedmds_bridge_gets_the_scheduler_of_kubernetes_and_no_toleration() -> (
+    None
+):
+    other = {"key": "example.com/gpu", "operator": "Exists"}
+    theirs = [{"key": bridge.TAINT, "operator": "Equal", "value": "slurm-bridge"}, other]
+    spec = {"schedulerName": "slurm-bridge-scheduler", "tolerations": theirs}
+    changes = [
+        {"op": "replace", "path": "/spec/schedulerName", "value": "default-scheduler"},
+        {"op": "replace", "path": "/spec/tolerations", "value": [other]},
+    ]
+    assert patch({**spec, "schedulingGates": [GATE]}) == changes
+    assert patch(spec)[1:] == changes
+    assert patch({**spec, "nodeName": "k1"}) == []
+
+
 @pytest.mark.parametrize(
     ("request_", "what"),
     [
@@ -84,7 +99,7 @@ def test_what_nobody_can_read_to_its_end_is_no_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [None, {"spec": {"schedulingGates": "all"}}, {"spec": {"nodeName": 3}}, []]
+    "content", [None, {"spec": {"schedulingGates": "all"}}, {"spec": {"nodeName": 3}}, {"spec": {"tolerations": 3}}, []]
 )
 def test_a_pod_that_cannot_be_read_is_refused(content: Any) -> None:
     response = answer(review({}, object=content))["response"]

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -40,6 +41,7 @@ from sidecars.policy.bridge.records import (
     Disruption,
     Grant,
     Label,
+    Name,
     Release,
     Report,
     Requeue,
@@ -96,7 +98,7 @@ already.
 
 
 class Effects:
-    """Applies decisions. `wake` begins a pass soon."""
+    """Applies decisions for the pods of the Kubernetes `cluster`. `wake` begins a pass soon."""
 
     def __init__(
         self,
@@ -107,6 +109,7 @@ class Effects:
         rights: Rights,
         clock: Clock,
         wake: Callable[[], None],
+        cluster: str = "",
     ) -> None:
         self._kube = kube.client
         self._slurm = slurm
@@ -120,6 +123,7 @@ class Effects:
         self._now = clock.now
         self._wall = clock.wall
         self._wake = wake
+        self._cluster = cluster
         self._submissions: set[asyncio.Task[None]] = set()
         self._reported_at = float("-inf")
         self._due: dict[str, float] = {}
@@ -133,6 +137,8 @@ class Effects:
         """The names in Slurm of the Kubernetes nodes that have an external record."""
         self.guard_nodes: Mapping[str, str] = {}
         """The names in Slurm of the Kubernetes nodes with a slurmd."""
+        self.foreign: frozenset[str] = frozenset()
+        """The names in Slurm of the external nodes of other Kubernetes clusters."""
 
     async def apply(self, actions: Iterable[Action]) -> bool:
         """Apply the actions, all at the same time. Submissions continue after this returns. False
@@ -215,6 +221,8 @@ class Effects:
                     await self._label(action)
                 case Start():
                     await self._start(action)
+                case Name():
+                    await self._name(action)
                 case Allow():
                     await self._allow(action)
                 case Grant() | Deallocate():
@@ -260,10 +268,12 @@ class Effects:
         unfit = [tuple(names[node] for node in it if node in names) for it in action.unfit]
         if any(len({*excluded, *it}) >= len(names) for it in unfit or [()]):
             excluded = ()
-        key = action.key
+        key, places = action.key, len(names) - len(excluded)
+        if not action.guard:
+            excluded += tuple(sorted(self.foreign))
         try:
             job_id = await self._slurm.submit(
-                action.user, requests_of(action, excluded, len(names) - len(excluded), unfit)
+                action.user, requests_of(action, excluded, places, unfit, self._cluster)
             )
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
@@ -312,7 +322,7 @@ class Effects:
         job = action.job
         if not self._memory.may_ask("start", job.job_id, self._now()):
             return
-        comment = bridge.encode(job.comment)
+        comment = self._admin_comment(job.comment)
         if job.confirmed:
             self._memory.pause(job.job_id, self._now())
             for job_id in job.ids:
@@ -332,6 +342,15 @@ class Effects:
             log.debug("start of job %d: %s", job.job_id, error)
         self._wake()
 
+    async def _name(self, action: Name) -> None:
+        for job_id in action.job.ids:
+            await self._slurm.note(job_id, self._admin_comment(action.job.comment))
+            self._book.stale(job_id)
+        self._wake()
+
+    def _admin_comment(self, comment: bridge.Comment) -> str:
+        return bridge.encode(replace(comment, cluster=self._cluster))
+
     async def _allow(self, action: Allow) -> None:
         job = action.job
         if not self._memory.may_ask("allow", job.job_id, self._now()):
@@ -339,6 +358,8 @@ class Effects:
         names = self.guard_nodes if job.guard else self.slurm_nodes
         self._book.stale(job.job_id)
         excluded = [names[node] for node in action.excluded if node in names]
+        if not job.guard:
+            excluded += sorted(self.foreign)
         await self._slurm.call(protocol.allow_nodes(job.job_id, excluded))
         log.info("job %d may run on nodes again that it was to avoid", job.job_id)
         self._wake()
@@ -403,7 +424,7 @@ class Effects:
             # First: with a job that is CANCELLED without it, pods that never ran would be deleted,
             # and the end of the others would count as theirs.
             for job_id in ids:
-                await self._slurm.note(job_id, bridge.encode(action.given_up))
+                await self._slurm.note(job_id, self._admin_comment(action.given_up))
                 self._book.stale(job_id)
         for job_id in ids:
             await self._slurm.cancel(job_id)

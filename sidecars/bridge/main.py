@@ -28,6 +28,7 @@ from sidecars.bridge.slurm import Slurm
 from sidecars.bridge.webhook_certificate import Certificates
 from sidecars.kube import (
     CONFIG_MAPS,
+    NAMESPACES,
     NODES,
     PODS,
     SECRETS,
@@ -35,6 +36,7 @@ from sidecars.kube import (
     CredentialsError,
     Election,
     EventRecorder,
+    KubeError,
     LeadershipLost,
     Reflector,
     load_credentials,
@@ -52,6 +54,8 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "slurm-bridge"
 SYNC_SECONDS = 60.0
+AGAIN_SECONDS = 5.0
+"""Seconds between two questions for the Kubernetes cluster."""
 STUCK_SECONDS = 60.0
 """Seconds without a pass after which the bridge isn't healthy."""
 _HOST = ""
@@ -126,6 +130,7 @@ async def lead(
     """Schedule until cancelled. Writes to Slurm are sent while `seconds_left` is positive. `now`:
     monotonic seconds.
     """
+    cluster = await _cluster(client)
     pods = Reflector(client, PODS, type=Pod)
     nodes = Reflector(client, NODES, type=Node)
     namespaces, name = [settings.namespace], f"metadata.name={settings.tenants}"
@@ -171,7 +176,7 @@ async def lead(
         poller = Poller(carrier, now)
         slurm = Slurm(carrier, credentials.of, seconds_left)
         clock = Clock(now, time.time)
-        books = Books(Memory(), JobBook(), UsageBook())
+        books = Books(Memory(), JobBook(cluster), UsageBook())
         kube = Kubernetes(client, events, pods.store, nodes.store, tenants.store)
         installation = Installation(
             settings.namespace, settings.tenants, settings.tenant_role, settings.service_account
@@ -179,13 +184,15 @@ async def lead(
         rights = Rights(
             client, events, installation, now, wake, claims=bool(settings.devices.claims)
         )
-        effects = Effects(kube, slurm, books, known, rights, clock, wake)
+        effects = Effects(kube, slurm, books, known, rights, clock, wake, cluster)
         owners = Owners(client, now, wake)
         parts = Parts(
             kube=kube,
             slurm=slurm,
             effects=effects,
-            node_records=NodeRecords(slurm, poller, nodes.store, books.usage, events, known),
+            node_records=NodeRecords(
+                slurm, poller, nodes.store, books.usage, events, known, cluster
+            ),
             guards=Guards(client, slurm, poller, pods.store),
             owners=owners,
             rights=rights,
@@ -193,7 +200,7 @@ async def lead(
             books=books,
             release=lambda: poller.release,
         )
-        passes = Passes(parts, clock, settings.partition)
+        passes = Passes(parts, clock, settings.partition, cluster)
         # Before any job is submitted, it is known whether Slurm can be used.
         await poller.poll()
         poller.subscribe(lambda changed, removed: wake())
@@ -207,6 +214,20 @@ async def lead(
             await rights.close()
             await effects.close()
             await slurm.close()
+
+
+async def _cluster(client: Client) -> str:
+    """Return what identifies the Kubernetes cluster, when the API server answers: the uid of a
+    namespace that every cluster has.
+    """
+    while True:
+        try:
+            found = await client.get(NAMESPACES, None, "kube-system")
+        except KubeError as error:
+            log.warning("no pod gets a job, because the Kubernetes cluster isn't known: %s", error)
+            await asyncio.sleep(AGAIN_SECONDS)
+        else:
+            return str(found["metadata"]["uid"])
 
 
 def _token_secrets(client: Client, settings: Settings) -> Reflector[Secret]:

@@ -32,7 +32,7 @@ _REFUSED_SECONDS = 10.0
 
 
 class NodeRecords:
-    """`store` has the Kubernetes nodes, `poller` the records."""
+    """`store` has the nodes of the Kubernetes `cluster`, `poller` the records."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class NodeRecords:
         usage: UsageBook,
         events: EventRecorder,
         devices: Devices,
+        cluster: str = "",
     ) -> None:
         self._slurm = slurm
         self._poller = poller
@@ -49,6 +50,7 @@ class NodeRecords:
         self._usage = usage
         self._events = events
         self._devices = devices
+        self._cluster = cluster
         self._shown: dict[str, str] = {}
         self._refused: dict[tuple[type[policy.Change], str], tuple[float, str]] = {}
         """The changes of records that Slurm has refused: when each is sent again, and Slurm's
@@ -63,6 +65,8 @@ class NodeRecords:
         """The Kubernetes nodes by the names of their records in Slurm."""
         self.slurm_nodes: dict[str, str] = {}
         """The names of the records that exist, by Kubernetes node."""
+        self.foreign: frozenset[str] = frozenset()
+        """The records of other Kubernetes clusters, by their names."""
         self.numbered: dict[str, tuple[of_drivers.Numbered, ...]] = {}
         """The devices that the records have by index, by their names."""
 
@@ -137,7 +141,7 @@ class NodeRecords:
         older = sorted(
             {*self._keys, *(key for labels in known.values() for key in labels)}
             - keys
-            - {bridge.KUBE_NODE}
+            - {bridge.KUBE_NODE, bridge.CLUSTER}
         )
         # Any number of labels may be in a pod, but only those that a node has tell the nodes apart.
         carried = (
@@ -151,7 +155,9 @@ class NodeRecords:
         for node in self._store.values():
             name = node.metadata.name
             found = policy.wanted_of(
-                node, self._usage.of(name), self._keys, rules, devices.get(name, ())
+                *(node, self._usage.of(name), self._keys, rules),
+                devices.get(name, ()),
+                self._cluster,
             )
             if isinstance(found, policy.Wanted) and name in occupied:
                 found = (
@@ -165,7 +171,14 @@ class NodeRecords:
                 self._show(name, found)
         # Of several with one name, the first has the record: the one that has it already.
         wanted.sort(key=lambda it: known.get(it.name, {}).get(bridge.KUBE_NODE) != it.kube_node)
-        self.kube_nodes = {it.name: it.kube_node for it in reversed(wanted)}
+        self.foreign = frozenset(
+            name
+            for name, it in poller.nodes.items()
+            if policy.is_of_another_cluster(it, self._cluster)
+        )
+        self.kube_nodes = {
+            it.name: it.kube_node for it in reversed(wanted) if it.name not in self.foreign
+        }
         asked = float("-inf") if poller.last_good is None else poller.last_good
         self._counts_from = {name: at for name, at in self._counts_from.items() if at >= asked}
         self.numbered = {
@@ -183,6 +196,7 @@ class NodeRecords:
             known=poller.known,
             holding=holding,
             refused=refused_for,
+            cluster=self._cluster,
         )
         conflicts = {it.kube_node: it.message for it in actions if isinstance(it, policy.Conflict)}
         changes = {

@@ -75,7 +75,7 @@ class Parts:
 class Passes:
     """`run` until cancelled."""
 
-    def __init__(self, parts: Parts, clock: Clock, partition: str) -> None:
+    def __init__(self, parts: Parts, clock: Clock, partition: str, cluster: str = "") -> None:
         self._slurm = parts.slurm
         self._effects = parts.effects
         self._release = parts.release
@@ -91,6 +91,7 @@ class Passes:
         self._book = parts.books.jobs
         self._devices = parts.devices
         self._partition = partition
+        self._cluster = cluster
         self._now = clock.now
         self._wall = clock.wall
         self._woken = asyncio.Event()
@@ -329,6 +330,7 @@ class Passes:
             # changed.
             await self._confirm()
         self._effects.slurm_nodes = self._node_records.slurm_nodes
+        self._effects.foreign = self._node_records.foreign
         self._effects.guard_nodes = self._guards.slurm_nodes
         records, memory = self._node_records, self._memory
         # From here on nothing is awaited: pods and jobs are those of one moment.
@@ -361,6 +363,7 @@ class Passes:
             pods=seen,
             jobs=jobs,
             known=self._book.known,
+            cluster=self._cluster,
             users={namespace: tenant.user for namespace, tenant in self._tenants.items()},
             nodes=records.faults(),
             labelling=memory.labelling(now),

@@ -97,6 +97,11 @@ DRAIN_PREFIX: Final = "slurm-bridge: "
 KUBE_NODE: Final = "scheduler.slinky.slurm.net/kube-node"
 """Key in the Extra of a Slurm node that the bridge has created: the name of its Kubernetes node."""
 
+CLUSTER: Final = "scheduler.slinky.slurm.net/cluster"
+"""Key in it of the Kubernetes cluster: the uid of its namespace kube-system. Records of an earlier
+bridge lack it.
+"""
+
 DEVICES: Final = "scheduler.slinky.slurm.net/devices"
 """Key in it of the devices that Slurm has by index: GRES, driver, pool and name of each, in the
 order of the indices.
@@ -135,6 +140,10 @@ class Comment:
     """
     by_user: bool = False
     """Whether the user has submitted the job, for any number of equal pods."""
+    cluster: str = ""
+    """The Kubernetes cluster of its pods, as CLUSTER. "" in the comment of an earlier bridge, and
+    of a user.
+    """
     given_up: bool = False
     """In the admin comment alone: whether the bridge cancels the job, for no fault of its pods.
 
@@ -153,6 +162,8 @@ def encode(comment: Comment) -> str:
     fields["pods"] = comment.pods
     if comment.parts:
         fields["parts"] = comment.parts
+    if comment.cluster:
+        fields["cluster"] = comment.cluster
     if comment.given_up:
         fields["givenUp"] = True
     return json.dumps({"slurmBridge": fields}, separators=(",", ":"))
@@ -165,10 +176,11 @@ def decode(text: str) -> Comment | None:
         fields = [found[name] for name in ("namespace", "group", "digest")] if found else []
         pods = found.get("pods", 1) if found else 1
         parts = tuple((digest, count) for digest, count in found.get("parts", ())) if found else ()
+        cluster = found.get("cluster", "") if found else ""
         given_up = found.get("givenUp") is True if found else False
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    texts = [*fields, *(digest for digest, _ in parts)]
+    texts = [*fields, cluster, *(digest for digest, _ in parts)]
     numbers = [pods, *(count for _, count in parts)]
     if (
         not fields
@@ -177,7 +189,7 @@ def decode(text: str) -> Comment | None:
     ):
         return None
     namespace, group, digest = fields
-    return Comment(namespace, group, digest, pods, parts, given_up=given_up)
+    return Comment(namespace, group, digest, pods, parts, cluster=cluster, given_up=given_up)
 
 
 def decode_by_user(text: str) -> Comment | None:
@@ -198,20 +210,28 @@ def node_extra(
     labels: Mapping[str, str],
     keys: Iterable[str],
     devices: Iterable[tuple[str, ...]] = (),
+    cluster: str = "",
 ) -> str:
-    """Write the Extra of a Slurm node: the values of these label keys on its Kubernetes node, and
-    its `devices_of`.
+    """Write the Extra of a Slurm node: its Kubernetes node and `cluster`, the values of these label
+    keys on it, and its `devices_of`.
 
     Slurm finds no node by a key that the node lacks, not even by `!=`. Therefore every node has
     every key.
     """
     values: dict[str, object] = {
-        key: labels[key] or EMPTY if key in labels else MISSING for key in sorted(keys)
+        key: labels[key] or EMPTY if key in labels else MISSING
+        # A tenant's pods may name any key.
+        for key in sorted({*keys} - _OWN_KEYS)
     }
+    if cluster:
+        values[CLUSTER] = cluster
     named = list(devices)
     if named:
         values[DEVICES] = named
     return json.dumps({KUBE_NODE: kube_node, **values}, separators=(",", ":"))
+
+
+_OWN_KEYS = frozenset({KUBE_NODE, CLUSTER, DEVICES})
 
 
 def devices_of(text: str) -> tuple[tuple[str, ...], ...]:
@@ -229,8 +249,8 @@ def devices_of(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def labels_of(text: str) -> dict[str, str] | None:
-    """Read what `node_extra` has written, KUBE_NODE among it. Return None for an Extra that the
-    bridge hasn't written.
+    """Read what `node_extra` has written, KUBE_NODE and CLUSTER among it. Return None for an Extra
+    that the bridge hasn't written.
     """
     try:
         found = json.loads(text) if text else None

@@ -117,9 +117,7 @@ def _scheduler(spec: _Spec) -> Patch:
     """Replace the scheduler of SchedMD's slurm-bridge by Kubernetes' own."""
     if spec.scheduler_name != bridge.THEIR_SCHEDULER:
         return []
-    return [
-        {"op": "replace", "path": "/spec/schedulerName", "value": bridge.KUBERNETES_SCHEDULER}
-    ]
+    return [{"op": "replace", "path": "/spec/schedulerName", "value": bridge.KUBERNETES_SCHEDULER}]
 
 
 def _tolerations(spec: _Spec) -> Patch:

@@ -47,6 +47,7 @@ from sidecars.policy.bridge.records import (
     GroupKey,
     Job,
     Label,
+    Name,
     Obstacle,
     Part,
     Phase,
@@ -154,6 +155,7 @@ def decided(view: View) -> Decision:
         steps += _group(
             key, sorted(pods, key=lambda it: it.name), view, submitted[key], blockers, adoptable
         )
+    steps += _unnamed(view)
     steps += grants.unused(view)
     steps += orphans.cancelled(view, adoptable)
     actions = [it for it in steps if not isinstance(it, _Blocked)]
@@ -161,6 +163,13 @@ def decided(view: View) -> Decision:
     return Decision(
         tuple(it for it in actions if not isinstance(it, Report) or not is_reported(it)), obstacles
     )
+
+
+def _unnamed(view: View) -> Iterator[Name]:
+    """Have the jobs that an earlier bridge has started name their Kubernetes cluster."""
+    for job in view.jobs.values() if view.cluster else ():
+        if job.confirmed and not job.comment.cluster and job.phase is not Phase.ENDED:
+            yield Name(job)
 
 
 def is_reported(report: Report) -> bool:

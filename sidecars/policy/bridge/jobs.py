@@ -37,9 +37,12 @@ _Placeholder = tuple[ExternalJob, Comment]
 
 
 class JobBook:
-    """The states and details of the jobs of one Slurm cluster."""
+    """The states and details of the jobs of one Slurm cluster, as far as they are placeholders of
+    one Kubernetes cluster: see `Comment.cluster`.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: str = "") -> None:
+        self._cluster = cluster
         self._states: Mapping[int, frozenset[str]] = {}
         self._gone: dict[int, frozenset[str]] = {}
         """The last states of the placeholders that Slurm has forgotten after their end."""
@@ -173,7 +176,7 @@ class JobBook:
         """
         self._all_read = self._none_waits = False
         self._outdated.discard(job_id)
-        comment = comment_of(record) if record is not None else None
+        comment = comment_of(record, self._cluster) if record is not None else None
         former = self._records.get(job_id)
         if record is not None and former is not None:
             if _has_begun(former, record):
@@ -247,7 +250,7 @@ class JobBook:
             record = dataclasses.replace(
                 found[0], blocked=False, admin_comment=admin_comment, reason=""
             )
-            self._records[job_id] = record, comment_of(record) or found[1]
+            self._records[job_id] = record, comment_of(record, self._cluster) or found[1]
             self._read[job_id] = _PENDING
 
     def next_waiting(self, count: int) -> list[int]:

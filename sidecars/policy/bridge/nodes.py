@@ -24,7 +24,12 @@ from sidecars.workloads.quantities import quantity
 from sidecars.workloads.resources import ResourceError
 
 FEATURE = "slurm-bridge"
-"""Every node has this feature: `NodeSet=bridge Feature=slurm-bridge` names them all."""
+"""Every node has this feature: `NodeSet=bridge Feature=slurm-bridge` names them all. Those of one
+Kubernetes cluster have another one as well, with the first characters of `bridge.CLUSTER`.
+"""
+
+_SHORT = 8
+"""Characters of the cluster's uid in the feature of its nodes."""
 
 _CORDONED = bridge.DRAIN_PREFIX + "the Kubernetes node is cordoned"
 _NOT_READY = bridge.DRAIN_PREFIX + "the Kubernetes node isn't ready"
@@ -61,6 +66,8 @@ class Wanted:
     """The devices that Slurm gives away by index, in this order."""
     features: tuple[str, ...] = (FEATURE,)
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    cluster: str = ""
+    """The Kubernetes cluster, as in `bridge.CLUSTER`."""
     drain: str = ""
     """Why it takes no new pods; "" if it does."""
 
@@ -106,7 +113,7 @@ class Wanted:
     def record_extra(self, keys: Iterable[str], devices: Iterable[Numbered]) -> str:
         """Return the record's Extra with these devices."""
         named = ((gres, *device) for gres, device in devices)
-        return bridge.node_extra(self.kube_node, self.labels, keys, named)
+        return bridge.node_extra(self.kube_node, self.labels, keys, named, self.cluster)
 
     @property
     def gres(self) -> str:
@@ -176,6 +183,7 @@ def wanted_of(
     keys: Iterable[str],
     rules: Rules = NO_RULES,
     devices: tuple[Numbered, ...] = (),
+    cluster: str = "",
 ) -> Wanted | str:
     """Return the record for a Kubernetes node, or why it can't have one. `keys` are the labels that
     pods select nodes by.
@@ -213,10 +221,18 @@ def wanted_of(
         memory=memory,
         counted=tuple((gres, count) for gres, count in sorted(counts.items()) if count),
         devices=devices,
-        features=tuple(dict.fromkeys((FEATURE, *more))),
+        features=tuple(dict.fromkeys((FEATURE, *_features(cluster), *more))),
         labels={key: value for key, value in meta.labels.items() if key in set(keys)},
+        cluster=cluster,
         drain=drain,
     )
+
+
+def _features(cluster: str) -> tuple[str, ...]:
+    """Return the feature of all nodes of a Kubernetes cluster. A record has it from its creation
+    on, before its Extra.
+    """
+    return (f"{FEATURE}-{cluster[:_SHORT]}",) if cluster else ()
 
 
 def decide(
@@ -227,6 +243,7 @@ def decide(
     known: bool,
     holding: Container[str] | None = frozenset(),
     refused: Mapping[str, str] = types.MappingProxyType({}),
+    cluster: str = "",
 ) -> tuple[NodeAction, ...]:
     """Decide what to do about the records, nothing while Slurm's list of nodes isn't `known`. Of
     several `wanted` with one name, the first has the record.
@@ -248,9 +265,17 @@ def decide(
         else:
             named[it.name] = it
     for name, it in sorted(named.items()):
-        actions += _one(it, records.get(name), keys, holding)
+        record = records.get(name)
+        if record is not None and is_of_another_cluster(record, cluster):
+            text = (
+                f"Slurm node {name} is of another Kubernetes cluster: give this one another name "
+                f"with the label {bridge.NODE_NAME}"
+            )
+            actions.append(Conflict(it.kube_node, text))
+        else:
+            actions += _one(it, record, keys, holding)
     for name, record in sorted(records.items()):
-        if name not in named and _ours(record):
+        if name not in named and _ours(record) and not is_of_another_cluster(record, cluster):
             kube_node = (bridge.labels_of(record.extra) or {}).get(bridge.KUBE_NODE, name)
             actions += _removal(
                 record, bridge.DRAIN_PREFIX + refused.get(kube_node, _GONE), holding
@@ -262,6 +287,17 @@ def _ours(record: Node) -> bool:
     # Without an Extra, it is one that was created a moment before the bridge ended.
     begun = not record.extra and FEATURE in record.features
     return "EXTERNAL" in record.states and (begun or bridge.labels_of(record.extra) is not None)
+
+
+def is_of_another_cluster(record: Node, cluster: str) -> bool:
+    """Return whether the bridge of another Kubernetes cluster has created the record."""
+    if "EXTERNAL" not in record.states:
+        return False
+    named = (bridge.labels_of(record.extra) or {}).get(bridge.CLUSTER)
+    if named is not None:
+        return named != cluster
+    theirs = {it for it in record.features if it.startswith(f"{FEATURE}-")}
+    return not record.extra and bool(theirs) and theirs.isdisjoint(_features(cluster))
 
 
 def _one(

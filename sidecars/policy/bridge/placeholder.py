@@ -21,15 +21,17 @@ def requests_of(
     excluded: tuple[str, ...],
     places: int = 0,
     unfit: Sequence[tuple[str, ...]] = (),
+    cluster: str = "",
 ) -> tuple[ExternalRequest, ...]:
-    """Return the requests for the job's components. `excluded` are the names in Slurm of the nodes
+    """Return the requests for the job's components, in the name of this Kubernetes cluster.
+    `excluded` are the names in Slurm of the nodes
     to avoid, and `unfit` those of the nodes that can't run the pods of each component.
 
     `places`: the number of the other nodes; 0: not known. A component may only have so many of them
     that the others get theirs: Slurm gives each as many as it may have, and no two components the
     same one.
     """
-    comment = bridge.encode(comment_for(submit))
+    comment = bridge.encode(dataclasses.replace(comment_for(submit), cluster=cluster))
     most = _most_nodes(submit.parts, places)
     without = [tuple(dict.fromkeys((*excluded, *it))) for it in unfit or ((),) * len(most)]
     return tuple(
@@ -94,12 +96,17 @@ def _request(
     )
 
 
-def comment_of(record: ExternalJob) -> Comment | None:
-    """Return the comment of a placeholder, or None for any other job. The admin comment counts
-    where both have one.
+def comment_of(record: ExternalJob, cluster: str = "") -> Comment | None:
+    """Return the comment of a placeholder of this Kubernetes cluster, or None for any other job.
+    The admin comment counts where both have one.
 
     A job for whose pods Epilogs wait is one, whatever its user has changed since.
     """
+    found = _comment_of(record)
+    return found if found is None or found.cluster in ("", cluster) else None
+
+
+def _comment_of(record: ExternalJob) -> Comment | None:
     found = bridge.decode(record.admin_comment)
     if not record.external and record.admin_comment.startswith(bridge.ADMIN_COMMENT):
         return found or NOBODY
@@ -172,7 +179,8 @@ def job_of(
         ),
         own=own_of(record, names),
         asked=asked_of(record),
-        excluded=tuple(names.get(name, f"of Slurm node {name}") for name in record.excluded_nodes),
+        # No other node is a place of the job, such as one of another Kubernetes cluster.
+        excluded=tuple(names[name] for name in record.excluded_nodes if name in names),
     )
 
 

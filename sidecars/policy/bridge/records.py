@@ -303,6 +303,8 @@ class View:
     """The jobs that the bridge has submitted just now and that Slurm shows as those of another
     user, each with the user who has submitted it.
     """
+    cluster: str = ""
+    """The Kubernetes cluster that the admin comments of jobs name; "" for none."""
 
     @cached_property
     def labelled(self) -> Mapping[int, list[Pod]]:
@@ -391,6 +393,15 @@ class Label:
 @dataclass(frozen=True, slots=True)
 class Start:
     """Let the held job start, with all of its components, and write its admin comment."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Write the Kubernetes cluster into the admin comment of a job that an earlier bridge has let
+    start: the bridge of another cluster would cancel it.
+    """
 
     job: Job
 
@@ -485,6 +496,7 @@ Action = (
     Submit
     | Label
     | Start
+    | Name
     | Allow
     | Grant
     | Deallocate

@@ -198,9 +198,12 @@ class Api:
         return self._commit(place, None, _defaulted(collection, item))
 
     def put(self, collection: str, manifest: Manifest) -> Manifest:
-        """Store the object as it stands, whatever the rules are. It keeps the uid that it has."""
+        """Store the object as it stands, whatever the rules are. It keeps the uid that it has, or
+        gets that of the manifest, if it has one.
+        """
         old = self.get(collection, *_key(manifest))
-        uid = old["metadata"]["uid"] if old is not None else f"uid-{next(self._uids)}"
+        made = manifest["metadata"].get("uid") or f"uid-{next(self._uids)}"
+        uid = old["metadata"]["uid"] if old is not None else made
         item = {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
         return self._stored(collection, old, item)
 

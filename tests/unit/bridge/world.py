@@ -11,12 +11,15 @@ from sidecars.bridge import main
 from sidecars.bridge.passes import Passes
 from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
-from sidecars.kube import CONFIG_MAPS, EVENTS, NODES, PODS, Client
+from sidecars.kube import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, Client
 from sidecars.simulate import SlurmModel, serve
 from sidecars.simulate.records import SimJob
 from tests.support.apiserver import until
 from tests.support.bridge import KEY, live, node, pod, slurm, tenants
 from tests.support.kube_double import KubeDouble
+
+CLUSTER = "11111111-0000-4000-8000-000000000000"
+"""The uid of the namespace kube-system."""
 
 
 @dataclasses.dataclass
@@ -98,6 +101,7 @@ async def a_world(folder: Path) -> AsyncIterator[World]:
     (folder / "jwt.key").write_bytes(KEY)
     model = slurm()
     async with KubeDouble() as kube, serve(model) as url:
+        kube.put(NAMESPACES, {"metadata": {"name": "kube-system", "uid": CLUSTER}})
         kube.put(NODES, node("k1"))
         kube.put(CONFIG_MAPS, tenants("slurm", team='{"user": "ada"}', rooted='{"user": "toor"}'))
         yield World(kube, model, Settings(url, "slurm", key_file=folder / "jwt.key", health_port=0))

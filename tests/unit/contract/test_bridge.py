@@ -10,7 +10,14 @@ from sidecars.contract.extra import pod_facts
 WHOLE = '{"slurmBridge":{"namespace":"n","group":"g","digest":"d",%s}}'
 DAMAGED = [
     WHOLE % it
-    for it in ('"pods":"1"', '"pods":true', '"parts":1', '"parts":[["a"]]', '"parts":[[1,"a"]]')
+    for it in (
+        '"pods":1,"cluster":7',
+        '"pods":"1"',
+        '"pods":true',
+        '"parts":1',
+        '"parts":[["a"]]',
+        '"parts":[[1,"a"]]',
+    )
 ]
 
 
@@ -19,6 +26,23 @@ def test_a_comment_is_read_back() -> None:
     assert bridge.decode(bridge.encode(comment)) == comment
     comment = bridge.Comment("team", "group/g", "", 3, (("abc", 1), ("def", 2)))
     assert bridge.decode(bridge.encode(comment)) == comment
+
+
+def test_a_comment_names_the_cluster_and_that_of_an_earlier_bridge_none() -> None:
+    comment = bridge.Comment("team", "group/g", "abc", 4, cluster="uid")
+    assert bridge.decode(bridge.encode(comment)) == comment
+    earlier = bridge.decode(WHOLE % '"pods":4')
+    assert earlier is not None
+    assert earlier.cluster == ""
+
+
+def test_a_pod_that_selects_nodes_by_a_key_of_the_bridge_does_not_change_whose_record_it_is() -> (
+    None
+):
+    for key in (bridge.KUBE_NODE, bridge.CLUSTER, bridge.DEVICES):
+        extra = bridge.node_extra("k1", {key: "mine"}, [key], [("gpu", "d", "p", "n")], "uid")
+        assert bridge.labels_of(extra) == {bridge.KUBE_NODE: "k1", bridge.CLUSTER: "uid"}
+        assert bridge.devices_of(extra) == (("gpu", "d", "p", "n"),)
 
 
 def test_the_epilog_knows_the_bridges_comments_by_their_beginning() -> None:

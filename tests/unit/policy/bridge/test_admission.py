@@ -99,7 +99,14 @@ def test_what_nobody_can_read_to_its_end_is_no_question() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [None, {"spec": {"schedulingGates": "all"}}, {"spec": {"nodeName": 3}}, {"spec": {"tolerations": 3}}, []]
+    "content",
+    [
+        None,
+        {"spec": {"schedulingGates": "all"}},
+        {"spec": {"nodeName": 3}},
+        {"spec": {"tolerations": 3}},
+        [],
+    ],
 )
 def test_a_pod_that_cannot_be_read_is_refused(content: Any) -> None:
     response = answer(review({}, object=content))["response"]

@@ -58,6 +58,47 @@ def test_a_record_as_it_should_be_needs_nothing() -> None:
     assert act(WANTED, RECORD) == ()
 
 
+EAST, WEST = "aaaaaaaa-0000", "bbbbbbbb-0000"
+OURS = dataclasses.replace(WANTED, cluster=EAST, features=(FEATURE, "slurm-bridge-aaaaaaaa"))
+
+
+def of_west(extra: str) -> Node:
+    """A record that the bridge of another Kubernetes cluster has created."""
+    return changed("IDLE", features=(FEATURE, "slurm-bridge-bbbbbbbb"), extra=extra)
+
+
+@pytest.mark.parametrize("extra", ["", bridge.node_extra("k1", {"zone": "a"}, KEYS, (), WEST)])
+def test_the_record_of_another_cluster_stays_as_it_is(extra: str) -> None:
+    theirs = of_west(extra)
+    assert decide([], {"k1": theirs}, KEYS, known=True, cluster=EAST) == ()
+    [conflict] = decide([OURS], {"k1": theirs}, KEYS, known=True, cluster=EAST)
+    assert conflict == Conflict(
+        "k1",
+        "Slurm node k1 is of another Kubernetes cluster: give this one another name with the label "
+        "slinky.slurm.net/slurm-nodename",
+    )
+
+
+def test_the_record_of_an_earlier_bridge_becomes_the_clusters() -> None:
+    actions = decide([OURS], {"k1": RECORD}, KEYS, known=True, cluster=EAST)
+    extra = bridge.node_extra("k1", {"zone": "a"}, KEYS, (), EAST)
+    # It gets its feature by another record.
+    assert actions == (SetExtra("k1", extra), Delete("k1"))
+    renewed = dataclasses.replace(RECORD, extra=extra, features=OURS.features)
+    assert decide([OURS], {"k1": renewed}, KEYS, known=True, cluster=EAST) == ()
+    gone = bridge.DRAIN_PREFIX + "its Kubernetes node is gone"
+    assert decide([], {"k1": renewed}, KEYS, known=True, cluster=EAST) == (
+        Drain("k1", gone),
+        Delete("k1"),
+    )
+
+
+def test_all_nodes_of_a_cluster_have_a_feature_of_it() -> None:
+    found = wanted_of(kube_node(), Usage(), KEYS, cluster=EAST)
+    assert isinstance(found, Wanted)
+    assert found.features == (FEATURE, "slurm-bridge-aaaaaaaa")
+
+
 def test_nothing_is_done_while_slurm_is_unknown() -> None:
     assert act(WANTED, None, known=False) == ()
     assert act(None, RECORD, known=False) == ()

@@ -41,6 +41,21 @@ def running(*allocations: Allocation) -> ExternalJob:
     )
 
 
+def test_a_job_of_another_cluster_is_no_placeholder_of_this_one() -> None:
+    [request] = requests_of(Submit(KEY, (Part(SHAPE, 1),)), (), cluster="east")
+    theirs = dataclasses.replace(BLOCKED, comment=request.comment)
+    found = comment_of(theirs, "east")
+    assert found is not None
+    assert found.cluster == "east"
+    assert comment_of(theirs, "west") is None
+    # Whoever may change the comment can't take the job away, or another cluster's.
+    confirmed = dataclasses.replace(theirs, admin_comment=request.comment, comment="mine")
+    assert comment_of(confirmed, "east") == found
+    assert comment_of(dataclasses.replace(confirmed, comment=BLOCKED.comment), "west") is None
+    # An earlier bridge named no cluster.
+    assert comment_of(BLOCKED, "east") == COMMENT
+
+
 def test_a_single_pod_is_one_task_on_one_node() -> None:
     [request] = requests_of(Submit(KEY, (Part(SHAPE, 1),)), ("n2",))
     assert (request.tasks, request.min_nodes, request.max_nodes) == (1, 1, 1)

@@ -179,7 +179,8 @@ def test_the_model_finds_a_bridge_that_knows_guards_by_what_their_users_can_chan
 ) -> None:
     comment_of = placeholder.comment_of
     monkeypatch.setattr(
-        f"{jobs.__name__}.comment_of", lambda record: comment_of(record) if record.guard else None
+        f"{jobs.__name__}.comment_of",
+        lambda record, cluster: comment_of(record, cluster) if record.guard else None,
     )
     assert any(any(run(seed, CHANGE).completing.values()) for seed in range(300))
 

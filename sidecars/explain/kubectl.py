@@ -9,7 +9,10 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-READ_SECONDS = 10.0
+READ_SECONDS = 60.0
+"""For one answer. The kubeconfig may name a program that asks a person to log in, and a busy API
+server repeats requests of kubectl later.
+"""
 
 
 class KubectlError(Exception):

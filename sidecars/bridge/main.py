@@ -191,7 +191,9 @@ async def lead(
             slurm=slurm,
             effects=effects,
             node_records=NodeRecords(
-                slurm, poller, nodes.store, books.usage, events, known, cluster
+                *(slurm, poller, nodes.store, books.usage, events, known),
+                cluster=cluster,
+                reserve=settings.reserve,
             ),
             guards=Guards(client, slurm, poller, pods.store),
             owners=owners,

@@ -32,7 +32,9 @@ _REFUSED_SECONDS = 10.0
 
 
 class NodeRecords:
-    """`store` has the nodes of the Kubernetes `cluster`, `poller` the records."""
+    """`store` has the nodes of the Kubernetes `cluster`, `poller` the records. `reserve`: what the
+    pods of others on a node may request without a change of its record.
+    """
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class NodeRecords:
         events: EventRecorder,
         devices: Devices,
         cluster: str = "",
+        reserve: policy.Usage = policy.NO_USAGE,
     ) -> None:
         self._slurm = slurm
         self._poller = poller
@@ -51,6 +54,7 @@ class NodeRecords:
         self._events = events
         self._devices = devices
         self._cluster = cluster
+        self._reserve = reserve
         self._shown: dict[str, str] = {}
         self._refused: dict[tuple[type[policy.Change], str], tuple[float, str]] = {}
         """The changes of records that Slurm has refused: when each is sent again, and Slurm's
@@ -155,7 +159,10 @@ class NodeRecords:
         for node in self._store.values():
             name = node.metadata.name
             found = policy.wanted_of(
-                *(node, self._usage.of(name), self._keys, rules),
+                node,
+                self._usage.of(name).at_least(self._reserve),
+                self._keys,
+                rules,
                 devices.get(name, ()),
                 self._cluster,
             )

@@ -1,14 +1,19 @@
 """The bridge's command line and environment, as one typed record."""
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from sidecars.commandline import Parser
 from sidecars.contract import paths
 from sidecars.policy.bridge.devices import NO_RULES, DevicesError, Rules
 from sidecars.policy.bridge.devices import parse as parse_devices
+from sidecars.policy.bridge.nodes import NO_USAGE, Usage
+from sidecars.workloads.quantities import MEBIBYTE, quantity
+from sidecars.workloads.resources import ResourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,8 @@ class Settings:
     log_level: str = "info"
     devices: Rules = NO_RULES
     """Which devices are which GRES."""
+    reserve: Usage = NO_USAGE
+    """What pods of others may request of an external node without a change of its record."""
     token_file: Path | None = None
     """A file with a token of SlurmUser, which another program renews. None: the next one, or
     jwt.key.
@@ -151,6 +158,14 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         metavar="JSON",
         help="which devices are which GRES",
     )
+    for name, what in (("cpu", "CPUs"), ("memory", "memory")):
+        add(
+            f"--reserve-{name}",
+            type=_quantity,
+            default=Decimal(0),
+            metavar="QUANTITY",
+            help=f"{what} of an external node that Slurm leaves to the pods of others",
+        )
     given = parser.parse_args(arguments)
     return Settings(
         slurmrestd_url=given.slurmrestd_url,
@@ -167,6 +182,11 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         webhook=given.webhook,
         log_level=given.log_level,
         devices=given.devices,
+        reserve=Usage(
+            math.ceil(given.reserve_cpu),
+            math.ceil(given.reserve_memory / MEBIBYTE),
+            given.reserve_cpu,
+        ),
         token_file=given.token_file,
         token_secret=given.token_secret,
     )
@@ -185,6 +205,16 @@ def _secret(text: str) -> TokenSecret:
     if len(words) != 3 or not all(words):
         raise argparse.ArgumentTypeError(f"{text!r} is not a Secret; give NAMESPACE/NAME/KEY")
     return TokenSecret(*words)
+
+
+def _quantity(text: str) -> Decimal:
+    try:
+        found = quantity(text, "value")
+    except ResourceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is negative: give 0 or more")
+    return found
 
 
 def _devices(text: str) -> Rules:

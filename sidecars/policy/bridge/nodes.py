@@ -49,6 +49,14 @@ class Usage:
     exact: Decimal | None = field(default=None, compare=False)
     """The CPUs that are not rounded, if they are known: what is left is rounded once."""
 
+    def at_least(self, reserve: "Usage") -> "Usage":
+        """Return this usage, or the reserve where that is more."""
+        exact = max(Decimal(it.cpus) if it.exact is None else it.exact for it in (self, reserve))
+        return Usage(max(self.cpus, reserve.cpus), max(self.memory, reserve.memory), exact)
+
+
+NO_USAGE = Usage()
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -208,7 +216,7 @@ def wanted_of(
     except ResourceError as error:
         return str(error)
     if cpus < 1 or memory < 1:
-        return "other pods request all of its CPUs or memory"
+        return "other pods request, or nodes.reserve keeps, all of its CPUs or memory"
     more = [
         it.strip() for it in meta.annotations.get(bridge.NODE_FEATURES, "").split(",") if it.strip()
     ]

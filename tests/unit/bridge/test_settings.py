@@ -1,10 +1,12 @@
 """The bridge's command line."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from sidecars.bridge.settings import Settings, TokenSecret, parse
+from sidecars.policy.bridge.nodes import NO_USAGE
 
 URL = "http://slurm-restapi.slurm:6820"
 
@@ -43,6 +45,20 @@ def test_a_token_comes_from_a_file_or_a_secret_and_replaces_the_key(
     ):
         with pytest.raises(SystemExit):
             parse([*at, *flags], {})
+        assert words in capsys.readouterr().err
+
+
+def test_the_reserve_is_a_quantity(capsys: pytest.CaptureFixture[str]) -> None:
+    at = ["--slurmrestd-url", URL]
+    found = parse([*at, "--reserve-cpu=1500m", "--reserve-memory=1Gi"], {}).reserve
+    assert (found.cpus, found.exact, found.memory) == (2, Decimal("1.5"), 1024)
+    assert parse(at, {}).reserve == NO_USAGE
+    for flag, words in (
+        ("--reserve-cpu=-1", "'-1' is negative: give 0 or more"),
+        ("--reserve-memory=much", "much"),
+    ):
+        with pytest.raises(SystemExit):
+            parse([*at, flag], {})
         assert words in capsys.readouterr().err
 
 

@@ -1,6 +1,7 @@
 """The records of Kubernetes nodes in Slurm."""
 
 import dataclasses
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -91,6 +92,22 @@ def test_the_record_of_an_earlier_bridge_becomes_the_clusters() -> None:
         Drain("k1", gone),
         Delete("k1"),
     )
+
+
+@pytest.mark.parametrize(
+    ("used", "left"),
+    [
+        (Usage(1, 384, Decimal("0.9")), (5, 15_360)),
+        (Usage(2, 1024, Decimal("1.1")), (5, 15_360)),
+        (Usage(3, 1025, Decimal("2.95")), (4, 15_359)),
+    ],
+)
+def test_a_record_changes_only_when_other_pods_request_more_than_the_reserve(
+    used: Usage, left: tuple[int, int]
+) -> None:
+    found = wanted_of(kube_node(), used.at_least(Usage(2, 1024)), KEYS)
+    assert isinstance(found, Wanted)
+    assert (found.cpus, found.memory) == left
 
 
 def test_all_nodes_of_a_cluster_have_a_feature_of_it() -> None:
@@ -331,10 +348,12 @@ def test_a_node_with_a_slurmd_is_a_conflict_and_is_left() -> None:
 
 
 def test_the_record_of_a_node_that_may_have_none_is_drained_with_the_reason() -> None:
-    refused = {"k1": "other pods request all of its CPUs or memory"}
+    refused = {"k1": "other pods request, or nodes.reserve keeps, all of its CPUs or memory"}
     busy = changed("MIXED")
     [action] = decide([], {"k1": busy}, KEYS, known=True, refused=refused)
-    assert action == Drain("k1", "slurm-bridge: other pods request all of its CPUs or memory")
+    assert action == Drain(
+        "k1", "slurm-bridge: other pods request, or nodes.reserve keeps, all of its CPUs or memory"
+    )
     [action] = decide([], {"k1": busy}, KEYS, known=True)
     assert action == Drain("k1", "slurm-bridge: its Kubernetes node is gone")
 
@@ -391,7 +410,9 @@ def test_no_core_is_lost_because_other_pods_use_a_part_of_one(
 
 
 def test_a_node_that_other_pods_fill_gets_no_record() -> None:
-    assert "other pods request all" in str(wanted_of(kube_node(), Usage(7), KEYS))
+    assert "other pods request, or nodes.reserve keeps, all" in str(
+        wanted_of(kube_node(), Usage(7), KEYS)
+    )
 
 
 def test_a_node_without_the_label_gets_no_record() -> None:

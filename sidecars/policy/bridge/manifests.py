@@ -115,6 +115,13 @@ class Toleration(msgspec.Struct, frozen=True):
     effect: str = ""
 
 
+class Spread(msgspec.Struct, frozen=True, rename="camel"):
+    """spec.topologySpreadConstraints[*]."""
+
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+
+
 class PodClaim(msgspec.Struct, frozen=True, rename="camel"):
     """spec.resourceClaims[*], and status.resourceClaimStatuses[*]."""
 
@@ -135,6 +142,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_selector: Mapping[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[Spread, ...] = ()
     scheduling_gates: tuple[Name, ...] = ()
     resource_claims: tuple[PodClaim, ...] = ()
     scheduling_group: Mapping[str, Any] | None = None

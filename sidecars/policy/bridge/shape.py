@@ -36,6 +36,13 @@ _REFUSED = {
     "group-id": "the administrator of the Slurm Bridge maps each namespace to its Slurm user",
     "priority": "only operators of Slurm set priorities; use qos",
 }
+_EXCLUSIVE = (
+    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+)
+"""Annotations of the pods of a JobSet or a LeaderWorkerSet that has a topology domain alone."""
+_NODE_SELECTOR = "alpha.jobset.sigs.k8s.io/node-selector"
+"""With it, an administrator has labelled the nodes for a JobSet, and its pods come all at once."""
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "True", "TRUE"), True),
     **dict.fromkeys(("0", "f", "F", "false", "False", "FALSE"), False),
@@ -293,6 +300,21 @@ def _supported(pod: Pod, extended: Mapping[str, str]) -> None:
         raise ShapeError(
             f"spec.schedulerName is {bridge.THEIR_SCHEDULER}, which doesn't exist here: remove it, "
             "because the scheduler of Kubernetes binds pods that Slurm schedules"
+        )
+    for it in pod.spec.topology_spread_constraints:
+        if it.when_unsatisfiable == "DoNotSchedule":
+            raise ShapeError(
+                f"topologySpreadConstraints can't spread the pod over {it.topology_key} for sure, "
+                "because Slurm chooses its node: set whenUnsatisfiable to ScheduleAnyway, and "
+                f"spread a group by the annotation {bridge.WISHES}min-nodes"
+            )
+    annotations = pod.metadata.annotations
+    exclusive = next((it for it in _EXCLUSIVE if it in annotations), None)
+    if exclusive is not None and annotations.get(_NODE_SELECTOR) != "true":
+        raise ShapeError(
+            f"annotation {exclusive}: the other pods are created only when this one has a node, "
+            "and this one waits for them: remove it, and request whole nodes by the annotation "
+            f"{bridge.WISHES}exclusive"
         )
     for term in _terms(pod):
         if term.match_fields or not term.match_expressions:

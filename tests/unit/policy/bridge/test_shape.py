@@ -361,6 +361,40 @@ def test_a_pod_that_no_scheduler_would_bind_is_refused_with_the_remedy() -> None
     assert shape.shape_of(pod({"schedulerName": "their-own"}), TENANT).cpus == 1
 
 
+def test_a_spread_that_nobody_can_keep_is_refused_with_what_to_write() -> None:
+    def spread(when: str) -> dict[str, Any]:
+        return {"topologyKey": "zone", "whenUnsatisfiable": when, "maxSkew": 1}
+
+    both = [spread("ScheduleAnyway"), spread("DoNotSchedule")]
+    words = r"can't spread the pod over zone .* ScheduleAnyway, .*slurmjob.*/min-nodes"
+    with pytest.raises(ShapeError, match=words):
+        shape.shape_of(pod({"topologySpreadConstraints": both}), TENANT)
+    assert shape.shape_of(pod({"topologySpreadConstraints": both[:1]}), TENANT).cpus == 1
+
+
+def annotated(**annotations: str) -> Pod:
+    found = pod()
+    meta = msgspec.structs.replace(
+        found.metadata,
+        annotations={
+            f"{key.replace('_', '.')}.sigs.k8s.io/{value}": "true"
+            for key, values in annotations.items()
+            for value in values.split()
+        },
+    )
+    return msgspec.structs.replace(found, metadata=meta)
+
+
+@pytest.mark.parametrize("controller", ["alpha_jobset", "leaderworkerset"])
+def test_pods_that_come_after_the_first_one_has_a_node_are_refused_unless_all_come_at_once(
+    controller: str,
+) -> None:
+    with pytest.raises(ShapeError, match=r"exclusive-topology: the other pods .* remove it"):
+        shape.shape_of(annotated(**{controller: "exclusive-topology"}), TENANT)
+    labelled = annotated(alpha_jobset="exclusive-topology node-selector")
+    assert shape.shape_of(labelled, TENANT).cpus == 1
+
+
 def test_the_ports_of_the_node_that_a_pod_takes_are_a_need_of_it() -> None:
     ports = [{"containerPort": 80}, {"containerPort": 53, "hostPort": 5353, "protocol": "UDP"}]
     spec = {

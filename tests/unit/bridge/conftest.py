@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from sidecars.bridge import metrics, passes
+from tests.cluster.control_plane import free_ports
 from tests.unit.bridge.world import World, a_world
 
 
@@ -16,6 +17,13 @@ def no_source() -> Iterator[None]:
     yield
     metrics.REPORTED.source = None
     metrics.REPORTED.certificate = None
+
+
+@pytest.fixture
+def port() -> int:
+    """A free port."""
+    [found] = free_ports(1)
+    return found
 
 
 @pytest_asyncio.fixture

@@ -942,25 +942,25 @@ async def test_health_is_that_of_the_passes() -> None:
     assert main._healthy([])
 
 
-async def test_the_health_endpoint_answers(unused_tcp_port: int) -> None:
+async def test_the_health_endpoint_answers(port: int) -> None:
     answers = iter([True, False])
     async with (
-        main._serving(unused_tcp_port, lambda: next(answers)),
+        main._serving(port, lambda: next(answers)),
         aiohttp.ClientSession() as session,
     ):
         for status in (200, 503):
-            async with session.get(f"http://127.0.0.1:{unused_tcp_port}/healthz") as answer:
+            async with session.get(f"http://127.0.0.1:{port}/healthz") as answer:
                 assert answer.status == status
 
 
-async def test_it_is_not_ready_with_a_slurm_that_is_too_old(unused_tcp_port: int) -> None:
+async def test_it_is_not_ready_with_a_slurm_that_is_too_old(port: int) -> None:
     problems = iter(["update Slurm", ""])
     async with (
-        main._serving(unused_tcp_port, lambda: True, lambda: next(problems)),
+        main._serving(port, lambda: True, lambda: next(problems)),
         aiohttp.ClientSession() as session,
     ):
         for status, text in ((503, "update Slurm\n"), (200, "ok\n")):
-            async with session.get(f"http://127.0.0.1:{unused_tcp_port}/readyz") as answer:
+            async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
                 assert (answer.status, await answer.text()) == (status, text)
 
 

@@ -136,10 +136,10 @@ async def test_a_pod_that_is_not_bound_is_counted(
         assert world.pod()["metadata"]["annotations"][bridge.NODE_ANNOTATION] == "k1"
 
 
-async def test_the_port_of_health_serves_them(unused_tcp_port: int) -> None:
-    url = f"http://127.0.0.1:{unused_tcp_port}/metrics"
+async def test_the_port_of_health_serves_them(port: int) -> None:
+    url = f"http://127.0.0.1:{port}/metrics"
     async with (
-        main._serving(unused_tcp_port, lambda: True),
+        main._serving(port, lambda: True),
         aiohttp.ClientSession() as session,
         session.get(url) as answer,
     ):

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.control_plane import free_ports
+
 SCRIPTS = Path(__file__).parents[3] / "charts" / "slurm" / "files" / "checks"
 SRUN = '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
 
@@ -31,7 +33,7 @@ def run(
     }
     words = ["/bin/sh", str(SCRIPTS / f"{name}.sh")]
     done = subprocess.run(
-        words, env={**path, **environment}, capture_output=True, text=True, timeout=30, check=False
+        words, env={**path, **environment}, capture_output=True, text=True, timeout=100, check=False
     )
     return done.returncode, done.stdout.splitlines()
 
@@ -128,24 +130,38 @@ case "$*" in
   *) echo "NodeName=$4 NodeAddr=127.0.0.1 NodeHostName=$4" ;;
 esac
 """
-PORTS = range(20000 + 7 * 20, 20000 + 8 * 20)
-"""Of job 7, in both directions."""
 SILENT = 100
 """More than a receiver listens to at a time."""
 
 
-def network(folder: Path, begin: Path) -> tuple[int, list[str]]:
+def ports_of(job: int) -> range:
+    """The ports of a job's network check, in both directions."""
+    return range(20000 + job * 20, 20000 + job * 20 + 20)
+
+
+@pytest.fixture
+def job() -> int:
+    """The number of a job whose ports are this test's."""
+    while True:
+        # All of some job, unless one of them is in use.
+        free = set(free_ports(2 * len(ports_of(0)) - 1))
+        for number in range(500):
+            if free.issuperset(ports_of(number)):
+                return number
+
+
+def network(folder: Path, begin: Path, job: int) -> tuple[int, list[str]]:
     programs = {"srun": PAIR, "scontrol": NAMES}
-    job = {
-        "SLURM_JOB_ID": "7",
+    environment = {
+        "SLURM_JOB_ID": str(job),
         "SLURM_JOB_NODELIST": "a,b",
         "CHECK_SECONDS": "1",
         "BEGIN": str(begin),
     }
-    return run(folder, "network", programs, **job)
+    return run(folder, "network", programs, **environment)
 
 
-def answers_to_a_stranger(begin: Path, done: threading.Event) -> list[bytes]:
+def answers_to_a_stranger(port: int, begin: Path, done: threading.Event) -> list[bytes]:
     """What the receiver of a check sends to clients that come first: a wrong one, a slow one, and
     many silent ones.
     """
@@ -154,7 +170,7 @@ def answers_to_a_stranger(begin: Path, done: threading.Event) -> list[bytes]:
             clients = []
             for words in (b"\0" * 32, b"x", *(SILENT * [b""])):
                 clients.append(
-                    stack.enter_context(socket.create_connection(("127.0.0.1", PORTS[0]), 5))
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port), 60))
                 )
                 clients[-1].sendall(words)
             begin.touch()
@@ -163,22 +179,22 @@ def answers_to_a_stranger(begin: Path, done: threading.Event) -> list[bytes]:
     return []
 
 
-def test_the_bandwidth_between_two_nodes_is_measured(tmp_path: Path) -> None:
+def test_the_bandwidth_between_two_nodes_is_measured(tmp_path: Path, job: int) -> None:
     begin = tmp_path / "begin"
     begin.touch()
-    status, lines = network(tmp_path, begin)
+    status, lines = network(tmp_path, begin, job)
     assert (status, len(lines)) == (0, 1), lines
     assert re.fullmatch(r"measure bandwidth [1-9]\d*Mbit/s", lines[0])
 
 
 def test_who_connects_to_a_network_check_without_its_token_is_not_taken_for_the_partner(
-    tmp_path: Path,
+    tmp_path: Path, job: int
 ) -> None:
     begin, done = tmp_path / "begin", threading.Event()
     with ThreadPoolExecutor(1) as threads:
-        stranger = threads.submit(answers_to_a_stranger, begin, done)
+        stranger = threads.submit(answers_to_a_stranger, ports_of(job)[0], begin, done)
         try:
-            status, lines = network(tmp_path, begin)
+            status, lines = network(tmp_path, begin, job)
         finally:
             done.set()
         assert stranger.result() == (2 + SILENT) * [b""]
@@ -186,14 +202,14 @@ def test_who_connects_to_a_network_check_without_its_token_is_not_taken_for_the_
 
 
 def test_who_listens_on_the_port_of_a_network_check_gets_neither_its_data_nor_its_place(
-    tmp_path: Path,
+    tmp_path: Path, job: int
 ) -> None:
     begin = tmp_path / "begin"
     begin.touch()
     received: list[bytes] = []
     with (
         ThreadPoolExecutor(1) as threads,
-        socket.create_server(("127.0.0.1", PORTS[0])) as listener,
+        socket.create_server(("127.0.0.1", ports_of(job)[0])) as listener,
     ):
 
         def echo() -> None:
@@ -210,7 +226,7 @@ def test_who_listens_on_the_port_of_a_network_check_gets_neither_its_data_nor_it
 
         answers = threads.submit(echo)
         try:
-            status, lines = network(tmp_path, begin)
+            status, lines = network(tmp_path, begin, job)
         finally:
             listener.shutdown(socket.SHUT_RDWR)
         answers.result()

@@ -21,6 +21,7 @@ from sidecars.exporter.settings import Settings
 from sidecars.simulate import SlurmModel
 from sidecars.simulate.carriers import serve as simulated
 from sidecars.slurm.tokens import sign
+from tests.cluster.control_plane import free_ports
 from tests.unit.exporter.exposition import parsed
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -30,10 +31,11 @@ PROMETHEUS = (
 )
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+@pytest.fixture
+def port() -> int:
+    """A free port."""
+    [found] = free_ports(1)
+    return found
 
 
 @contextlib.asynccontextmanager
@@ -90,13 +92,13 @@ async def get(url: str, **headers: str) -> tuple[int, str, str, bytes]:
 
 
 async def test_the_exporter_signs_tokens_and_serves_both_formats_plain_and_compressed(
-    tmp_path: Path,
+    tmp_path: Path, port: int
 ) -> None:
     key = tmp_path / "jwt.key"
     key.write_bytes(KEY)
     async with (
         slurm() as (_, restd),
-        running(Settings(restd, key_file=key, port=free_port())) as url,
+        running(Settings(restd, key_file=key, port=port)) as url,
     ):
         status, kind, encoding, body = await get(f"{url}/metrics")
         assert (status, kind, encoding) == (200, "text/plain; version=0.0.4; charset=utf-8", "")
@@ -114,11 +116,11 @@ async def test_the_exporter_signs_tokens_and_serves_both_formats_plain_and_compr
         ]
 
 
-async def test_a_token_file_that_is_renewed_is_read_again(tmp_path: Path) -> None:
+async def test_a_token_file_that_is_renewed_is_read_again(tmp_path: Path, port: int) -> None:
     token = tmp_path / "token"
     token.write_text(sign(b"another key, which slurmctld refuses", "slurm", 60, time.time()))
     async with slurm() as (_, restd):
-        settings = Settings(restd, token_file=token, interval=0.1, port=free_port())
+        settings = Settings(restd, token_file=token, interval=0.1, port=port)
         async with running(settings, up=0) as url:
             refused = parsed((await get(f"{url}/metrics"))[3])
             assert refused["slurm_exporter_errors_total"]["token", "nodes"] >= 1
@@ -127,9 +129,10 @@ async def test_a_token_file_that_is_renewed_is_read_again(tmp_path: Path) -> Non
 
 
 async def test_a_missing_key_is_an_error_of_the_token_and_the_exporter_still_answers(
-    tmp_path: Path,
+    tmp_path: Path, port: int
 ) -> None:
-    settings = Settings("http://127.0.0.1:1", key_file=tmp_path / "missing", port=free_port())
+    missing = tmp_path / "missing"
+    settings = Settings("http://127.0.0.1:1", key_file=missing, interval=3600.0, port=port)
     async with running(settings, up=0) as url:
         found = parsed((await get(f"{url}/metrics"))[3])
         assert found["slurm_exporter_up"] == {(): 0}
@@ -137,7 +140,7 @@ async def test_a_missing_key_is_an_error_of_the_token_and_the_exporter_still_ans
         assert (await get(f"{url}/readyz"))[0] == 200
 
 
-async def test_metrics_are_served_over_tls(tmp_path: Path) -> None:
+async def test_metrics_are_served_over_tls(tmp_path: Path, port: int) -> None:
     key, certificate, signing = tmp_path / "tls.key", tmp_path / "tls.crt", tmp_path / "jwt.key"
     signing.write_bytes(KEY)
     command = [
@@ -153,9 +156,7 @@ async def test_metrics_are_served_over_tls(tmp_path: Path) -> None:
     command += ["-subj", "/CN=exporter", "-keyout", str(key), "-out", str(certificate)]
     await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
     async with slurm() as (_, restd):
-        settings = Settings(
-            restd, key_file=signing, port=free_port(), certificate=(certificate, key)
-        )
+        settings = Settings(restd, key_file=signing, port=port, certificate=(certificate, key))
         async with running(settings) as url:
             assert (await get(f"{url}/healthz"))[0] == 200
             with pytest.raises(aiohttp.ClientError):
@@ -179,11 +180,11 @@ def test_what_can_not_be_used_is_refused(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_certificate_that_does_not_exist_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment = {
         "SLURMRESTD_URL": "http://127.0.0.1:1",
-        "EXPORTER_PORT": str(free_port()),
+        "EXPORTER_PORT": str(port),
         "EXPORTER_TLS_CERTIFICATE_FILE": str(tmp_path / "tls.crt"),
         "EXPORTER_TLS_KEY_FILE": str(tmp_path / "tls.key"),
     }

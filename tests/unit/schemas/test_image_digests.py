@@ -324,17 +324,18 @@ def test_a_registry_that_does_not_answer_in_time_is_an_error(registry: Registry)
         LockError, match=r"sidecars:1.2.3: the registry .* no usable answer: timed out. Check"
     ):
         registry_digest(Image(registry.address, "sidecars", "1.2.3"), seconds=0.1)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
 
 
 def test_a_registry_that_does_not_listen_is_an_error(registry: Registry) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-    with pytest.raises(
-        LockError, match=r"sidecars:1.2.3: the registry .* gave no usable answer: .*refused.*Check"
-    ):
-        registry_digest(Image(address, "sidecars", "1.2.3"))
+        with pytest.raises(
+            LockError,
+            match=r"sidecars:1.2.3: the registry .* gave no usable answer: .*refused.*Check",
+        ):
+            registry_digest(Image(address, "sidecars", "1.2.3"))
 
 
 def test_a_token_is_fetched_with_https_only(registry: Registry) -> None:

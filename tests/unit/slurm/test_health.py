@@ -11,11 +11,16 @@ from aiohttp import web
 
 from sidecars.slurm import client, health
 
+SECONDS = 60.0
+"""For an answer that comes, at any speed of the host."""
 
-def unused_port() -> int:
+
+@pytest.fixture
+def unused_port() -> Iterator[int]:
+    """A port that nobody else can get, and at which nobody listens."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
+        yield unused.getsockname()[1]
 
 
 @contextlib.contextmanager
@@ -45,18 +50,18 @@ def answering(text: bytes) -> Iterator[int]:
 )
 def test_slurmctld_is_alive_when_it_reports_it(status: int, alive: bool) -> None:
     with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
-        assert health.alive("127.0.0.1", port, 5) is alive
+        assert health.alive("127.0.0.1", port, SECONDS) is alive
 
 
-def test_nobody_who_listens_is_not_alive() -> None:
-    assert health.alive("127.0.0.1", unused_port(), 5) is False
+def test_nobody_who_listens_is_not_alive(unused_port: int) -> None:
+    assert health.alive("127.0.0.1", unused_port, SECONDS) is False
 
 
 @pytest.mark.parametrize("status", [200, 503])
-def test_any_answer_shows_that_slurmctld_runs(status: int) -> None:
+def test_any_answer_shows_that_slurmctld_runs(status: int, unused_port: int) -> None:
     with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
-        assert health.answers("127.0.0.1", port, 5) is True
-    assert health.answers("127.0.0.1", unused_port(), 5) is False
+        assert health.answers("127.0.0.1", port, SECONDS) is True
+    assert health.answers("127.0.0.1", unused_port, SECONDS) is False
 
 
 def test_a_connection_that_is_cut_does_not_show_that_slurmctld_has_ended() -> None:
@@ -68,18 +73,18 @@ def test_a_connection_that_is_cut_does_not_show_that_slurmctld_has_ended() -> No
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(ConnectionError):
-            health.answers("127.0.0.1", server.getsockname()[1], 5)
+            health.answers("127.0.0.1", server.getsockname()[1], SECONDS)
         thread.join()
 
 
 @pytest.mark.parametrize(("status", "leads"), [(200, True), (503, False)])
 def test_slurmctld_leads_when_it_reports_it(status: int, leads: bool) -> None:
     with answering(f"HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n".encode()) as port:
-        assert health.leads("127.0.0.1", port, 5) is leads
+        assert health.leads("127.0.0.1", port, SECONDS) is leads
 
 
-def test_nobody_who_listens_leads() -> None:
-    assert health.leads("127.0.0.1", unused_port(), 5) is False
+def test_nobody_who_listens_leads(unused_port: int) -> None:
+    assert health.leads("127.0.0.1", unused_port, SECONDS) is False
 
 
 def test_a_host_that_is_not_known_does_not_lead_but_one_that_could_not_be_looked_up_may(
@@ -103,7 +108,7 @@ def test_one_that_hangs_up_may_lead() -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(ConnectionError):
-            health.leads("127.0.0.1", server.getsockname()[1], 5)
+            health.leads("127.0.0.1", server.getsockname()[1], SECONDS)
         thread.join()
 
 
@@ -127,14 +132,17 @@ async def test_a_slurmctld_is_the_primary_when_it_reports_it(status: int, primar
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        assert await client.ready("127.0.0.1", port=runner.addresses[0][1]) is primary
+        port = runner.addresses[0][1]
+        assert await client.ready("127.0.0.1", port=port, seconds=SECONDS) is primary
     finally:
         await runner.cleanup()
     assert asked == ["/readyz"]
 
 
-async def test_a_slurmctld_that_does_not_answer_reports_nothing_of_being_the_primary() -> None:
-    assert await client.ready("127.0.0.1", port=unused_port()) is None
+async def test_a_slurmctld_that_does_not_answer_reports_nothing_of_being_the_primary(
+    unused_port: int,
+) -> None:
+    assert await client.ready("127.0.0.1", port=unused_port, seconds=SECONDS) is None
     with answering(b"") as port:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(SECONDS):
             assert await client.ready("127.0.0.1", port=port, seconds=0.1) is None

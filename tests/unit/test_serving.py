@@ -44,8 +44,10 @@ class Wire:
         self.reader, self.writer = reader, writer
 
     async def send(self, data: bytes) -> None:
+        """Send it, unless the server has ended the connection."""
         self.writer.write(data)
-        await self.writer.drain()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.drain()
 
     async def answer(self) -> bytes:
         """The first line of an answer, and no more of it."""
@@ -58,6 +60,13 @@ class Wire:
         with contextlib.suppress(OSError):
             while await self.reader.read(1000):
                 pass
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No connection is ended for its silence or its age."""
+    for name in ("HEADER_SECONDS", "IDLE_SECONDS"):
+        monkeypatch.setattr(serving, name, 3600)
 
 
 @contextlib.asynccontextmanager
@@ -89,6 +98,7 @@ tls_and_plain = pytest.mark.parametrize("tls", [True, False], ids=["tls", "plain
 
 
 @tls_and_plain
+@pytest.mark.usefixtures("patient")
 async def test_connections_that_send_nothing_are_bounded_and_keep_nobody_out(
     tmp_path: Path, *, tls: bool
 ) -> None:
@@ -97,9 +107,8 @@ async def test_connections_that_send_nothing_are_bounded_and_keep_nobody_out(
         await client.send(GET)
         assert await client.answer() == b"HTTP/1.1 200 OK"
         idle = [await stack.enter_async_context(server.connected(tls=False)) for _ in range(10)]
-        async with asyncio.timeout(10):
-            for it in idle[: 10 - SMALL.connections + 1]:
-                await it.ended()
+        for it in idle[: 10 - SMALL.connections + 1]:
+            await it.ended()
         await client.send(GET)
         assert await client.answer() == b"HTTP/1.1 200 OK"
 
@@ -109,20 +118,23 @@ async def test_who_does_not_send_all_headers_in_time_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool
 ) -> None:
     monkeypatch.setattr(serving, "HEADER_SECONDS", 1)
-    async with served(tmp_path, tls=tls) as server, asyncio.timeout(10):
+    async with served(tmp_path, tls=tls) as server:
         async with server.connected(tls=False) as mute:
             await mute.ended()
-        async with server.connected() as slow:
-            await slow.send(GET[:-2])
-            await slow.ended()
+        # On a busy host, it is disconnected in the handshake.
+        with contextlib.suppress(ConnectionError):
+            async with server.connected() as slow:
+                await slow.send(GET[:-2])
+                await slow.ended()
 
 
 @tls_and_plain
 async def test_a_connection_is_not_kept_long_without_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool
 ) -> None:
+    monkeypatch.setattr(serving, "HEADER_SECONDS", 3600)
     monkeypatch.setattr(serving, "IDLE_SECONDS", 0.2)
-    async with served(tmp_path, tls=tls) as server, asyncio.timeout(10), server.connected() as idle:
+    async with served(tmp_path, tls=tls) as server, server.connected() as idle:
         await idle.send(GET)
         assert await idle.answer() == b"HTTP/1.1 200 OK"
         await idle.send(GET[:-2])
@@ -130,6 +142,7 @@ async def test_a_connection_is_not_kept_long_without_a_request(
 
 
 @tls_and_plain
+@pytest.mark.usefixtures("patient")
 async def test_requests_without_an_end_share_a_number_of_bytes_and_those_of_others_are_answered(
     tmp_path: Path, *, tls: bool
 ) -> None:
@@ -137,11 +150,7 @@ async def test_requests_without_an_end_share_a_number_of_bytes_and_those_of_othe
     headers = b"GET / HTTP/1.1\r\nHost: a\r\n" + b"".join(
         b"X-%d: %s\r\n" % (it, b"x" * 5000) for it in range(6)
     )
-    async with (
-        served(tmp_path, tls=tls) as server,
-        contextlib.AsyncExitStack() as stack,
-        asyncio.timeout(10),
-    ):
+    async with served(tmp_path, tls=tls) as server, contextlib.AsyncExitStack() as stack:
         first, second, third = [
             await stack.enter_async_context(server.connected()) for _ in range(3)
         ]
@@ -170,7 +179,7 @@ async def test_a_request_with_more_bytes_than_all_may_have_ends_without_answer_a
 
 
 async def test_a_failed_handshake_ends_its_connection_and_nothing_else(tmp_path: Path) -> None:
-    async with served(tmp_path, tls=True) as server, asyncio.timeout(10):
+    async with served(tmp_path, tls=True) as server:
         async with server.connected(tls=False) as wrong:
             await wrong.send(GET)
             await wrong.ended()

@@ -277,7 +277,10 @@ async def test_the_drain_of_a_worker_that_vanishes_ends_with_the_pod(
     assert world.slurm.nodes["w0"].base == "DOWN"
 
 
-async def test_a_slurmd_that_has_just_been_lost_drains_nothing(world: World) -> None:
+async def test_a_slurmd_that_has_just_been_lost_drains_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "SILENT_SECONDS", 3600.0)
     worker(world)
     world.kube.put(PODS, bounded())
     async with world.bridge():

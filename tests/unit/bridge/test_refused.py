@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from sidecars.bridge import refused
 from sidecars.bridge.refused import FIRST_SECONDS, Refused, is_refusal
 from sidecars.contract import bridge
 from sidecars.kube import PODS, Unreachable
@@ -101,8 +102,9 @@ def test_a_pod_is_tried_again_after_a_while() -> None:
 
 
 async def test_a_pod_without_room_for_another_annotation_shows_why_it_waits_and_costs_nothing(
-    world: World,
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(refused, "FIRST_SECONDS", 3600.0)
     full = pod("team", "p")
     full["metadata"]["annotations"] = {"a": "x" * (MOST_ANNOTATIONS - 2)}
     async with world.bridge() as passes:

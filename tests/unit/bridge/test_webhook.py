@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sidecars import generated
+from sidecars import generated, serving
 from sidecars.bridge import webhook
 from sidecars.bridge.webhook import Settings, main, parse
 from sidecars.connections import Limits
@@ -59,14 +59,36 @@ async def put(folder: Path, certificate: str, key: str) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=certificate)
 
 
+ROLE = """
+import asyncio, sys
+from pathlib import Path
+from sidecars import serving
+from sidecars.bridge import webhook
+
+serving.HEADER_SECONDS = 3600
+sleep, over = asyncio.sleep, Path(sys.argv[1])
+
+async def until_over(seconds):
+    if seconds != webhook.DRAIN_SECONDS:
+        return await sleep(seconds)
+    while not over.exists():
+        await sleep(0.05)
+
+asyncio.sleep = until_over
+sys.exit(webhook.main(sys.argv[2:]))
+"""
+"""The role, which disconnects no client for its silence, and drains until a file exists: at any
+speed of the host, until the test has seen enough.
+"""
+
+
 @contextlib.asynccontextmanager
 async def role(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The role in a process of its own, with this folder's certificate."""
-    program = "import sys; from sidecars.bridge import webhook; webhook.DRAIN_SECONDS = 1.0; "
-    program += "sys.exit(webhook.main(sys.argv[1:]))"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program, f"--certificate={folder}", f"--port={port}")
-    )
+    """The role in a process of its own, with this folder's certificate. At SIGTERM, it drains until
+    the folder has the file `over`.
+    """
+    words = (str(folder / "over"), f"--certificate={folder}", f"--port={port}")
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ROLE, *words)
     try:
         yield process
     finally:
@@ -105,6 +127,8 @@ async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
             return (await ask()).headers.get("Connection") == "close"
 
         await until("it to send API servers to other pods", draining)
+        assert process.returncode is None
+        (tmp_path / "over").touch()
         assert await process.wait() == 0
 
 
@@ -120,14 +144,12 @@ async def is_answered(session: aiohttp.ClientSession, trust: ssl.SSLContext) -> 
 
 
 async def until_at_most(attack: Flood, connections: int) -> None:
-    """Wait until so many connections of the flood are left, but some: sooner than silent ones are
-    ended anyway.
-    """
+    """Wait until so many connections of the flood are left, but some."""
 
     async def within() -> bool:
         return 0 < await asyncio.to_thread(attack.alive) <= connections
 
-    await until("what exceeds the bound to be ended, and no more", within, 15)
+    await until("what exceeds the bound to be ended, and no more", within)
 
 
 async def test_hundreds_of_idle_connections_neither_fill_its_memory_nor_delay_an_answer(
@@ -158,6 +180,9 @@ async def test_questions_without_an_end_are_bounded_by_bytes_and_others_are_answ
 ) -> None:
     """Any pod of the cluster can send them, as slowly as it likes, and of any size."""
     monkeypatch.setattr(webhook, "LIMITS", Limits(connections=100, in_flight=100_000))
+    # Nothing is ended for its slowness.
+    monkeypatch.setattr(webhook, "QUESTION_SECONDS", 3600)
+    monkeypatch.setattr(serving, "HEADER_SECONDS", 3600)
     [port] = free_ports(1)
     trust = await put(tmp_path, *await generated.certificate(HOST, 2))
     running = asyncio.create_task(webhook.run(Settings(tmp_path, port), "127.0.0.1"))

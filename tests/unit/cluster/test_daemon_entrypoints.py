@@ -108,7 +108,7 @@ def image(tmp_path: Path) -> Image:
 def ended(image: Image, process: subprocess.Popen[str]) -> None:
     """TERM ends the entrypoint, once all of its daemons have ended."""
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     daemons = (image.root / "calls.pids").read_text().split()
     assert [pid for pid in daemons if Path("/proc", pid).exists()] == []
 
@@ -125,7 +125,7 @@ def test_slurmctld_replaces_the_shell_and_its_arguments_are_expanded_as_a_shell_
             str(process.pid),
             "[-D][-v][-f][/etc/a b.conf][-i][x y]",
         ]
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert lines(process.stderr, 1) == [f"""slurmctld -D {options} -i "$NAME\""""]
 
 
@@ -145,7 +145,7 @@ def test_the_folder_of_slurmctlds_process_id_is_slurms_when_root_creates_it(
 def test_slurmctld_is_not_started_beside_a_folder_that_it_could_not_write(image: Image) -> None:
     image.puts("/bin/chown", "echo refused >&2; exit 1")
     with image.started(SLURMCTLD) as process:
-        assert process.wait(20) == 1
+        assert process.wait(60) == 1
         assert process.stdout is not None
         assert process.stdout.read() == ""
 

@@ -119,11 +119,14 @@ def supervised(folder: Path, check: str, count: int) -> list[str]:
     """What daemons print at their start, each until the check has failed 3 times in a row; so many
     lines of it.
 
-    A daemon never ends without being killed.
+    A daemon never ends without being killed, and no check begins before it has printed its line.
     """
     program(folder / "daemon", "#!/bin/sh\necho run\n: >run; exec sleep infinity\n")
-    program(folder / "check", f"#!/bin/sh\necho check\n{check}\n")
+    begun = "until [ -e run ]; do sleep 0.01; done"
+    program(folder / "check", f"#!/bin/sh\n{begun}\necho check\n{check}\n")
     script = (
+        # The pause of a second is that between two daemons.
+        'sleep() { [ "$1" != 1 ] || rm run; command sleep "$1"; }; '
         "check_seconds=0.05 check_failures=3; supervise --check ./check daemon ./daemon; "
         "run_until_term"
     )
@@ -193,6 +196,7 @@ import pathlib, signal, subprocess, time
 def end(*_):
     pathlib.Path("ending").touch()
     {end}
+    pathlib.Path("begun").touch()
 
 signal.signal(signal.SIGTERM, end)
 while not pathlib.Path("answered").exists():
@@ -209,7 +213,7 @@ while True:
     [
         ('print("notified", flush=True)', "notified"),
         (
-            'subprocess.run(["sh", "-c", "sleep 2; echo its script has ended"])',
+            'subprocess.run(["sh", "-c", ": >begun; sleep 2; echo its script has ended"])',
             "its script has ended",
         ),
     ],
@@ -221,7 +225,11 @@ def test_a_daemon_that_does_not_end_when_asked_to_is_killed(
     program(tmp_path / "daemon", ENDING.format(python=sys.executable, end=end))
     program(tmp_path / "check", "#!/bin/sh\ntouch answered\ntest ! -e ending\n")
     limits = "check_seconds=0.05 check_failures=3 stop_seconds=1"
-    script = f"{limits}; supervise --check ./check daemon ./daemon; run_until_term; echo over"
+    # The daemon's time to end begins when it is at that.
+    waits = 'sleep() { [ "$1" != 1 ] || until [ -e begun ]; do command sleep 0.01; done; '
+    waits += 'command sleep "$1"; }'
+    script = f"{waits}; {limits}; supervise --check ./check daemon ./daemon; run_until_term"
+    script += "; echo over"
     with supervisor(tmp_path, script) as process:
         assert lines(process.stdout, 1) == ["run"]
         process.terminate()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ print(json.dumps({
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - other processes bring it about
             await asyncio.sleep(0.01)
 
@@ -157,12 +158,39 @@ with mine.open("a") as file:
 """
 
 
+READY = """
+pathlib.Path(sys.argv[1], "ready").touch()
+"""
+
+
 NEVER_ANSWERING = {
-    "it sleeps": SILENT + "time.sleep(1000)",
-    "what it has started sleeps": SILENT + CHILD + "child.wait()",
-    "what it has started outlives it": SILENT + CHILD + "print('{}')",
-    "it answers and doesn't end": SILENT + "os.close(1); os.close(2); time.sleep(1000)",
+    "it sleeps": SILENT + READY + "time.sleep(1000)",
+    "what it has started sleeps": SILENT + CHILD + READY + "child.wait()",
+    "what it has started outlives it": SILENT + CHILD + "print('{}', flush=True)" + READY,
+    "it answers and doesn't end": (
+        SILENT + "os.close(1); os.close(2)" + READY + "time.sleep(1000)"
+    ),
 }
+
+
+class Started:
+    """The plug-in of a folder, whose time to answer is over as soon as `over` is set, when it has
+    done all that it does. Others have their time.
+    """
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.over = folder, threading.Event()
+        self.ready = folder / "ready"
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self._popen = subprocess.Popen
+        monkeypatch.setattr(subprocess, "Popen", self._start)
+
+    def _start(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        process = self._popen(command, **options)
+        if command[-1] == str(self.folder):
+            self.processes.append(process)
+            self.over.wait()
+        return process
 
 
 def none_left(folder: Path) -> bool:
@@ -176,28 +204,28 @@ def none_left(folder: Path) -> bool:
 
 @pytest.mark.parametrize("how", NEVER_ANSWERING)
 async def test_a_plugin_that_never_answers_is_ended_and_named_and_delays_nothing_else(
-    tmp_path: Path, how: str
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = plugin(tmp_path, NEVER_ANSWERING[how])
-    silent = load_credentials(path)
-    # Two Pythons start meanwhile.
-    silent.plugin_deadline = 6
+    started, silent = Started(tmp_path, monkeypatch), load_credentials(path)
+    silent.plugin_deadline = 0.25
     requests = [asyncio.create_task(silent.access()) for _ in range(5)]
-    await until((tmp_path / "processes").exists)
-    (tmp_path / "other").mkdir()
-    other = Clock().give(load_credentials(plugin(tmp_path / "other", ANSWER)))
-    assert (await other.access()).authorization == "Bearer token-1"
-    assert not any(request.done() for request in requests)
-    begun = time.monotonic()
+    try:
+        await until(started.ready.exists)
+        (tmp_path / "other").mkdir()
+        other = Clock().give(load_credentials(plugin(tmp_path / "other", ANSWER)))
+        assert (await other.access()).authorization == "Bearer token-1"
+        assert not any(request.done() for request in requests)
+    finally:
+        started.over.set()
     outcomes = await asyncio.gather(*requests, return_exceptions=True)
-    # All of them have waited for the same one.
-    assert time.monotonic() - begun < 15
+    assert len(started.processes) == 1, "all of them have waited for the same one"
     assert {(type(outcome), str(outcome)) for outcome in outcomes} == {
         (
             CredentialsError,
             (
                 f"kubeconfig {path}: user 'c': exec plug-in {sys.executable!r} gave no answer "
-                "within 6 s"
+                "within 0.25 s"
             ),
         )
     }
@@ -219,7 +247,7 @@ async def test_a_plugin_that_no_longer_answers_fails_no_request_before_its_last_
         await credentials.access()
     write(tmp_path, ANSWER, "plugin.py")
     clock.now = 3602
-    credentials.plugin_deadline = 20
+    credentials.plugin_deadline = 60
     assert (await credentials.access()).authorization == "Bearer token-2"
 
 

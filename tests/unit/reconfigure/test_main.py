@@ -31,6 +31,7 @@ from sidecars.reconfigure.firststart import NEEDED, FirstStart
 from sidecars.reconfigure.main import run
 from sidecars.reconfigure.refusals import Refusal
 from sidecars.reconfigure.states import Settings, State
+from sidecars.slurm import health
 from tests.unit.reconfigure.simulation import config
 
 
@@ -121,9 +122,17 @@ def test_files_are_read_again_only_when_they_have_changed() -> None:
     assert pod.reads == 2
 
 
+SECONDS = 60.0
+"""For what comes, at any speed of the host."""
+
+
 @pytest.fixture
-def slurmctld() -> Iterator[int]:
-    """The port of a standby slurmctld, which answers /livez and not /readyz."""
+def slurmctld(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The port of a standby slurmctld, which answers /livez and not /readyz, and is waited for."""
+    for ask in (health.answers, health.leads):
+        monkeypatch.setattr(
+            health, ask.__name__, lambda host, port, _, ask=ask: ask(host, port, SECONDS)
+        )
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -166,7 +175,7 @@ def test_a_slurmctld_that_runs_beside_the_start_gate_is_published(
     peers.pause = lambda _: threading.Event().wait()  # type: ignore[assignment] # One look is enough.
     published: queue.Queue[startgate.State] = queue.Queue()
     main.open_start_gate(tmp_path, slurmctld, peers, published.put)
-    phases = [published.get(timeout=10).phase for _ in range(2)]
+    phases = [published.get(timeout=SECONDS).phase for _ in range(2)]
     assert phases == [StartGatePhase.CLOSED, StartGatePhase.NOT_ASKED]
 
 

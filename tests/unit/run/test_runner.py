@@ -145,15 +145,18 @@ def test_nothing_that_needs_it_begins_after_a_build_that_failed(tmp_path: Path) 
 def test_the_first_failure_is_shown_ends_the_rest_and_names_the_command_that_repeats_it(
     tmp_path: Path,
 ) -> None:
-    tidy = tmp_path / "tidied"
+    begun, tidy = tmp_path / "begun", tmp_path / "tidied"
     lane = stage(
         "lane",
         "import time\nfrom pathlib import Path\n"
-        f"try: time.sleep(1000)\nexcept KeyboardInterrupt: Path({str(tidy)!r}).touch()",
+        f"try: Path({str(begun)!r}).touch(); time.sleep(1000)\n"
+        f"except KeyboardInterrupt: Path({str(tidy)!r}).touch()",
     )
+    # The failure comes when the lane can tidy up.
+    wait = f"import time\nfrom pathlib import Path\nwhile not Path({str(begun)!r}).exists(): "
     others = [
         stage("good", "print('unseen')"),
-        stage("bad", "print('seen')\nraise SystemExit(3)"),
+        stage("bad", f"{wait}time.sleep(0.05)\nprint('seen')\nraise SystemExit(3)"),
         stage("never", ""),
     ]
     code, lines = run(tmp_path, [lane], others, first_failure_ends=True)

@@ -97,7 +97,7 @@ async def test_slurm_asks_for_a_node_soon_after_a_job_got_it(slurmctld: Slurmctl
         await target.until_node("power-0", "powering up", states_of.is_powering_up)
         took.append(time.monotonic() - submitted)
     # With Slurm's own interval of 10 s, half of them take 11 s and more.
-    assert statistics.median(took) < 5, took
+    assert statistics.median(took) < 10, took
 
 
 async def test_a_node_that_slurm_stops_is_given_to_no_job_before_it_is_powered_down(

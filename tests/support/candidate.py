@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,8 +74,9 @@ class Log:
 
 
 async def main(kubeconfig: str, namespace: str, identity: str) -> None:
-    """SIGUSR1 blocks the event loop until another must be leading."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, time.sleep, LEASE_DURATION + 4)
+    """SIGUSR1 blocks the event loop until SIGCONT."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, signal.sigwait, {signal.SIGCONT})
     async with Client.connect(load_credentials(Path(kubeconfig))) as client:
         election = Election(
             client,

@@ -33,7 +33,7 @@ async def following(reflector: Reflector[Any]) -> AsyncIterator[list[tuple[str, 
     )
     task = asyncio.create_task(reflector.run())
     try:
-        await reflector.wait_synced(30)
+        await reflector.wait_synced(60)
         yield seen
     finally:
         assert not task.done()

@@ -57,7 +57,7 @@ def helm(plane: ControlPlane, verb: str, *words: str) -> list[str | Path]:
 def kubectl(plane: ControlPlane, *words: str) -> str:
     return run(
         [tool("kubectl"), f"--kubeconfig={plane.kubeconfig}", f"--namespace={NAMESPACE}", *words],
-        seconds=30,
+        seconds=60,
     )
 
 
@@ -103,7 +103,7 @@ def end_hook(plane: ControlPlane, end: str) -> None:
 def upgrade(plane: ControlPlane) -> Iterator["subprocess.Popen[str]"]:
     """An upgrade that first creates a backup, and then a second worker and another schedule."""
     changes = "backup.beforeUpgrade=true,backup.keep=5,nodesets.slinky.replicas=2"
-    command = helm(plane, "upgrade", "--timeout=60s", f"--set={changes}")
+    command = helm(plane, "upgrade", "--timeout=100s", f"--set={changes}")
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -116,7 +116,7 @@ def test_a_backup_that_fails_before_an_upgrade_stops_it_and_one_that_succeeds_do
     before = specs(plane)
     with upgrade(plane) as process:
         end_hook(plane, "Failed")
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=100)
     assert process.returncode != 0
     assert "pre-upgrade hooks failed" in output
     assert HOOK in output
@@ -125,7 +125,7 @@ def test_a_backup_that_fails_before_an_upgrade_stops_it_and_one_that_succeeds_do
     kubectl(plane, "delete", f"job/{HOOK}")
     with upgrade(plane) as process:
         end_hook(plane, "Complete")
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=100)
     assert process.returncode == 0, output
     assert specs(plane)["NodeSet/slurm-worker-slinky"]["replicas"] == 2
     assert "--keep=5" in json.dumps(specs(plane)["CronJob/slurm-backup"])

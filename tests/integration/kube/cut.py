@@ -101,7 +101,7 @@ def compact(plane: ControlPlane) -> None:
     def ask(path: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
         url = f"https://127.0.0.1:{plane.place.ports['etcd']}{path}"
         request = Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urlopen(request, context=trust, timeout=5) as answer:  # noqa: S310 - ours
+        with urlopen(request, context=trust, timeout=60) as answer:  # noqa: S310 - ours
             result: dict[str, dict[str, str]] = json.load(answer)
             return result
 

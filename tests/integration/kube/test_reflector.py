@@ -141,7 +141,7 @@ async def test_no_event_is_lost_when_the_api_server_is_killed_during_a_watch(
         await until(lambda: reflector.fault is not None, "the reflector to notice")
         control_plane.start_apiserver()
         await client.create(CONFIG_MAPS, config_map(namespace, "a"))
-        await until(lambda: events == [("ADDED", "a")], "the new object", seconds=40)
+        await until(lambda: events == [("ADDED", "a")], "the new object")
 
 
 def restart(plane: ControlPlane) -> None:

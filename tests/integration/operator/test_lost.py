@@ -171,7 +171,7 @@ async def test_a_pod_that_slurm_does_not_know_is_replaced_after_a_minute(
         status = ((await world.get(NODESETS, "slinky")) or {}).get("status") or {}
         return bool(status.get("slurmIdle") == 1)
 
-    await until("the operator to notice", noticed, seconds=40)
+    await until("the operator to notice", noticed)
     assert await uid(world, "slinky-1") == before["slinky-1"]
 
     async def put_forward(seconds: float) -> None:

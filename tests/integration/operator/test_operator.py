@@ -168,11 +168,11 @@ async def test_an_empty_answer_of_slurmrestd_deletes_nothing(world: WatchedNames
             "status"
         ) == "False"
 
-    await until("the NodeSet to distrust the answer", noticed, seconds=45)
+    await until("the NodeSet to distrust the answer", noticed)
     assert len(await world.pods()) == 4
     world.slurm.heal()
     world.slurm.job_end(job)
-    await until("the pods to go", lambda: _none(world), seconds=45)
+    await until("the pods to go", lambda: _none(world))
 
 
 async def _none(world: WatchedNamespace) -> bool:

@@ -281,5 +281,5 @@ async def test_a_namespace_without_a_role_is_reported_and_no_other_waits_for_it(
             async def applied() -> bool:
                 return await lacking.get(STATEFUL_SETS, "slurm-controller") is not None
 
-            await until("slurmctld of the other cluster", applied, seconds=60)
+            await until("slurmctld of the other cluster", applied)
             assert b"\nslurm_operator_unreadable_namespaces 0.0\n" in generate_latest()

@@ -64,11 +64,11 @@ async def test_a_referenced_config_map_is_published_at_each_change_and_another_o
     async def has(text: str) -> bool:
         return text in await published(world)
 
-    await until("the file", lambda: has("# one"), 30)
+    await until("the file", lambda: has("# one"))
     await world.client.merge_patch(
         CONFIG_MAPS, world.namespace, "site", {"data": {"site.conf": "# two\n"}}
     )
-    await until("the change", lambda: has("# two"), 30)
+    await until("the change", lambda: has("# two"))
     await world.client.create(CONFIG_MAPS, config_map(world, "leader", "0"))
 
     async def passes_for(text: str, unrelated: int) -> float:
@@ -83,7 +83,7 @@ async def test_a_referenced_config_map_is_published_at_each_change_and_another_o
         await world.client.merge_patch(
             CONFIG_MAPS, world.namespace, "site", {"data": {"site.conf": text}}
         )
-        await until("the change", lambda: has(text), 30)
+        await until("the change", lambda: has(text))
         await until_quiet()
         return passes() - before
 

@@ -168,7 +168,7 @@ async def test_a_pod_whose_node_record_slurm_has_lost_can_be_scaled_in(
     async def noticed() -> bool:
         return (await status(world)).get("slurmIdle") == 1
 
-    await until("the operator to notice", noticed, seconds=40)
+    await until("the operator to notice", noticed)
     await world.scale(1)
     await world.until_pods("slinky-0")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 60.0
 """For processes that were asked to end."""
 
 

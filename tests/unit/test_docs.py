@@ -227,7 +227,7 @@ def test_an_image_that_is_copied_as_the_page_about_air_gapped_sites_shows_keeps_
     (tmp_path / "images.txt").write_text(f"{image}\n")
     script = f'crane() {{ echo "$@"; }}\n{loop}'
     done = subprocess.run(
-        ["sh", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=10
+        ["sh", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == f"copy {image} registry.example:5000/slurm/slurmd:26.05\n"
 

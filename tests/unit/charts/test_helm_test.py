@@ -73,7 +73,7 @@ class Cluster:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=False,
         )
         assert done.stderr == ""

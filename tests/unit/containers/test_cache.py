@@ -75,8 +75,8 @@ def test_tasks_that_ask_for_one_image_at_the_same_time_import_it_once(tmp_path: 
         return image()(root)
 
     def task(_: int) -> Path:
-        cache = Cache(tmp_path, UNLIMITED, 20)
-        barrier.wait(10)
+        cache = Cache(tmp_path, UNLIMITED, 60)
+        barrier.wait(60)
         found = cache.get(FIRST, fetch)
         os.close(found.lock)
         return found.root

@@ -250,7 +250,7 @@ def test_one_process_changes_the_volume_at_a_time(volume: Volume) -> None:
         thread.start()
         volume.fill("v1", "registry/box", with_file("a"))
         done.append("first")
-    thread.join(30)
+    thread.join(60)
     assert done == ["first", "other"]
 
 

@@ -33,7 +33,7 @@ class Waiters:
         monkeypatch.setattr(locks, "flock", self._count)
 
     def await_number(self, number: int) -> None:
-        until(lambda: len(self._found) >= number, f"{number} tasks to wait", 10)
+        until(lambda: len(self._found) >= number, f"{number} tasks to wait", 60)
 
     def _count(self, lock: int, operation: int, place: Path) -> bool:
         free = self._flock(lock, operation, place)
@@ -75,7 +75,7 @@ def errors(tasks: int, task: Callable[[int], object]) -> list[str]:
     barrier = threading.Barrier(tasks)
 
     def run(number: int) -> str:
-        barrier.wait(10)
+        barrier.wait(60)
         with pytest.raises(ContainerError) as caught:
             task(number)
         return str(caught.value)
@@ -87,7 +87,7 @@ def errors(tasks: int, task: Callable[[int], object]) -> list[str]:
 def test_tasks_that_wait_for_an_import_fail_with_it_and_a_later_one_begins_again(
     tmp_path: Path, refusing: Refusing
 ) -> None:
-    caches = [Cache(tmp_path, UNLIMITED, 20) for _ in range(32)]
+    caches = [Cache(tmp_path, UNLIMITED, 60) for _ in range(32)]
     refusing.awaited = 31
     found = errors(32, lambda number: caches[number].get(FIRST, refusing.fetch))
     assert (set(found), refusing.attempts) == ({"the registry went away 1"}, 1)
@@ -99,7 +99,7 @@ def test_tasks_that_wait_for_an_import_fail_with_it_and_a_later_one_begins_again
 def test_tasks_that_wait_for_the_digest_of_a_tag_fail_with_it_and_a_later_one_asks_again(
     tmp_path: Path, refusing: Refusing
 ) -> None:
-    caches = [Cache(tmp_path, UNLIMITED, 20) for _ in range(32)]
+    caches = [Cache(tmp_path, UNLIMITED, 60) for _ in range(32)]
     refusing.awaited = 31
     found = errors(32, lambda number: caches[number].digest("x:1", 60, refusing.resolve))
     assert (set(found), refusing.attempts) == ({"the registry went away 1"}, 1)
@@ -113,7 +113,7 @@ def test_a_task_that_starts_late_fails_with_those_of_its_step_and_another_step_b
     tmp_path: Path, refusing: Refusing
 ) -> None:
     def cache(step: str) -> Cache:
-        return Cache(tmp_path, UNLIMITED, 5, attempt=Attempt(step, "password 1"))
+        return Cache(tmp_path, UNLIMITED, 60, attempt=Attempt(step, "password 1"))
 
     for _ in range(3):
         assert errors(1, lambda _: cache("7.0").get(FIRST, refusing.fetch)) == [
@@ -129,8 +129,8 @@ def test_a_task_that_starts_late_fails_with_those_of_its_step_and_another_step_b
 def test_a_job_with_another_password_does_not_fail_with_one_that_is_refused(
     tmp_path: Path, refusing: Refusing
 ) -> None:
-    wrong = Cache(tmp_path, UNLIMITED, 5, attempt=Attempt("7.0", "password 1"))
-    right = Cache(tmp_path, UNLIMITED, 5, attempt=Attempt("8.0", "password 2"))
+    wrong = Cache(tmp_path, UNLIMITED, 60, attempt=Attempt("7.0", "password 1"))
+    right = Cache(tmp_path, UNLIMITED, 60, attempt=Attempt("8.0", "password 2"))
     refusing.awaited = 1
     with ThreadPoolExecutor(1) as executor:
         first = executor.submit(wrong.get, FIRST, refusing.fetch)
@@ -143,8 +143,8 @@ def test_a_job_with_another_password_does_not_fail_with_one_that_is_refused(
 def test_a_job_that_names_an_image_does_not_fail_with_one_whose_container_has_none(
     tmp_path: Path, refusing: Refusing
 ) -> None:
-    cache = Cache(tmp_path, UNLIMITED, 5, attempt=Attempt("7.0"))
-    other = Cache(tmp_path, UNLIMITED, 5, attempt=Attempt("8.0"))
+    cache = Cache(tmp_path, UNLIMITED, 60, attempt=Attempt("7.0"))
+    other = Cache(tmp_path, UNLIMITED, 60, attempt=Attempt("8.0"))
     refusing.awaited = 1
 
     def none() -> Unpacked:

@@ -51,7 +51,7 @@ def run(folder: Path, tmp_path: Path, *arguments: str) -> subprocess.CompletedPr
     env = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
     words = [str(folder / postrender.NAME), *arguments]
     return subprocess.run(
-        words, input=STREAM, env=env, capture_output=True, text=True, check=False, timeout=30
+        words, input=STREAM, env=env, capture_output=True, text=True, check=False, timeout=60
     )
 
 
@@ -89,7 +89,7 @@ def test_an_old_python_is_named(folder: Path) -> None:
     text = (folder / "lib" / "run.py").read_text()
     received = text.replace("sys.version_info < (3, 11)", "sys.version_info < (99, 0)")
     done = subprocess.run(
-        [sys.executable, "-c", received], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", received], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 1
     assert done.stderr.startswith("slurm-postrender: needs Python 3.11 or newer as python3, not 3.")

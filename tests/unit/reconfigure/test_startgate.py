@@ -23,7 +23,7 @@ from tests.support import builders
 from tests.support.builders import controller, part
 from tests.unit.reconfigure.test_handover import Slurm
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Pod(Slurm):

@@ -22,6 +22,9 @@ from sidecars.slurm.diagnosis import Culprit
 NOW = 1_700_000_000.0
 KEY = b"k" * 32
 POD = "slurm-controller-1"
+SECONDS = 60.0
+"""For an answer that comes, at any speed of the host."""
+
 A, B = Id("a" * 64, "k"), Id("b" * 64, "k")
 STATE = State(
     phase=Phase.SETTLED,
@@ -62,7 +65,7 @@ def server(slurmctld: Slurmctld) -> Iterator[Server]:
 def test_it_is_served_at_an_address_of_ipv6(slurmctld: Slurmctld) -> None:
     server = Server("::1", 0, POD, lambda: KEY, lambda: NOW, slurmctld.end)
     try:
-        with socket.create_connection(("::1", server.port), timeout=5) as client:
+        with socket.create_connection(("::1", server.port), timeout=SECONDS) as client:
             client.sendall(b"GET /started HTTP/1.0\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.0 503")
     finally:
@@ -71,7 +74,7 @@ def test_it_is_served_at_an_address_of_ipv6(slurmctld: Slurmctld) -> None:
 
 def ask(server: Server, path: str, signed: str = "", method: str = "GET") -> tuple[int, bytes]:
     """Status and body."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)
     try:
         connection.request(method, path, headers={"Authorization": signed} if signed else {})
         answer = connection.getresponse()

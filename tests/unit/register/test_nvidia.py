@@ -240,17 +240,17 @@ def test_a_driver_that_hangs_is_left_behind() -> None:
     start = time.monotonic()
     with pytest.raises(UnreadableError, match="the driver hangs"):
         apart(hangs, 0.2)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60
 
 
 def test_a_library_that_crashes_takes_nobody_along() -> None:
     with pytest.raises(UnreadableError, match="signal 9"):
-        apart(crashes, 10)
+        apart(crashes, 60)
 
 
 def test_half_a_driver_is_reported() -> None:
     with pytest.raises(UnreadableError, match="undefined symbol"):
-        apart(is_half_a_driver, 10)
+        apart(is_half_a_driver, 60)
 
 
 def test_no_time_is_no_question() -> None:
@@ -280,7 +280,7 @@ def test_the_next_source_is_asked_when_one_fails_and_all_complaints_are_kept() -
 def test_all_sources_share_one_deadline() -> None:
     start = time.monotonic()
     found = Nvidia({}, sources=[Source("a", hangs), Source("b", hangs)], seconds=0.2).find()
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60
     assert found.devices == ()
     assert found.complaints == (
         "a: no answer within 0 s: the driver hangs",

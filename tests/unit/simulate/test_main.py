@@ -120,7 +120,7 @@ def test_a_file_that_isnt_there_is_reported(
 
 def _post(url: str, action: str, body: object) -> None:
     request = urllib.request.Request(f"{url}/{action}", json.dumps(body).encode(), method="POST")  # noqa: S310
-    with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - loopback
+    with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - loopback
         assert response.status == 200
 
 
@@ -176,13 +176,13 @@ def test_the_process_serves_until_it_is_asked_to_stop(tmp_path: Path) -> None:
         request = urllib.request.Request(  # noqa: S310
             f"{urls[0]}/slurm/v0.0.45/nodes/", headers={"X-SLURM-USER-TOKEN": "t"}
         )
-        with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - loopback
             assert len(json.load(response)["nodes"]) == 3
         _post(urls[1], "lose", {"nodes": "n1"})
-        with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - loopback
             assert len(json.load(response)["nodes"]) == 2
         _post(urls[1], "refuse", {"seconds": 600})
         with pytest.raises(urllib.error.URLError, match="refused"):
-            urllib.request.urlopen(request, timeout=10)  # noqa: S310 - loopback
+            urllib.request.urlopen(request, timeout=60)  # noqa: S310 - loopback
         role.send_signal(signal.SIGTERM)
-        assert role.wait(timeout=10) == 0
+        assert role.wait(timeout=60) == 0

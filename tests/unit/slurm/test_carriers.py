@@ -195,12 +195,12 @@ async def test_an_unknown_node_is_not_found(server: Server) -> None:
 async def test_an_answer_that_does_not_come_in_time_is_given_up(
     server: Server, fault: Fault
 ) -> None:
-    server.model.fail(fault, 1, seconds=30)
+    server.model.fail(fault, 1, seconds=300)
     started = time.monotonic()
     error = await failure(server.call(protocol.get_nodes(), timeout=0.2))
     assert isinstance(error, Unreachable)
     assert "0.2 s" in str(error)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
 
 
 @contextlib.asynccontextmanager
@@ -239,7 +239,7 @@ async def test_an_answer_that_trickles_in_is_given_up_in_time(server: Server) ->
     started = time.monotonic()
     async with listening(trickle) as url:
         error = await failure(server.carrier(url)(protocol.ping(), timeout=0.3))
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
     assert isinstance(error, Unreachable)
 
 

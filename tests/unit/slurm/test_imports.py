@@ -23,7 +23,7 @@ def test_the_core_imports_nothing_outside_the_standard_library() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=60,
     )
     loaded = {name for name in run.stdout.split() if not name.startswith(("_", "sitecustomize"))}
     assert loaded == {"sidecars"}

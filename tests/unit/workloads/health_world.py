@@ -127,7 +127,7 @@ class Worker:
             env=known | environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         assert done.stderr == ""
@@ -152,7 +152,7 @@ class Worker:
             env=known | environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=False,
         )
         return done.returncode, done.stdout.partition("\n")[0]

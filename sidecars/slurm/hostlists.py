@@ -23,6 +23,8 @@ _MAX_DIGITS = 18
 _NO_NAME = re.compile(r"[\[\],\s\x00-\x1f\x7f]")
 _LITERAL = re.compile(r"[^\[\],\s\x00-\x1f\x7f]*")
 _BRACKET = re.compile(r"\[([0-9,-]*)\]")
+_SEPARATORS = re.compile(r"[, \t\n]*")
+_FUNCTION = re.compile(r"([^{]*)\{([^}]*)")
 
 
 class HostlistError(ValueError):
@@ -34,21 +36,35 @@ def expand(expression: str) -> list[str]:
     for "".
 
     A range keeps the width of its first number when that begins with 0: `n[08-10]` is n08, n09,
-    n10. Several brackets in one name multiply, the last one runs fastest. Raises HostlistError.
+    n10. Several brackets in one name multiply, the last one runs fastest. As in Slurm, white space
+    separates names too, and separators may follow each other. Raises HostlistError.
     """
     if len(expression) > MAX_LENGTH:
         raise HostlistError(
             f"a hostlist of {len(expression)} characters is longer than {MAX_LENGTH}"
         )
     names: list[str] = []
-    if not expression:
-        return names
-    at = 0
-    while True:
-        at = _expand_item(expression, at, names)
-        if at == len(expression):
-            return names
-        at += 1  # the comma
+    at = _next_item(expression, 0)
+    while at < len(expression):
+        at = _next_item(expression, _expand_item(expression, at, names))
+    return names
+
+
+def nodes_in(expression: str) -> list[str]:
+    """Return the nodes that a list such as that of `--nodelist` names: without them Slurm refuses
+    it.
+
+    It may have hostlist functions. Of `switchwith{w-1}` and the like that is the node; of others,
+    such as `feature{gpu}`, Slurm finds those that exist. Raises HostlistError.
+    """
+    nodes: list[str] = []
+    for name in expand(expression):
+        function = _FUNCTION.match(name)
+        if function is None:
+            nodes.append(name)
+        elif function[1].endswith("with"):
+            nodes.append(function[2])
+    return nodes
 
 
 def compress(names: Iterable[str]) -> str:
@@ -85,10 +101,16 @@ def compress(names: Iterable[str]) -> str:
     return ",".join(text for _, _, text in sorted(items))
 
 
+def _next_item(text: str, at: int) -> int:
+    separators = _SEPARATORS.match(text, at)
+    assert separators is not None  # noqa: S101 - it matches the empty string
+    return separators.end()
+
+
 def _expand_item(text: str, at: int, names: list[str]) -> int:
-    """Append the names of the item that begins at `at`; return where its comma, or the end, is."""
+    """Append the names of the item that begins at `at`; return where it ends."""
     found = [""]
-    start, brackets = at, 0
+    brackets = 0
     while True:
         literal = _LITERAL.match(text, at)
         assert literal is not None  # noqa: S101 - it matches the empty string
@@ -99,9 +121,7 @@ def _expand_item(text: str, at: int, names: list[str]) -> int:
         if literal[0]:
             found = [name + literal[0] for name in found]
             at = literal.end()
-        if at == len(text) or text[at] == ",":
-            if at == start:
-                raise HostlistError(f"empty name at character {at + 1} of hostlist {_cut(text)}")
+        if at == len(text) or text[at] in ", \t\n":
             if len(names) + len(found) > MAX_NAMES:
                 raise HostlistError(f"hostlist {_cut(text)} stands for more than {MAX_NAMES} names")
             names.extend(found)
@@ -128,7 +148,7 @@ def _numbers(body: str, text: str, limit: int) -> list[str]:
             numbers.append(part)
             continue
         low, dash, high = part.partition("-")
-        high = high if dash else low
+        high = (high.lstrip("0") or high[:1]) if dash else low
         if not (0 < len(low) <= _MAX_DIGITS and 0 < len(high) <= _MAX_DIGITS) or "-" in high:
             raise HostlistError(f"{part!r} is no range in hostlist {_cut(text)}")
         count = int(high) - int(low) + 1

@@ -6,28 +6,62 @@ NODE_FAIL when it next reads its configuration or starts, running or pending, an
 reservation loses the node.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from sidecars.contract.reservations import is_closing
+from sidecars.slurm.errors import Malformed
 from sidecars.slurm.job_states import has_ended
 from sidecars.slurm.records import Job, Reservation
+
+
+class NamedNodes(Mapping[str, str]):
+    """Who names a node, in words such as `job 17`, by node.
+
+    With `every`, that one may name every node; only those of `found` are listed then.
+    """
+
+    def __init__(self, found: Mapping[str, str], every: str = "") -> None:
+        self._found = found
+        self._every = every
+
+    def __getitem__(self, node: str) -> str:
+        by = self._found.get(node, self._every)
+        if not by:
+            raise KeyError(node)
+        return by
+
+    def __contains__(self, node: object) -> bool:
+        return bool(self._every) or node in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def named_nodes(jobs: Iterable[Job], reservations: Iterable[Reservation]) -> Mapping[str, str]:
     """Return who names a node, in words such as `job 17`, by node: its first reservation that isn't
     the operator's own way to close it, else its first job that may yet run. Raises Malformed for a
-    list of nodes that can't be read.
+    reservation whose list of nodes can't be read.
+
+    The list of a job is what its user has written. One that can't be read may name any node, and
+    hides no other job.
     """
     found: dict[str, str] = {}
+    every = ""
     claims = (it for it in reservations if not is_closing(it.name))
     for reservation in sorted(claims, key=lambda it: it.name):
         for node in reservation.node_names() if reservation.node_list else ():
             found.setdefault(node, f"reservation {reservation.name}")
     naming = [job for job in jobs if job.required_nodes and _may_run(job)]
     for job in sorted(naming, key=lambda it: it.job_id):
-        for node in job.required_names():
-            found.setdefault(node, f"job {job.job_id}")
-    return found
+        try:
+            for node in job.required_names():
+                found.setdefault(node, f"job {job.job_id}")
+        except Malformed:
+            every = every or f"job {job.job_id}"
+    return NamedNodes(found, every)
 
 
 def _may_run(job: Job) -> bool:

@@ -4,10 +4,11 @@ Times are seconds since the epoch, 0 for never. Memory is MiB. Text is "" when u
 JSON here.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.hostlists import HostlistError, expand
+from sidecars.slurm.hostlists import HostlistError, expand, nodes_in
 from sidecars.slurm.versions import Release
 
 
@@ -126,7 +127,7 @@ class JobRequest:
     contiguous: bool = False
     required_nodes: str = ""
     excluded_nodes: str = ""
-    """Both are hostlists."""
+    """Both are hostlists, maybe with hostlist functions such as `feature{gpu}`."""
     specialized: bool = False
     """Whether it reserves cores or threads of each node for the system (`--core-spec`,
     `--thread-spec`).
@@ -189,7 +190,9 @@ class Job:
     `start_time`.
     """
     required_nodes: str = ""
-    """A hostlist: the nodes that the job names (`--nodelist`), also while it runs."""
+    """The nodes that the job names (`--nodelist`), also while it runs: a hostlist as the user has
+    written it, maybe with hostlist functions, see `hostlists.nodes_in`.
+    """
     submit_time: int = 0
     start_time: int = 0
     end_time: int = 0
@@ -207,8 +210,11 @@ class Job:
         return _names(self.scheduled_nodes, "GET jobs/", f"scheduled_nodes of job {self.job_id}")
 
     def required_names(self) -> list[str]:
-        """Return the names in `required_nodes`. Raises Malformed if it is no hostlist."""
-        return _names(self.required_nodes, "GET jobs/", f"required_nodes of job {self.job_id}")
+        """Return the nodes in `required_nodes`, also those of hostlist functions. Raises Malformed
+        if it is no hostlist.
+        """
+        field = f"required_nodes of job {self.job_id}"
+        return _names(self.required_nodes, "GET jobs/", field, nodes_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +311,10 @@ class Ping:
     """Why it doesn't respond (v0.0.45 and later). A refused token shows only here."""
 
 
-def _names(hostlist: str, request: str, field: str) -> list[str]:
+def _names(
+    hostlist: str, request: str, field: str, read: Callable[[str], list[str]] = expand
+) -> list[str]:
     try:
-        return expand(hostlist)
+        return read(hostlist)
     except HostlistError as error:
         raise Malformed(request, field, str(error)) from error

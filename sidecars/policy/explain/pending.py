@@ -25,7 +25,7 @@ from sidecars.policy.explain.partition import excludes
 from sidecars.policy.explain.records import Finding, Level
 from sidecars.policy.reasons.autoscaling import NotCounted
 from sidecars.slurm import states
-from sidecars.slurm.hostlists import HostlistError, expand
+from sidecars.slurm.hostlists import HostlistError, nodes_in
 
 if TYPE_CHECKING:
     from sidecars.policy.explain.capacity import Capacity
@@ -297,9 +297,9 @@ def _is_out(it: Node) -> bool:
 
 
 def names(hostlist: str) -> set[str]:
-    """Return the names of a hostlist, none of one that can't be read."""
+    """Return the nodes in a hostlist, none of one that can't be read."""
     try:
-        return set(expand(hostlist))
+        return set(nodes_in(hostlist))
     except HostlistError:
         return set()
 

@@ -92,7 +92,7 @@ def orphaned_records(
             continue
         busy = states.is_busy(node.states)
         retain = bool(why_retained(node))
-        by = (named or {}).get(node.name)
+        by = None if named is None else named.get(node.name)
         reason = reason_to_write(
             node, reasons.kept(reasons.RECORD_ORPHANED, by) if by else reasons.RECORD_ORPHANED
         )

@@ -43,8 +43,34 @@ def test_a_node_is_named_by_its_first_reservation_else_by_its_first_job() -> Non
     assert named_nodes(jobs, reservations) == expected
 
 
-def test_a_list_of_nodes_that_can_not_be_read_is_no_empty_one() -> None:
-    with pytest.raises(Malformed, match="required_nodes of job 17"):
-        named_nodes([job(17, "PENDING", nodes="w-[1")], ())
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "w-1 w-2",
+        ",w-1,,w-2,",
+        "w-1\nw-2",
+        "switchwith{w-1},w-2",
+        "blockwith{w-[1-2]}",
+        "feature{gpu},switch{s0},w-[1-2]",
+    ],
+)
+def test_a_job_names_nodes_in_every_way_that_slurm_accepts(nodes: str) -> None:
+    found = named_nodes([job(17, "PENDING", nodes=nodes)], ())
+    assert found == dict.fromkeys(("w-1", "w-2"), "job 17")
+
+
+@pytest.mark.parametrize(
+    "nodes", ["w-[1", "w-[0-99999]", "w-1\x00", "w-[" + "0-9," * 30_000 + "0]", "]" * 100_000]
+)
+def test_a_job_whose_list_can_not_be_read_names_every_node_and_hides_no_other(nodes: str) -> None:
+    jobs = [job(17, "PENDING", nodes=nodes), job(18, "PENDING", nodes="w-1")]
+    found = named_nodes(jobs, [Reservation("course", "w-2")])
+    assert found.get("w-1") == "job 18"
+    assert found.get("w-2") == "reservation course"
+    assert "w-3" in found
+    assert found.get("w-3", "") == found["w-3"] == "job 17"
+
+
+def test_a_reservation_whose_list_can_not_be_read_is_no_empty_one() -> None:
     with pytest.raises(Malformed, match="node_list of course"):
         named_nodes([], [Reservation("course", "w-[1")])

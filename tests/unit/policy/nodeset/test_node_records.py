@@ -3,6 +3,8 @@
 import pytest
 
 from sidecars.policy.nodeset.node_records import ORPHANED_SECONDS, condition, orphaned_records
+from sidecars.slurm.naming import named_nodes
+from sidecars.slurm.records import Job
 from tests.unit.policy.nodeset.builders import NOW, node
 
 
@@ -91,6 +93,12 @@ def test_a_record_that_a_job_names_is_set_down_once_with_a_reason_that_names_it(
         assert (result.down, result.kept, result.look_again) == ({}, named, None)
     other = orphaned_records([node(0, "DOWN", reason=reason)], gone, NOW, {"slinky-0": "job 18"})
     assert other.down == {reason.replace("17", "18"): ("slinky-0",)}
+
+
+def test_a_record_is_kept_for_a_job_whose_list_of_nodes_can_not_be_read() -> None:
+    named = named_nodes([Job(17, frozenset({"PENDING"}), required_nodes="w-[1")], ())
+    result = orphaned_records([node(0, "IDLE")], {"slinky-0": NOW - 60}, NOW, named)
+    assert (result.delete, result.kept) == ((), {"slinky-0": "job 17"})
 
 
 def test_the_condition_names_the_first_of_many_kept_records() -> None:

@@ -155,6 +155,20 @@ def test_a_job_whose_nodes_can_not_be_read_may_be_on_any_node() -> None:
     )
 
 
+@pytest.mark.parametrize("named", ["slinky-0 slinky-1", "slinky-0,,", "slinky-[1", "n\x00", "]"])
+def test_no_list_that_the_user_of_a_pending_job_has_written_stops_the_deletion_of_pods(
+    named: str,
+) -> None:
+    view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
+    jobs = (Job(1, states=frozenset({"PENDING"}), required_nodes=named),)
+    result = decide(
+        1,
+        [worker(0), worker(1, cordon="operator")],
+        with_jobs(view, Known(JobList(jobs, 0.0)), Known(())),
+    )
+    assert names(result) == ["slinky-1"]
+
+
 def test_a_drained_node_keeps_its_pod_while_its_jobs_are_being_read() -> None:
     view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
     result = decide(

@@ -27,7 +27,7 @@ def read(text: str, key: str) -> str | None:
         if separator and name == key:
             try:
                 return str(json.loads(value))
-            except ValueError:
+            except (ValueError, RecursionError):
                 # Quoted in a way that only Go knows. A topology needs no such character.
                 return value.strip('"')
     return None

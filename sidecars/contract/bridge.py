@@ -238,7 +238,7 @@ def devices_of(text: str) -> tuple[tuple[str, ...], ...]:
     """GRES, driver, pool and name of each device in a node's Extra; () for an Extra without any."""
     try:
         found = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     named = found.get(DEVICES) if isinstance(found, dict) else None
     if not isinstance(named, list) or not all(
@@ -254,7 +254,7 @@ def labels_of(text: str) -> dict[str, str] | None:
     """
     try:
         found = json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get(KUBE_NODE), str):
         return None

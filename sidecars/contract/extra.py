@@ -7,7 +7,10 @@ its own.
 """
 
 import json
+import re
 from dataclasses import dataclass
+
+_NAME = re.compile(r"(?!.{254})[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,22 @@ def encode(facts: PodFacts) -> str:
 def pod_facts(extra: str) -> PodFacts | None:
     """Return the pod that a node's `extra` names, or None for a node without a pod, and for an
     `extra` that was changed.
+
+    Administrators of Slurm, and whoever has its key, may write anything there: a name is one that
+    an object of Kubernetes can have.
     """
     try:
         fields = json.loads(extra) if extra else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(fields, dict) or not isinstance(fields.get("podUid"), str):
         return None
     text = {name: value for name, value in fields.items() if isinstance(value, str)}
     names = "pod", "namespace", "nodeSetUid", "namespaceUid"
-    return PodFacts(text["podUid"], *(text.get(name, "") for name in names))
+    facts = PodFacts(text["podUid"], *(text.get(name, "") for name in names))
+    return facts if are_names(facts.pod, facts.namespace) else None
+
+
+def are_names(*texts: str) -> bool:
+    """Return whether objects of Kubernetes can have these names, or "", which stands for none."""
+    return all(not text or _NAME.fullmatch(text) for text in texts)

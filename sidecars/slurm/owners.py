@@ -6,7 +6,7 @@ import json
 import re
 
 from sidecars.contract import bridge
-from sidecars.contract.extra import PodFacts, pod_facts
+from sidecars.contract.extra import PodFacts, are_names, pod_facts
 from sidecars.contract.reasons import NOT_RESPONDING, REPLACEABLE, Owner, is_departure, owner
 from sidecars.contract.reservations import names_of
 from sidecars.slurm import states
@@ -64,11 +64,12 @@ def pod_of(node: Node) -> PodFacts | None:
         return facts
     try:
         fields = json.loads(node.comment) if node.comment.startswith("{") else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     named = [fields.get(name) for name in ("podName", "namespace", "nodeSetUID")]
     pod, namespace, nodeset_uid = (value if isinstance(value, str) else "" for value in named)
-    return PodFacts("", pod, namespace, nodeset_uid) if pod and namespace and nodeset_uid else None
+    known = pod and namespace and nodeset_uid and are_names(pod, namespace)
+    return PodFacts("", pod, namespace, nodeset_uid) if known else None
 
 
 def is_departing(node: Node) -> bool:

@@ -81,6 +81,7 @@ class Requests:
     async def get(
         self, resource: Resource, namespace: str | None, name: str, type: Any = dict
     ) -> Any:
+        resource.path(namespace, name)
         await self._make("get", resource.kind, name)
         found = self.stored.get((resource.kind, name))
         if found is None:

@@ -76,4 +76,6 @@ def test_every_key_is_in_the_extra_with_markers_for_missing_and_empty_labels() -
 
 def test_an_extra_of_a_worker_pod_is_not_the_bridges_and_the_other_way_round() -> None:
     assert bridge.labels_of('{"podUid":"x"}') is None
+    assert bridge.labels_of("[" * 100_000) is None
+    assert bridge.devices_of("[" * 100_000) == ()
     assert pod_facts(bridge.node_extra("k1", {}, ())) is None

@@ -145,6 +145,9 @@ def test_a_record_names_the_pod_of_its_extra_else_that_of_the_comment_of_schedmd
         '{"namespace":"slurm","podName":"","nodeSetUID":"set"}',
         '{"namespace":"slurm","podName":["slinky-0"],"nodeSetUID":"set"}',
         '{"podName":"slinky-0","nodeSetUID":"set"}',
+        '{"namespace":"../x","podName":"slinky-0","nodeSetUID":"set"}',
+        '{"namespace":"slurm","podName":"a/b","nodeSetUID":"set"}',
+        '{"namespace":' * 100_000,
     ],
 )
 def test_a_comment_without_pod_namespace_and_uid_of_its_nodeset_names_no_pod(comment: str) -> None:

@@ -166,6 +166,29 @@ async def test_a_record_of_power_saving_that_does_not_prove_its_origin_stays(
     assert set(scene.model.nodes) == {"burst-0"}
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        PodFacts("", "", "../../nodes", "uid-of-gone", "here"),
+        PodFacts("", "", "kube-system/secrets?x=", "uid-of-gone", "here"),
+        PodFacts("", "", "..", "uid-of-gone", "here"),
+        PodFacts("", "", "\ud800", "uid-of-gone", "here"),
+        PodFacts("", "", "a" * 10_000, "uid-of-gone", "here"),
+        PodFacts("", "../x", NAMESPACE, "uid-of-gone", "here"),
+        "[" * 100_000,
+        '{"podUid": ' * 100_000,
+        "1" * 100_000,
+    ],
+)
+async def test_no_content_of_a_record_keeps_the_other_records_of_power_saving(
+    facts: PodFacts | str,
+) -> None:
+    scene = PowerSavingScene("hostile-0", "burst-0")
+    scene.describe("hostile-0", facts)
+    await scene.prune()
+    assert set(scene.model.nodes) == {"hostile-0"}
+
+
 async def test_a_record_of_power_saving_stays_while_the_api_server_is_not_asked_with_success() -> (
     None
 ):

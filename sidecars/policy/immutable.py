@@ -39,6 +39,9 @@ _PLACES = {"statesave": "spec.persistence"}
 
 _STORAGE = "resources.requests.storage"
 
+_SHOWN = 40
+"""Characters of a size that a message shows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -145,6 +148,11 @@ def _sizes(
     asked, had = (_fields(it).get(_STORAGE) if it is not None else None for it in (after, before))
     wanted, former = _amount(_STORAGE, asked), _amount(_STORAGE, had)
     if not isinstance(wanted, Decimal):
+        if before is not None and asked != had:
+            yield (
+                f"{_place(after)}.{_STORAGE}: {_shown(had)} → {_shown(asked)[:_SHOWN]} is not "
+                f"applied: {_no_size(asked)}. Set it to a size such as {_shown(had)}"
+            )
         return
     shrinks = isinstance(former, Decimal) and wanted < former
     for claim in claims:
@@ -234,7 +242,18 @@ def _amount(field: str, value: Any) -> Any:
     return value
 
 
+def _no_size(value: Any) -> str:
+    """Return why it is no size that Kubernetes can count."""
+    if value is None:
+        return "a claim needs a size"
+    try:
+        quantity(value, _STORAGE)
+    except ResourceError as error:
+        return error.problem
+    return ""
+
+
 def _shown(value: Any) -> str:
     if value is None:
         return "unset"
-    return json.dumps(value) if isinstance(value, list) else str(value)
+    return json.dumps(value) if isinstance(value, list) or value == "" else str(value)

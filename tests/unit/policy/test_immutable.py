@@ -213,6 +213,30 @@ def test_another_selector_would_lose_the_pods_so_it_stays() -> None:
         assert f"selector of {kind} slurm-controller" in text
 
 
-def test_what_is_no_size_is_left_to_the_api_server_to_refuse() -> None:
-    found = planned("4Gi", "many", Claim(NAME, "4Gi"))
-    assert (found.resize, found.recreate, found.kept) == ((), True, ())
+@pytest.mark.parametrize(
+    "size", ["many", "1e30Gi", "", " 8Gi", "NaN", "8Ei", "99999Pi", "1e999", "9" * 5000, "8gi"]
+)
+def test_what_is_no_size_is_not_applied_and_the_message_names_it_and_the_remedy(size: str) -> None:
+    """The API server takes sizes beyond its numbers, and shows them as the largest one."""
+    found = planned("4Gi", size, Claim(NAME, "4Gi", "4Gi"))
+    assert (found.resize, found.recreate) == ((), False)
+    [text] = found.kept
+    assert text.startswith("spec.persistence.resources.requests.storage: 4Gi → ")
+    assert size[:20] in text
+    assert len(text) < 300
+    assert text.endswith("Set it to a size such as 4Gi")
+
+
+def test_a_claim_template_whose_size_is_removed_stays_and_is_named() -> None:
+    wanted = stateful_set(resources={"limits": {"storage": "8Gi"}})
+    found = planned("4Gi", wanted, Claim(NAME, "4Gi", "4Gi"))
+    assert (found.resize, found.recreate) == ((), False)
+    assert any("requests.storage: 4Gi → unset is not applied" in text for text in found.kept)
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "-8Gi", "1n", "1e-30", "3.999Gi", ".5Gi", "1E-9"])
+def test_a_size_of_nothing_or_less_is_a_smaller_one(size: str) -> None:
+    found = planned("4Gi", size, Claim(NAME, "4Gi", "4Gi"))
+    assert (found.resize, found.recreate) == ((), False)
+    [text] = found.kept
+    assert f"4Gi → {size} is not applied: a volume can't shrink. Set it to 4Gi or more" in text

@@ -1,5 +1,7 @@
 """Items that describe a Slurm node: `sidecars.slurm.nodeconf`."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,7 +72,33 @@ def test_a_number_that_ends_slurmctld_is_a_problem_at_the_end_of_a_switch_or_blo
 
 
 @pytest.mark.parametrize(
-    "value", ["tree:s" + "1" * 18, f"tree:s{'1' * 30}x", f"tree:s{'1' * 30}-a", "tree:s1,block:b2"]
+    "value",
+    [
+        "tree:" + ":".join(f"s{number}" for number in range(33)),
+        ",".join(f"tree:root:s{number}" for number in range(17)),
+        "tree:" + "s:" * 100_000,
+    ],
+)
+def test_more_switches_than_slurmctld_takes_in_a_moment_are_a_problem(value: str) -> None:
+    found = parse(f"Topology={value} Weight=1")
+    assert found.items == (Item("Weight", "1"),)
+    [problem] = found.problems
+    assert re.fullmatch(
+        r"the Topology names \d+ switches and blocks, and slurmctld would not answer while it "
+        r"creates so many; name at most 32",
+        problem,
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "tree:" + ":".join(f"s{number}" for number in range(32)),
+        "tree:s" + "1" * 18,
+        f"tree:s{'1' * 30}x",
+        f"tree:s{'1' * 30}-a",
+        "tree:s1,block:b2",
+    ],
 )
 def test_other_names_of_switches_are_no_problem(value: str) -> None:
     assert parse(f"Topology={value}") == NodeConf((Item("Topology", value),))

@@ -4,7 +4,9 @@ From Slurm's sources (src/interfaces/{cgroup,task,proctrack,namespace}.c,
 src/slurmd/slurmd/slurmd.c).
 """
 
+import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sidecars.policy.configuration import cgroups
 from sidecars.policy.configuration.reading import Placed, Reading, error
@@ -24,15 +26,36 @@ _WITHOUT_CGROUPS: Mapping[str, tuple[str, str]] = {
 
 _DEFAULTS = {"proctracktype": "proctrack/cgroup"}
 
-_PLUGINS: Mapping[str, frozenset[str]] = {
-    "proctracktype": frozenset({"cgroup", "linuxproc", "pgid"}),
-    "taskplugin": frozenset({"affinity", "cgroup", "none"}),
-    "jobcontainertype": frozenset({"linux", "none", "tmpfs"}),
-    "namespacetype": frozenset({"linux", "none", "tmpfs"}),
-}
-"""The plugins of Slurm for keys whose plugins slurmctld doesn't load."""
 
-_NO_FOLDERS = ("/proc/", "/sys/")
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The plugins of a key, which slurmctld doesn't load. Their names are exact."""
+
+    plugins: frozenset[str]
+    prefixes: tuple[str, ...]
+    needed: bool = False
+    """Whether a name needs a prefix, and is one only."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """By plugin: the file without which slurmd ends."""
+
+
+_NAMESPACES = _Kind(
+    frozenset({"linux", "none", "tmpfs"}),
+    ("job_container/", "namespace/"),
+    files={"linux": "namespace.yaml", "tmpfs": "job_container.conf"},
+)
+_KINDS: Mapping[str, _Kind] = {
+    "proctracktype": _Kind(
+        frozenset({"cgroup", "linuxproc", "pgid"}), ("proctrack/",), needed=True
+    ),
+    "taskplugin": _Kind(frozenset({"affinity", "cgroup", "none"}), ("task/",)),
+    "jobcontainertype": _NAMESPACES,
+    "namespacetype": _NAMESPACES,
+}
+
+_CGROUP_PLUGINS = frozenset({"autodetect", "cgroup/v1", "cgroup/v2", "disabled"})
+
+_NO_FOLDERS = ("/dev/null/", "/proc/", "/sys/")
 """Where no folder can be created."""
 
 
@@ -46,8 +69,10 @@ def rules(reading: Reading, lines: Sequence[Placed]) -> None:
         _two_memory_limits(reading, last, cgroup_conf)
     if "plugindir" not in last:
         _unknown_plugins(reading, last)
+        _unknown_cgroup_plugin(reading, cgroup_conf)
+    _missing_files(reading, last)
     spool = last.get("slurmdspooldir")
-    if spool is not None and f"{spool.value}/".startswith(_NO_FOLDERS):
+    if spool is not None and f"{_plain(spool.value)}/".startswith(_NO_FOLDERS):
         reading.report(
             "error",
             spool,
@@ -55,9 +80,26 @@ def rules(reading: Reading, lines: Sequence[Placed]) -> None:
         )
 
 
+def _plain(path: str) -> str:
+    """Return an absolute path without what doesn't change it."""
+    return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
+
+
 def _plugins(value: str) -> list[str]:
     """Return the names in a list of plugins, without the kind before a slash."""
-    return [name.strip().rpartition("/")[2].lower() for name in value.split(",")]
+    return [name.strip().rpartition("/")[2] for name in value.split(",")]
+
+
+def _names(kind: _Kind, value: str) -> list[tuple[str, bool]]:
+    """Return the names in the value of such a key, without the prefix, and whether it is one of
+    Slurm's.
+    """
+    found = []
+    for written in [value] if kind.needed else filter(None, map(str.strip, value.split(","))):
+        prefix = next((it for it in kind.prefixes if written.startswith(it)), "")
+        name = written.removeprefix(prefix)
+        found.append((name, name in kind.plugins and (bool(prefix) or not kind.needed)))
+    return found
 
 
 def _without_cgroups(reading: Reading, last: Mapping[str, Placed], cgroup_conf: conf.Conf) -> None:
@@ -98,17 +140,46 @@ def _two_memory_limits(
 
 
 def _unknown_plugins(reading: Reading, last: Mapping[str, Placed]) -> None:
-    for key, plugins in _PLUGINS.items():
+    for key, kind in _KINDS.items():
         at = last.get(key)
         unknown = (
             []
-            if at is None
-            else [name for name in _plugins(at.value) if name and name not in plugins]
+            if at is None or not at.value
+            else [name for name, known in _names(kind, at.value) if not known]
         )
         if at is not None and unknown:
-            pair = at.line.pairs[0]
-            text = f"{pair.key}={pair.value}: Slurm has no plugin {unknown[0]}, and {_ENDS}"
-            known = ", ".join(sorted(plugins))
+            text = f"{_pair(at)}: Slurm has no plugin {unknown[0]}, and {_ENDS}"
+            prefix = kind.prefixes[0] if kind.needed else ""
+            known = ", ".join(f"{prefix}{name}" for name in sorted(kind.plugins))
             reading.report(
                 "error", at, f"{text}: use one of {known}, or set PluginDir if your image has it"
             )
+
+
+def _unknown_cgroup_plugin(reading: Reading, cgroup_conf: conf.Conf) -> None:
+    plugin = cgroup_conf.get("CgroupPlugin")
+    if plugin is None or plugin in _CGROUP_PLUGINS:
+        return
+    line = cgroup_conf.all("CgroupPlugin")[-1].number
+    text = (
+        f"CgroupPlugin={plugin}: Slurm has no such plugin, and {_ENDS}: use one of "
+        f"{', '.join(sorted(_CGROUP_PLUGINS))}, or set PluginDir if your image has it"
+    )
+    origin = reading.config_set.origin(cgroups.FILE, line)
+    reading.findings.append(error(cgroups.FILE, line, origin, text))
+
+
+def _missing_files(reading: Reading, last: Mapping[str, Placed]) -> None:
+    present = {*reading.config_set.files, *reading.config_set.binary_files}
+    for key, kind in _KINDS.items():
+        at = last.get(key)
+        names = [] if at is None else [name for name, known in _names(kind, at.value) if known]
+        missing = [it for name in names if (it := kind.files.get(name, "")) and it not in present]
+        if at is not None and missing:
+            text = f"{_pair(at)}: {_ENDS} without this file: add {missing[0]} to"
+            reading.report("error", at, f"{text} spec.configFileRefs")
+
+
+def _pair(at: Placed) -> str:
+    pair = at.line.pairs[0]
+    return f"{pair.key}={pair.value}"

@@ -84,13 +84,85 @@ def test_a_plugin_that_only_slurmd_would_miss_is_refused_unless_it_may_be_elsewh
 
 
 @pytest.mark.parametrize(
-    "line", ["JobContainerType=job_container/tmpfs", "NamespaceType=tmpfs,linux", "TaskPlugin="]
+    ("line", "name"),
+    [
+        ("TaskPlugin=task/Affinity", "Affinity"),
+        ("TaskPlugin=AFFINITY", "AFFINITY"),
+        ("taskplugin=affinity,Task/cgroup", "Task/cgroup"),
+        ("TaskPlugin=task/task/affinity", "task/affinity"),
+        ("TaskPlugin=x/affinity", "x/affinity"),
+        ("TaskPlugin=task/\u0430ffinity", "\u0430ffinity"),
+        ("ProctrackType=linuxproc", "linuxproc"),
+        ("ProctrackType=proctrack/LINUXPROC", "LINUXPROC"),
+        ("ProctrackType=proctrack/linuxproc,proctrack/pgid", "linuxproc,proctrack/pgid"),
+        ("JobContainerType=job_container/TMPFS", "TMPFS"),
+        ("NamespaceType=Linux", "Linux"),
+        ("NamespaceType=proctrack/linux", "proctrack/linux"),
+    ],
+)
+def test_the_name_of_a_plugin_is_exact_as_slurmd_reads_it(line: str, name: str) -> None:
+    [error] = found(f"{line}\n")
+    assert f": Slurm has no plugin {name}, and slurmd ends" in error
+    assert "use one of " in error
+
+
+@pytest.mark.parametrize("plugin", ["Disabled", "Autodetect", "cgroup/V2", "nosuch", "v2"])
+def test_a_cgroup_plugin_that_slurmd_does_not_have_is_refused_unless_it_may_be_elsewhere(
+    plugin: str,
+) -> None:
+    cgroup_conf = f"# site\nCgroupPlugin={plugin}\n"
+    [error] = found("", cgroup_conf)
+    assert error.startswith("cgroup.conf line 2")
+    assert f"CgroupPlugin={plugin}: Slurm has no such plugin" in error
+    assert "use one of autodetect, cgroup/v1, cgroup/v2, disabled" in error
+    assert found("PluginDir=/opt/plugins\n", cgroup_conf) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "file"),
+    [
+        ("JobContainerType=job_container/tmpfs", "job_container.conf"),
+        ("JobContainerType=tmpfs", "job_container.conf"),
+        ("NamespaceType=tmpfs", "job_container.conf"),
+        ("NamespaceType=namespace/linux", "namespace.yaml"),
+    ],
+)
+def test_a_plugin_without_its_file_is_refused(line: str, file: str) -> None:
+    [error] = found(f"{line}\n")
+    assert f"{line}: slurmd ends" in error
+    assert error.endswith(f"add {file} to spec.configFileRefs")
+    files: dict[str, dict[str, str | bytes]] = {"files": {file: "#"}}
+    assert errors(findings(f"{line}\n", nodeset("cpu"), config_maps=files)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "JobContainerType=job_container/none",
+        "NamespaceType=none",
+        "TaskPlugin=",
+        "TaskPlugin=,affinity,",
+        'TaskPlugin="task/affinity, task/none"',
+        "TASKPLUGIN=affinity",
+        "ProctrackType=proctrack/pgid",
+    ],
 )
 def test_the_plugins_of_slurm_are_left_alone(line: str) -> None:
     assert [it for it in found(f"{line}\n") if "has no plugin" in it] == []
 
 
-@pytest.mark.parametrize("folder", ["/proc/nope", "/sys/slurm", "/proc"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/proc/nope",
+        "/sys/slurm",
+        "/proc",
+        "//proc/nope",
+        "/./proc//nope",
+        "/var/../proc/nope",
+        "/dev/null/x",
+    ],
+)
 def test_a_spool_folder_that_cannot_be_created_is_refused(folder: str) -> None:
     [error] = found(f"SlurmdSpoolDir={folder}\n")
     assert f"SlurmdSpoolDir={folder}: slurmd ends" in error

@@ -3,9 +3,10 @@ nothing.
 """
 
 import os
+import re
 import struct
 from collections.abc import Callable, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from sidecars.contract import environment as variables
@@ -17,6 +18,9 @@ from sidecars.slurm import gres
 
 CPU_FOLDER = Path("/sys/devices/system/cpu")
 _MIB = 2**20
+_NUMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
+_TOO_MANY = 2**63
+"""Of CPUs, thousandths of them, or MiB: Kubernetes counts in 64 bits."""
 
 
 def read_facts(environment: Mapping[str, str], host: Host, verdict: Verdict | None = None) -> Facts:
@@ -152,10 +156,7 @@ def _mebibytes(environment: Mapping[str, str], name: str) -> int:
 
 def _number(environment: Mapping[str, str], name: str) -> Decimal:
     text = environment.get(name, "") or "0"
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        number = Decimal("NaN")
-    if not number.is_finite() or number < 0:
-        raise BadFact(f"{name} is {text!r}: it must be a number, 0 for no limit")
+    number = Decimal(text if _NUMBER.fullmatch(text) else _TOO_MANY)
+    if number >= _TOO_MANY:
+        raise BadFact(f"{name} is {text[:40]!r}: it must be a number, 0 for no limit")
     return number

@@ -22,6 +22,9 @@ STATUS_PATH = "/status"
 STARTED_PATH = "/started"
 YIELD_PATH = "/yield"
 
+_LAST_TIME = 253_402_300_799.0
+"""The end of the year 9999, in seconds since the epoch."""
+
 
 class Stage(Enum):
     """A step of a configuration's life that can fail."""
@@ -195,9 +198,9 @@ def decode(document: Mapping[str, Any]) -> Status:
             watching=bool(document.get("watching", False)),
             installed=_text(document.get("installed")),
             phase=str(document.get("phase", "")),
-            since=float(document.get("since", 0.0)),
+            since=_time(document.get("since", 0.0)),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(printable(f"not an answer of reconfigure: {error!r}")) from error
 
 
@@ -209,10 +212,17 @@ def _rejection(rejected: Mapping[str, Any]) -> Rejection:
         line=None if rejected["line"] is None else int(rejected["line"]),
         reason=printable(str(rejected["reason"]), 2000),
         final=bool(rejected["final"]),
-        since=float(rejected.get("since", 0.0)),
+        since=_time(rejected.get("since", 0.0)),
         daemon=printable(str(rejected.get("daemon", ""))),
         nodes=tuple(printable(str(name)) for name in rejected.get("nodes", ())),
     )
+
+
+def _time(value: Any) -> float:
+    found = float(value)
+    if not 0.0 <= found <= _LAST_TIME:
+        raise ValueError(f"{found} is no time")
+    return found
 
 
 def _quoted(value: object) -> str | None:

@@ -108,6 +108,6 @@ def deadline_text(deadline: float) -> str:
     """
     try:
         moment = datetime.fromtimestamp(deadline, UTC)
-    except (OverflowError, ValueError):
+    except (OverflowError, ValueError, OSError):
         moment = datetime.max.replace(tzinfo=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,12 +1,15 @@
 """What `reconfigure` serves: `sidecars.contract.status`."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecars.contract.status import (
     PORT,
@@ -19,6 +22,7 @@ from sidecars.contract.status import (
     decode,
     encode,
 )
+from sidecars.policy.conditions import timestamp
 
 SLURMCTLD = Path(__file__).parents[3] / "charts/slurm-operator/workloads/slurmctld.yaml"
 A, B = "a" * 64, "b" * 64
@@ -102,6 +106,43 @@ def test_an_older_pod_need_not_serve_what_is_not_compared() -> None:
     ],
 )
 def test_another_document_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not an answer of reconfigure"):
+        decode(document)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@given(st.data())
+def test_whatever_a_field_has_the_answer_is_refused_or_can_be_shown(data: st.DataObject) -> None:
+    document = encode(FULL)
+    place = data.draw(st.sampled_from([document, document["rejected"], document["startGate"]]))
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JSON)
+    try:
+        status = decode(document)
+    except ValueError:
+        return
+    for at in (status.since, status.rejected.since if status.rejected is not None else 0.0):
+        assert timestamp(at - 60.0)
+
+
+@pytest.mark.parametrize("at", [math.nan, math.inf, -math.inf, 1e300, 1e17, -1.0, "NaN", "1e400"])
+def test_a_time_that_no_calendar_has_is_refused(at: object) -> None:
+    for document in (
+        encode(FULL) | {"since": at},
+        encode(FULL) | {"rejected": encode(FULL)["rejected"] | {"since": at}},
+    ):
+        with pytest.raises(ValueError, match="not an answer of reconfigure"):
+            decode(document)
+
+
+@pytest.mark.parametrize("line", [math.inf, math.nan, "1" * 5000, [], {}])
+def test_a_line_that_is_no_number_is_refused(line: object) -> None:
+    document = encode(FULL) | {"rejected": encode(FULL)["rejected"] | {"line": line}}
     with pytest.raises(ValueError, match="not an answer of reconfigure"):
         decode(document)
 

@@ -1,9 +1,12 @@
 """What a worker pod shows of its Slurm node."""
 
 import math
+import re
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecars.policy.podstate import deadline_text, deadlines, shown, until_shown
 from sidecars.slurm.records import Job, Node
@@ -78,9 +81,18 @@ def test_a_limit_of_a_year_is_what_backfill_writes_where_there_is_none() -> None
     assert found == {"n0": math.inf, "n1": START + 60.0 * (year - 1)}
 
 
-def test_a_deadline_beyond_all_calendars_is_written_as_their_end() -> None:
-    assert deadline_text(1e20) == "9999-12-31T23:59:59Z"
-    assert deadline_text(math.inf) == "9999-12-31T23:59:59Z"
+@pytest.mark.parametrize("deadline", [1e12, 1e17, 2.0**63 - 1024, 1e18, 2.0**64, 1e20, math.inf])
+def test_a_deadline_beyond_all_calendars_is_written_as_their_end(deadline: float) -> None:
+    assert deadline_text(deadline) == "9999-12-31T23:59:59Z"
+
+
+@given(st.integers(-(2**63), 2**64 - 1), st.none() | st.integers(0, 2**64 - 1))
+def test_any_start_and_limit_that_slurm_can_report_give_a_deadline_that_can_be_written(
+    start: int, limit: int | None
+) -> None:
+    job = Job(1, frozenset({"RUNNING"}), nodes="n0", start_time=start, time_limit=limit)
+    text = deadline_text(deadlines([job])["n0"])
+    assert re.fullmatch(r"\d{1,4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", text)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,18 @@ NODE_FAIL when it next reads its configuration or starts, running or pending, an
 reservation loses the node.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from sidecars.contract.reservations import is_closing
 from sidecars.slurm.errors import Malformed
 from sidecars.slurm.job_states import has_ended
 from sidecars.slurm.records import Job, Reservation
+
+_UNFIT = re.compile(r"[^\w.@+ -]+")
+
+_LONGEST_NAME = 100
+"""Characters of a reservation's name that a reason shows."""
 
 
 class NamedNodes(Mapping[str, str]):
@@ -53,7 +59,7 @@ def named_nodes(jobs: Iterable[Job], reservations: Iterable[Reservation]) -> Map
     claims = (it for it in reservations if not is_closing(it.name))
     for reservation in sorted(claims, key=lambda it: it.name):
         for node in reservation.node_names() if reservation.node_list else ():
-            found.setdefault(node, f"reservation {reservation.name}")
+            found.setdefault(node, f"reservation {_shown(reservation.name)}")
     naming = [job for job in jobs if job.required_nodes and _may_run(job)]
     for job in sorted(naming, key=lambda it: it.job_id):
         try:
@@ -62,6 +68,13 @@ def named_nodes(jobs: Iterable[Job], reservations: Iterable[Reservation]) -> Map
         except Malformed:
             every = every or f"job {job.job_id}"
     return NamedNodes(found, every)
+
+
+def _shown(name: str) -> str:
+    """Return a reservation's name, which may have any characters, as a reason of a node shows it:
+    so that the reason is read back as it was written.
+    """
+    return _UNFIT.sub("?", name)[:_LONGEST_NAME].strip()
 
 
 def _may_run(job: Job) -> bool:

@@ -2,9 +2,11 @@
 
 import pytest
 
+from sidecars.contract.reasons import POD_GONE, kept, unmarked
 from sidecars.slurm.errors import Malformed
 from sidecars.slurm.job_states import ENDED
 from sidecars.slurm.naming import named_nodes
+from sidecars.slurm.owners import own_words
 from sidecars.slurm.records import Job, Reservation
 
 
@@ -69,6 +71,29 @@ def test_a_job_whose_list_can_not_be_read_names_every_node_and_hides_no_other(no
     assert found.get("w-2") == "reservation course"
     assert "w-3" in found
     assert found.get("w-3", "") == found["w-3"] == "job 17"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("root_12", "root_12"),
+        ("Übung 3-a.b", "Übung 3-a.b"),
+        ("x : Not responding", "x ? Not responding"),
+        ("a; kept for job 9", "a? kept for job 9"),
+        ("a\x1b[31m\n", "a?31m?"),
+        ("a\nb\u202e", "a?b?"),
+        ("n" * 5000, "n" * 100),
+    ],
+)
+def test_a_reservation_is_named_so_that_slurm_keeps_the_reason_with_its_name_as_it_is(
+    name: str, shown: str
+) -> None:
+    """slurmctld takes any name, and appends ` : Not responding` to a reason itself."""
+    [by] = named_nodes([], [Reservation(name, "w-1")]).values()
+    assert by == f"reservation {shown}"
+    reason = kept(POD_GONE, by)
+    assert own_words(reason) == own_words(f"{reason} : Not responding") == reason
+    assert unmarked(reason) == POD_GONE
 
 
 def test_a_reservation_whose_list_can_not_be_read_is_no_empty_one() -> None:

@@ -18,7 +18,7 @@ from sidecars.simulate.records import (
     SimPartition,
     SimReservation,
 )
-from sidecars.slurm.hostlists import expand
+from sidecars.slurm.hostlists import expand, nodes_in
 from sidecars.slurm.job_states import has_ended
 
 UNAVAILABLE = frozenset({"DRAIN", "FAIL"})
@@ -188,7 +188,7 @@ class Cluster:
         return self._add_job(job)
 
     def _add_job(self, job: SimJob) -> int:
-        for name in (*job.required, *job.excluded):
+        for name in (*nodes_in(",".join(job.required)), *job.excluded):
             if name not in self.nodes:
                 raise KeyError(name)
         self._next_job += 1
@@ -268,7 +268,8 @@ class Cluster:
         that excludes it stays (_sync_detail_bitmaps).
         """
         for job in self.jobs.values():
-            if not has_ended(job.states) and not self.nodes.keys() >= set(job.required):
+            named = set(nodes_in(",".join(job.required)))
+            if not has_ended(job.states) and not self.nodes.keys() >= named:
                 job.states, job.nodes = {"NODE_FAIL"}, []
                 self._touch_job(job)
 

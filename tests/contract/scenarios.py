@@ -636,10 +636,11 @@ async def a_job_that_names_a_node_is_lost_without_its_record_and_one_that_exclud
 ) -> None:
     spare = "contract-named"
     await slurm.call(protocol.create_nodes(f"NodeName={spare} State=CLOUD CPUs=1 RealMemory=1"))
-    names, excludes = (
-        await slurm.jobs.submit_pending(named=spare),
-        await slurm.jobs.submit_pending(excluded=spare),
-    )
+    naming = [
+        await slurm.jobs.submit_pending(named=named)
+        for named in (spare, f"switchwith{{{spare}}}", f"blockwith{{{spare}}}")
+    ]
+    excludes = await slurm.jobs.submit_pending(excluded=spare)
 
     async def states(number: int) -> frozenset[str]:
         return (await slurm.call(requests.get_job(number))).states
@@ -651,18 +652,22 @@ async def a_job_that_names_a_node_is_lost_without_its_record_and_one_that_exclud
         assert job.pending is not None
         return job.pending.request.excluded_nodes
 
-    assert (await slurm.call(requests.get_job(names))).required_names() == [spare]
+    for names in naming:
+        assert (await slurm.call(requests.get_job(names))).required_names() == [spare]
     assert await excluded() == spare
     await slurm.call(protocol.reconfigure())
     await slurm.until_node(slurm.nodes[0], "back", lambda states: "IDLE" in states)
-    assert "PENDING" in await states(names)
+    for names in naming:
+        assert "PENDING" in await states(names)
 
     # Nothing shows the loss before slurmctld reads its configuration again.
     await slurm.call(protocol.delete_node(spare))
-    assert "PENDING" in await states(names)
+    for names in naming:
+        assert "PENDING" in await states(names)
     await slurm.call(protocol.reconfigure())
     await slurm.until_node(slurm.nodes[0], "back", lambda states: "IDLE" in states)
-    assert await states(names) == {"NODE_FAIL"}
+    for names in naming:
+        assert await states(names) == {"NODE_FAIL"}
     assert "PENDING" in await states(excludes)
     assert await excluded() == spare
 

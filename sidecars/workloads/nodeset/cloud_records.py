@@ -1,5 +1,6 @@
 """The node records of a NodeSet with Slurm's power saving, as lines of slurm.conf."""
 
+import contextlib
 import re
 from collections.abc import Mapping
 
@@ -71,6 +72,12 @@ _NEVER = 1_000_000_000
 """Seconds from which on a SuspendTime stops no node: the global one of clusters with power
 saving.
 """
+
+
+_LOW_MEMORY = re.compile(
+    r"Low RealMemory \(reported:([0-9]{1,19}) < ([0-9]{1,9}(?:\.[0-9]{1,9})?)%"
+)
+_FEWER_GRES = re.compile(r"gres/([^ ]+) count reported lower than configured \(([0-9]{1,19}) <")
 
 
 def cloud_record(nodeset: NodeSet) -> str:
@@ -169,7 +176,8 @@ def shown(node: Node) -> str:
         *nodeconf.parse(offered(node)).items,
     ]
     if node.gres:
-        items.append(Item("GresConf", _gres_conf(_gres(node.gres))))
+        with contextlib.suppress(gres.GresError):
+            items.append(Item("GresConf", _gres_conf(_gres(node.gres))))
     if node.features:
         items.append(Item("Features", ",".join(node.features)))
     if node.topology:
@@ -193,12 +201,10 @@ def would_suffice(node: Node, conf: str) -> bool:
     slurmctld's reason has what the worker reported, of CPUs only that they were fewer.
     """
     wanted = nodeconf.parse(conf)
-    memory = re.search(r"Low RealMemory \(reported:([0-9]+) < ([0-9.]+)%", node.reason)
+    memory = _LOW_MEMORY.search(node.reason)
     if memory and 100 * int(memory[1]) < float(memory[2]) * int(wanted.get("RealMemory") or 1):
         return False
-    for name, count in re.findall(
-        r"gres/([^ ]+) count reported lower than configured \(([0-9]+) <", node.reason
-    ):
+    for name, count in _FEWER_GRES.findall(node.reason):
         if sum(it.count for it in gres.parse(wanted.get("Gres") or "") if it.name == name) > int(
             count
         ):

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sidecars.slurm.nodeconf import parse
 from sidecars.slurm.records import Node
@@ -208,3 +210,41 @@ def test_a_worker_that_has_less_than_its_record_may_have_enough_for_another_one(
     reason: str, record: str, suffices: bool
 ) -> None:
     assert would_suffice(Node("n0", cpus=8, reason=reason), record) is suffices
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        f"Low RealMemory (reported:{'9' * 5000} < 100.00% of configured:5)",
+        "Low RealMemory (reported:1 < 1.2.3% of configured:5)",
+        "Low RealMemory (reported:1 < .% of configured:5)",
+        "Low RealMemory (reported:-1 < NaN% of configured:5)",
+        f"gres/gpu count reported lower than configured ({'9' * 5000} < 3)",
+        "gres/ count reported lower than configured ( < )",
+    ],
+)
+def test_a_reason_without_numbers_that_slurm_has_shows_no_lack(reason: str) -> None:
+    assert would_suffice(Node("n0", cpus=8, reason=reason), "RealMemory=1000 Gres=gpu:4")
+
+
+GARBAGE = st.text(st.sampled_from("gpu:=,()*1KM\"'\\ \t\n\0\x1bé"), max_size=12)
+
+
+@given(GARBAGE, GARBAGE, GARBAGE, st.integers(-(2**63), 2**64 - 1))
+def test_whatever_a_record_has_it_can_be_compared_and_shown(
+    resources: str, topology: str, feature: str, number: int
+) -> None:
+    node = Node(
+        "n0",
+        gres=resources,
+        topology=topology,
+        features=(feature,),
+        cpus=number,
+        real_memory=number,
+        weight=number,
+        suspend_time=number,
+    )
+    line = "State=CLOUD CPUs=2 RealMemory=1000 Gres=gpu:2"
+    assert not is_current(node, line)
+    assert shown(node).startswith("State=CLOUD")
+    assert would_suffice(node, line)

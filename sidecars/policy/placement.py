@@ -12,7 +12,7 @@ from typing import Any
 
 from sidecars.objects import Node, Taint
 from sidecars.workloads import names
-from sidecars.workloads.nodeset.naming import LABEL_LIMIT, is_hostname
+from sidecars.workloads.nodeset.naming import LABEL_LIMIT, NUMBER, is_hostname
 
 Json = dict[str, Any]
 
@@ -158,7 +158,7 @@ def _hostname_problem(kube_node: str, host: str) -> str:
     return (
         f"Kubernetes node {kube_node}: {host[:80]!r} can't be a hostname: set its annotation "
         "nodeset.slinky.slurm.net/hostname-override to lower-case letters, digits and '-', at "
-        f"most {LABEL_LIMIT}"
+        f"most {LABEL_LIMIT}, and {NUMBER}"
     )
 
 

@@ -13,6 +13,8 @@ LABEL_LIMIT = 63
 
 _DIGEST = 10
 
+NUMBER = "at most 18 digits at its end, which Slurm reads as a number"
+_LARGE_NUMBER = re.compile(r"[1-9][0-9]{18,}\Z")
 _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -55,8 +57,12 @@ def index(nodeset: NodeSet, ordinal: int) -> str:
 
 
 def is_hostname(text: str) -> bool:
-    """Return whether a pod can have this hostname."""
-    return len(text) <= LABEL_LIMIT and _HOSTNAME.fullmatch(text) is not None
+    """Return whether a pod can have this hostname, and Slurm a node of this name.
+
+    Slurm reads digits at the end as a number, and those of too large ones as the same number.
+    """
+    fits = len(text) <= LABEL_LIMIT and _LARGE_NUMBER.search(text) is None
+    return fits and _HOSTNAME.fullmatch(text) is not None
 
 
 def check_hostname(nodeset: NodeSet) -> None:
@@ -71,5 +77,5 @@ def check_hostname(nodeset: NodeSet) -> None:
             raise ResourceError(
                 "spec.template.spec.hostname",
                 f"pods would be called {host!r}: use lower-case letters, digits and '-', "
-                f"at most {LABEL_LIMIT} characters with the ordinal",
+                f"at most {LABEL_LIMIT} characters with the ordinal, and {NUMBER}",
             )

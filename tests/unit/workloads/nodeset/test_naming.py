@@ -25,6 +25,18 @@ def test_a_prefix_that_makes_no_hostnames_is_refused(prefix: str) -> None:
         pod(hostnamed(prefix))
 
 
+@pytest.mark.parametrize("prefix", ["9" * 18, "w" + "1234567890" * 2, "rack-1" + "0" * 18])
+def test_a_prefix_whose_digits_slurm_could_not_read_as_a_number_is_refused(prefix: str) -> None:
+    """slurmctld 26.05.5 gives all nodes the one name w18446744073709551615."""
+    with pytest.raises(ResourceError, match="at most 18 digits at its end, which Slurm reads as"):
+        pod(hostnamed(prefix))
+
+
+@pytest.mark.parametrize("prefix", ["w" + "1" * 17, "w" + "0" * 30, "w" + "1" * 30 + "-"])
+def test_digits_that_slurm_can_read_and_those_before_a_hyphen_are_no_problem(prefix: str) -> None:
+    assert pod_spec(pod(hostnamed(prefix), 1))["hostname"] == f"{prefix}1"
+
+
 def test_the_name_of_a_daemon_pod_fits_a_label_however_long_the_names_are() -> None:
     assert len(render.daemon_pod_name(nodeset("n" * 57), "x" * 253)) == 63
 

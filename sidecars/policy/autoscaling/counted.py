@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sidecars.contract.text import printable
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons.autoscaling import JobsCounted, NotCounted
 
@@ -19,6 +20,8 @@ ENDS = 300.0
 """Seconds after which a reason of no job is not reported any longer."""
 MOST_NAMED = 5
 """Reasons that a message names."""
+LONGEST = 150
+"""Characters of what a message quotes for a reason."""
 
 _HELPLESS = (
     NotCounted.IMPOSSIBLE,
@@ -55,8 +58,10 @@ class Standing:
         self._begun = True
         for it in plan.excluded:
             if it.reason in _HELPLESS:
-                self._since.setdefault((it.reason, it.detail), begin)
-                self._seen[it.reason, it.detail] = now
+                # Users of jobs choose a part of it.
+                why = it.reason, printable(it.detail, LONGEST)
+                self._since.setdefault(why, begin)
+                self._seen[why] = now
         for why, seen in tuple(self._seen.items()):
             stood = seen - self._since[why] >= APPEARS
             if seen < now and (not stood or now - seen >= ENDS):

@@ -33,6 +33,15 @@ def test_jobs_that_nothing_helps_are_reported_with_what_is_missing() -> None:
     assert standing().observe(None, NOW).status == "Unknown"
 
 
+def test_what_a_user_has_written_hides_no_other_reason_and_is_printable() -> None:
+    jobs = [job(7, features="(a" * 20_000), job(8, **LACKING), job(9, features="(\x1b[2J\n")]
+    found = stood(plan(jobs=jobs))
+    assert "gpu:h200:1 of a node that has 0" in found.message
+    assert "--constraint=(a(a" in found.message
+    assert found.message.isprintable()
+    assert len(found.message) < 1000
+
+
 def test_a_job_that_waits_shortly_changes_nothing() -> None:
     found = standing()
     for second in range(0, 600, 20):

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 
 from sidecars.contract import ports, redaction
-from sidecars.policy.configuration.reading import Placed, Reading
+from sidecars.policy.configuration.reading import Placed, Reading, is_less
 from sidecars.slurm import conf, keys, versions
 from sidecars.slurm.versions import Version
 
@@ -165,11 +165,7 @@ def owned(reading: Reading, lines: Sequence[Placed]) -> None:
                     "select/cons_tres"
                 )
                 reading.report("error", at, f"{problem}: remove the line")
-            elif (
-                key == "maxnodecount"
-                and pair.value.isdecimal()
-                and int(pair.value) < _int(ours.get(key))
-            ):
+            elif key == "maxnodecount" and is_less(pair.value, _int(ours.get(key))):
                 problem = (
                     f"{pair.key}={pair.value}: nodes beyond it are lost when slurmctld reads it"
                 )

@@ -6,7 +6,7 @@ The site's lines count: it may have a reason. So these are warnings.
 
 from collections.abc import Sequence
 
-from sidecars.policy.configuration.reading import Placed, Reading
+from sidecars.policy.configuration.reading import Placed, Reading, is_less
 from sidecars.workloads import slurm_conf_lines
 from sidecars.workloads.resources import NodeSet
 
@@ -32,17 +32,17 @@ def rules(reading: Reading, lines: Sequence[Placed], nodesets: Sequence[NodeSet]
             text = f"SuspendExcStates={states.value} lacks {' and '.join(lacking)}"
             reading.report("warning", states, f"{text}: Slurm powers such nodes down; add it")
     idle = last.get("suspendtime")
-    if idle is not None and idle.value.isdigit() and int(idle.value) < _NEVER:
+    if idle is not None and is_less(idle.value, _NEVER):
         text = f"SuspendTime={idle.value}: Slurm also powers down workers without powerSaving"
         reading.report(
             "warning", idle, f"{text}, whose pods stay: set powerSaving.idleSeconds instead"
         )
     prolog = last.get("prologtimeout") or last.get("prologepilogtimeout")
     least, most = last.get("resumetimeout"), max(it.start_seconds for it in saving)
-    if least is not None and least.value.isdigit() and int(least.value) < most:
+    if least is not None and is_less(least.value, most):
         text = f"ResumeTimeout={least.value} is less than powerSaving.startSeconds, {most}"
         reading.report("warning", least, f"{text}: remove it")
-    if prolog is not None and prolog.value.isdigit() and int(prolog.value) < most:
+    if prolog is not None and is_less(prolog.value, most):
         pair = prolog.line.pairs[0]
         text = f"{pair.key}={pair.value} is less than powerSaving.startSeconds, {most}"
         reading.report(

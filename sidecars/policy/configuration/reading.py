@@ -1,5 +1,6 @@
 """The lines of a configuration as Slurm reads them, and the findings about them."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,6 +9,8 @@ from sidecars.contract import paths
 from sidecars.slurm import conf
 from sidecars.workloads import config
 from sidecars.workloads.config import ConfigSet
+
+_NUMBER = re.compile(r"[0-9]{1,19}")
 
 Severity = Literal["error", "warning"]
 
@@ -125,3 +128,10 @@ class Reading:
             self.report("error", at, text)
         else:
             yield from self.lines(name, including)
+
+
+def is_less(text: str, limit: int) -> bool:
+    """Return whether a value is a number below the limit. Anyone may have written it: other digits
+    than ASCII's, and a number of any length.
+    """
+    return _NUMBER.fullmatch(text) is not None and int(text) < limit

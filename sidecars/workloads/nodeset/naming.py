@@ -42,7 +42,7 @@ def hostname(nodeset: NodeSet, ordinal: int) -> str:
 def ordinal_of(nodeset: NodeSet, name: str) -> int | None:
     """Return the ordinal with this hostname, or None if none has it."""
     number = name.removeprefix(hostname(nodeset, 0).removesuffix(index(nodeset, 0)))
-    found = int(number) if number.isdecimal() else -1
+    found = int(number) if number.isdecimal() and len(number) <= LABEL_LIMIT else -1
     return found if found >= 0 and hostname(nodeset, found) == name else None
 
 

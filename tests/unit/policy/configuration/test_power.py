@@ -50,3 +50,18 @@ def test_lines_that_keep_slurm_from_following_power_saving_are_reported(
 )
 def test_a_sites_own_values_that_power_saving_can_live_with_are_no_finding(line: str) -> None:
     assert findings(f"{line}\n", SAVING) == findings("", SAVING)
+
+
+NUMBERS = ["\xb2", "\u0663", "9" * 5000, "-1", "1e3", "0x10", "NaN", "1_0", " ", "5 5", "\\", "#"]
+KEYS = [
+    *("SuspendTime", "ResumeTimeout", "PrologTimeout", "PrologEpilogTimeout", "MaxNodeCount"),
+    *("SlurmdTimeout", "MaxJobCount", "SuspendExcStates", "TaskPlugin", "SchedulerParameters"),
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_whatever_stands_where_a_number_is_expected_is_read_without_an_error_of_ours(
+    key: str,
+) -> None:
+    for number in NUMBERS:
+        findings(f'{key}="{number}"\n{key}={number}\n', SAVING)

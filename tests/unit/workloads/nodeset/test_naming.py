@@ -52,3 +52,5 @@ def test_an_ordinal_is_found_by_its_hostname_and_by_no_other_name() -> None:
         render.ordinal_of(padded, name) for name in ("gpu-7", "gpu-", "gpu-x", "cpu-007", "007")
     ] == [None] * 5
     assert render.ordinal_of(nodeset(), "slurm-worker-slinky-12") == 12
+    for number in ("9" * 5000, "\u0663", "\xb2", "-1", "1\n"):
+        assert render.ordinal_of(nodeset(), f"slurm-worker-slinky-{number}") is None

@@ -17,6 +17,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MOST_READS = 50
 """Jobs that wait, of which each needs a request of its own, in one look."""
 REREAD_SECONDS = 5.0
+FULL_EVERY = 60.0
+"""Seconds between requests for all nodes, and not just for changes."""
 RESERVED_MINUTES = 365 * 24 * 60
 """Of a reservation for a test. It ends with the test, or with the next run after one that was cut
 off.
@@ -52,18 +54,24 @@ class Slurm:
         """By id, and when each was read."""
         self._nodes: dict[str, Node] = {}
         self._updated = 0
+        self._full_at = 0.0
 
     async def nodes(self) -> dict[str, Node]:
         """Return all nodes by name, as they are now."""
         # A change later in the same second is only in an answer to a request from one second
         # earlier.
-        since = self._updated - 1 if self._updated else None
+        # A slurmctld whose clock was set back reports no change for so long.
+        now = self._now()
+        changes = self._updated and 0 <= now - self._full_at < FULL_EVERY
+        since = self._updated - 1 if changes else None
         found = await read_news(self._admin, protocol.get_nodes, since)
         if found is not None:
             self._nodes, self._updated = (
                 {node.name: node for node in found.nodes},
                 found.last_update,
             )
+        if since is None:
+            self._full_at = now
         return dict(self._nodes)
 
     async def partitions(self) -> tuple[Partition, ...]:

@@ -3,6 +3,8 @@
 A source is read again after the interval, or after `SHARE` times as long as the last read took, so
 that a slow slurmctld is asked less often. Its samples are withdrawn `FRESH_PERIODS` periods after
 the last success. A list that lacks most of what it had is no success until it stays so (`doubt`).
+Nodes and jobs are asked for changes, and each `FULL_EVERY` in full: a slurmctld whose clock was set
+back reports no change until its time has passed that of the former answer.
 """
 
 import asyncio
@@ -44,6 +46,8 @@ Offload = Callable[[Callable[[], None]], Awaitable[None]]
 SHARE = 4.0
 """A source is read for at most a fifth of the time."""
 FRESH_PERIODS = 3.0
+FULL_EVERY = 600.0
+"""Seconds between requests for everything."""
 TIME_LIMITS = {Source.NODES: 60.0, Source.JOBS: 120.0}
 """Seconds for an answer. slurmrestd needs about a millisecond of CPU for each job."""
 TIME_LIMIT = 15.0
@@ -67,6 +71,8 @@ class _State:
     """When the last success was asked for, in seconds since the epoch."""
     fresh_until: float = float("-inf")
     """Of the monotonic clock."""
+    full_at: float = float("-inf")
+    """When everything was last asked for, of the monotonic clock."""
     duration: float | None = None
     period: float = 0.0
     reads: int = 0
@@ -150,9 +156,9 @@ class Collector:
             if source is Source.CHECKS and self._settings.checks is not None:
                 value: Any = read_checks(self._settings.checks, state.value, asked_at)
             else:
-                value = await _READS[source](
-                    self._client, None if state.doubt.raised else state.value
-                )
+                full = state.doubt.raised or began - state.full_at >= FULL_EVERY
+                value = await _READS[source](self._client, None if full else state.value)
+                state.full_at = began if full else state.full_at
             state.doubt.check(state.value, value, began)
             await self._offload(functools.partial(self._render, source, value))
         except SlurmError as error:
@@ -303,10 +309,11 @@ async def _read_nodes(client: Carrier, former: NodeUsages | None) -> NodeUsages:
 
 
 async def _read_jobs(client: Carrier, former: JobUsages | None) -> JobUsages:
-    request = protocol.get_job_usage(None if former is None else former.last_update)
-    return _or_former(
-        await client.call(request, timeout=TIME_LIMITS[Source.JOBS]), former, str(request)
+    since = None if former is None else former.last_update
+    answer = await read_news(
+        client, protocol.get_job_usage, since, timeout=TIME_LIMITS[Source.JOBS]
     )
+    return _or_former(answer, former, "GET jobs/")
 
 
 def _or_former(answer: T | None, former: T | None, request: str) -> T:

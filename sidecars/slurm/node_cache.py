@@ -68,6 +68,10 @@ class NodeCache:
         """The server's time of the last answer that had the node, for nodes that vanished lately
         too.
         """
+        self.reversals = 0
+        """How often the server's time has gone backwards. Until that time has come again, the
+        server reports no change of what was read before.
+        """
         self.ever_had_nodes = False
         self._full_at = float("-inf")
         self._full_wanted = True
@@ -175,6 +179,7 @@ class NodeCache:
             # Another slurmctld, or one whose clock was set back: `last_update` may be in its
             # future.
             self._full_wanted = not full
+            self.reversals += 1
         self.last_update, self.release = answer.last_update, answer.release
         self._deleted = {name: at for name, at in self._deleted.items() if at >= asked_at}
         present = {node.name: node for node in answer.nodes if node.name not in self._deleted}

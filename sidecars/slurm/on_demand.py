@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from sidecars.slurm import protocol
 from sidecars.slurm.carrier import Carrier
-from sidecars.slurm.errors import NotYet, SlurmError, Unreachable
+from sidecars.slurm.errors import NotYet, SlurmError
+from sidecars.slurm.news import read_news
 from sidecars.slurm.node_cache import NodeCache
 from sidecars.slurm.pending import CACHE_FOR, LATE_FOR, Answer, CachedRead, PendingRequest
 from sidecars.slurm.protocol import Request
@@ -58,8 +59,8 @@ class OnDemand:
         self._guard = guard
         self._late = late
         self._wake = wake
-        self._jobs = CachedRead("GET jobs/", self._read_jobs, clock, late)
-        self._queue = CachedRead("GET jobs/", self._read_queue, clock, late)
+        self._jobs = CachedRead("GET jobs/", self._read_jobs, clock, late, self._reversals)
+        self._queue = CachedRead("GET jobs/", self._read_queue, clock, late, self._reversals)
         self._partitions = CachedRead("GET partitions/", self._read_partitions, clock, late)
         self._reservations = CachedRead("GET reservations/", self._read_reservations, clock, late)
         self._licenses = CachedRead("GET licenses/", self._read_licenses, clock, late)
@@ -147,18 +148,16 @@ class OnDemand:
         return answer.value if answer.asked_at >= since else (await read.get()).value
 
     async def _read_jobs(self, former: Jobs | None) -> Jobs:
-        request = protocol.get_jobs(None if former is None else former.last_update)
-        answer = await self._client.call(request, timeout=JOBS_WITHIN)
-        if answer is None and former is None:
-            raise Unreachable(str(request), "HTTP 304 in answer to a request for the full list")
+        since = None if former is None else former.last_update
+        answer = await read_news(self._client, protocol.get_jobs, since, timeout=JOBS_WITHIN)
         return answer or former or Jobs((), 0)
 
     async def _read_queue(self, former: QueuedJobs | None) -> QueuedJobs:
-        request = protocol.get_queue(former)
-        answer = await self._client.call(request, timeout=JOBS_WITHIN)
-        if answer is None and former is None:
-            raise Unreachable(str(request), "HTTP 304 in answer to a request for the full list")
+        answer = await read_news(self._client, protocol.get_queue, former, timeout=JOBS_WITHIN)
         return answer or former or QueuedJobs((), 0)
+
+    def _reversals(self) -> int:
+        return self._cache.reversals
 
     async def _read_partitions(self, _: tuple[Partition, ...] | None) -> tuple[Partition, ...]:
         return await self._client.call(protocol.get_partitions())

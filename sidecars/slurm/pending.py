@@ -106,7 +106,8 @@ class CachedRead(Generic[T]):
     """Reads one thing on demand, at most once at a time.
 
     `read` gets the value of the last answer, None before the first. `clock` is monotonic seconds.
-    `late` is called when a read ends, successful or not, after a caller has left.
+    `late` is called when a read ends, successful or not, after a caller has left. When `epoch`
+    returns another number than before the last answer was asked for, that answer is forgotten.
     """
 
     def __init__(
@@ -115,11 +116,14 @@ class CachedRead(Generic[T]):
         read: Callable[[T | None], Awaitable[T]],
         clock: Callable[[], float],
         late: Callable[[], None],
+        epoch: Callable[[], int] = lambda: 0,
     ) -> None:
         self._what = what
         self._read = read
         self._clock = clock
         self._late = late
+        self._epoch = epoch
+        self._last_epoch = epoch()
         self._last: Answer[T] | None = None
         self._pending: PendingRequest[Answer[T]] | None = None
 
@@ -129,7 +133,7 @@ class CachedRead(Generic[T]):
         That is an answer asked for within `CACHE_FOR` and after `changed_at`, or one that arrived
         late within `LATE_FOR`. None if it was asked for before `since`.
         """
-        last, now = self._last, self._clock()
+        last, now = self._known(), self._clock()
         if last is None or last.asked_at < since:
             return None
         late = last.arrived_at - last.asked_at >= PATIENCE and now - last.arrived_at < LATE_FOR
@@ -148,10 +152,13 @@ class CachedRead(Generic[T]):
         return await self._pending.outcome()
 
     async def _once(self) -> Answer[T]:
-        asked_at = self._clock()
-        value = await self._read(None if self._last is None else self._last.value)
-        self._last = Answer(value, asked_at, self._clock())
+        asked_at, epoch, last = self._clock(), self._epoch(), self._known()
+        value = await self._read(None if last is None else last.value)
+        self._last, self._last_epoch = Answer(value, asked_at, self._clock()), epoch
         return self._last
+
+    def _known(self) -> Answer[T] | None:
+        return self._last if self._last_epoch == self._epoch() else None
 
     async def close(self) -> None:
         """Cancel the read. Callers that wait get Unreachable."""

@@ -77,6 +77,17 @@ async def test_nodes_are_asked_for_changes_from_one_second_earlier() -> None:
     assert [it.query for it in admin.sent] == [(), (("update_time", "899"),)]
 
 
+async def test_all_nodes_are_asked_for_again_each_minute_as_slurmctlds_clock_may_be_set_back() -> (
+    None
+):
+    recorder = Recorder(**{"GET nodes/": [Nodes((Node("a"),), 5000), None, Nodes((Node("b"),), 9)]})
+    times = iter((1000.0, 1059.0, 1060.0, 900.0))  # At last, the own clock was set back, too.
+    slurm = Slurm(CHECK, recorder, Recorder(), "daemon", now=lambda: next(times))
+    for name in "aabb":
+        assert set(await slurm.nodes()) == {name}
+    assert [dict(it.query) for it in recorder.sent] == [{}, {"update_time": "4999"}, {}, {}]
+
+
 async def test_a_job_that_waits_for_nodes_is_read_again_later_than_other_waiting_ones() -> None:
     depends, wants = WaitingJob(1, reason="Dependency"), WaitingJob(2, reason="Resources")
     now = [1000.0]

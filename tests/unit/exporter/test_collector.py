@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pytest
 
-from sidecars.exporter.collector import SHARE, TIME_LIMITS, Collector
+from sidecars.exporter.collector import FULL_EVERY, SHARE, TIME_LIMITS, Collector
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.external import NoData, NoNodeSet
 from sidecars.exporter.metrics import Family, NameSet, Source
@@ -18,6 +18,7 @@ from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.simulate.records import Fault, SimLicense
 from sidecars.slurm.node_cache import CONFIRM_AFTER
 from tests.unit.exporter.exposition import parsed
+from tests.unit.slurm.scene import show_time
 
 pytestmark = pytest.mark.looptime
 
@@ -92,6 +93,33 @@ async def test_nodes_are_served_although_slurmrestd_cannot_report_changes() -> N
         scene.model.node_vanish("n1")
         await asyncio.sleep(INTERVAL)
         assert scene.values()["slurm_nodes"]["down",] == 1
+
+
+@pytest.mark.parametrize("shown", [-5, 2**63])
+async def test_nodes_and_jobs_are_served_whatever_time_slurms_answers_have(shown: int) -> None:
+    scene = Scene()
+    show_time(scene.model, shown)
+    async with scene:
+        scene.model.job_end(1)
+        for _ in range(int(FULL_EVERY / INTERVAL)):
+            await asyncio.sleep(INTERVAL)
+            assert scene.values()["slurm_exporter_up"] == {(): 1}
+        found = scene.values()
+        assert (found["slurm_nodes"]["idle",], found["slurm_jobs"]["completed",]) == (3, 1)
+
+
+async def test_nodes_and_jobs_are_right_within_minutes_after_slurmctlds_clock_was_set_back() -> (
+    None
+):
+    async with Scene() as scene:
+        before = scene.model.clock
+        scene.model.clock = lambda: before() - 3600
+        scene.model.restart()
+        scene.model.job_start("n1", user="zoe")
+        await asyncio.sleep(FULL_EVERY + INTERVAL)
+        found = scene.values()
+        assert found["slurm_nodes"]["mixed",] == 2
+        assert found["slurm_user_jobs"]["running", "zoe"] == 1
 
 
 async def test_however_many_scrapes_each_source_is_read_once_per_interval() -> None:

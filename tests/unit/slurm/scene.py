@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sidecars.simulate import ModelCarrier, SlurmModel
+from sidecars.simulate.records import Reply
 from sidecars.slurm.errors import SlurmError
 from sidecars.slurm.poller import Poller
 
@@ -48,6 +51,20 @@ class Scene:
     def lists(self) -> list[str | None]:
         """The update times asked for so far; None for a full list."""
         return [call.query.get("update_time") for call in self.model.requests("GET", "nodes/")]
+
+
+def show_time(model: SlurmModel, shown: int) -> None:
+    """Have each of its lists show this time as the server's."""
+    answer = model.handle
+
+    def handle(method: str, target: str, *arguments: Any, **named: Any) -> Reply:
+        reply = answer(method, target, *arguments, **named)
+        content = json.loads(reply.body) if reply.status == 200 else {}
+        if not content.get("last_update", {}).get("number"):
+            return reply
+        return replace(reply, body=json.dumps({**content, "last_update": shown}).encode())
+
+    model.handle = handle  # type: ignore[method-assign]
 
 
 async def until(condition: Callable[[], bool], seconds: float = 300) -> None:

@@ -36,6 +36,14 @@ def test_the_answer_of_slurmrestd_before_26_05_3_shows_that_it_cannot_report_a_c
     assert refuses_changes(caught.value)
 
 
+@pytest.mark.parametrize("recorded", ["25.11.7-v0.0.44", "26.05.1-v0.0.44", "26.05.1-v0.0.45"])
+def test_a_time_that_slurmrestd_can_not_read_gets_no_changes_from_it_either(recorded: str) -> None:
+    found = json.loads((FIXTURES / "releases" / f"{recorded}-bad_query.json").read_text())
+    with pytest.raises(Refused) as caught:
+        decode(protocol.get_nodes(-5), found["status"], json.dumps(found["body"]).encode())
+    assert refuses_changes(caught.value)
+
+
 @pytest.mark.parametrize(
     "other",
     [

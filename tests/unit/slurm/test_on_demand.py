@@ -11,7 +11,7 @@ from sidecars.slurm.errors import NotFound, NotYet, Refused, SlurmError, Unreach
 from sidecars.slurm.on_demand import JOBS_WITHIN
 from sidecars.slurm.pending import PATIENCE
 from sidecars.slurm.protocol import Request
-from tests.unit.slurm.scene import Scene, failure, loop_time, until
+from tests.unit.slurm.scene import Scene, failure, loop_time, show_time, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -59,6 +59,41 @@ async def test_the_queue_is_read_at_most_once_a_second_and_is_the_same_while_no_
     scene.model.job_submit()
     await asyncio.sleep(1)
     assert len((await scene.poller.queue()).value.jobs) == 2
+
+
+@pytest.mark.parametrize("read", ["jobs", "queue"])
+async def test_jobs_are_read_in_full_after_the_clock_of_slurmctld_was_set_back(read: str) -> None:
+    """Slurm reports no change of them until the time of the former answer has come again."""
+    async with Scene().running() as scene:
+        read_jobs = getattr(scene.poller, read)
+        scene.model.job_start("n0")
+        assert len((await read_jobs()).value.jobs) == 1
+        before = scene.model.clock
+        scene.model.clock = lambda: before() - 3600
+        scene.model.restart()
+        await asyncio.sleep(40)
+        job = scene.model.job_start("n1")
+        await asyncio.sleep(2)
+        assert job in [found.job_id for found in (await read_jobs()).value.jobs]
+        scene.model.calls.clear()
+        await asyncio.sleep(2)
+        await read_jobs()
+        assert "update_time" in scene.model.requests("GET", "jobs/")[0].query, "once is enough"
+
+
+@pytest.mark.parametrize("read", ["jobs", "queue"])
+async def test_jobs_are_read_in_full_when_slurm_can_not_read_the_time_that_it_has_sent(
+    read: str,
+) -> None:
+    async with Scene().running() as scene:
+        read_jobs = getattr(scene.poller, read)
+        show_time(scene.model, -5)
+        for number in range(1, 4):
+            job = scene.model.job_start("n0")
+            await asyncio.sleep(2)
+            found = (await read_jobs()).value.jobs
+            assert [it.job_id for it in found][-1] == job
+            assert len(found) == number
 
 
 async def test_tens_of_thousands_of_jobs_delay_nobody_and_wake_their_reader_when_read() -> None:

@@ -11,7 +11,7 @@ from sidecars.simulate import Fault
 from sidecars.slurm.errors import Rejected, SlurmError
 from sidecars.slurm.node_cache import CALM_AFTER, CONFIRM_AFTER
 from sidecars.slurm.schedule import CALM_FACTOR, MAX_PAUSE, STALE_AFTER
-from tests.unit.slurm.scene import EPOCH, Scene, failure, loop_time, until
+from tests.unit.slurm.scene import EPOCH, Scene, failure, loop_time, show_time, until
 
 pytestmark = pytest.mark.looptime
 
@@ -82,6 +82,20 @@ async def test_a_cluster_stays_known_although_its_slurmrestd_cannot_report_chang
         seen = [number for changed, _ in scene.received for number in changed]
         assert seen == ["n1"] * len(seen)
         assert len(seen) >= 149
+
+
+@pytest.mark.parametrize("shown", [-5, 0, 2**63, 2**64 - 1])
+async def test_a_cluster_stays_known_whatever_time_its_answers_have(shown: int) -> None:
+    """slurmrestd refuses to read a negative one when it is asked for the changes since then."""
+    scene = Scene()
+    show_time(scene.model, shown)
+    async with scene.running():
+        for second in range(60):
+            await asyncio.sleep(1)
+            assert scene.poller.known, (second, scene.poller.trouble)
+        scene.model.job_start("n1")
+        await asyncio.sleep(31)
+        assert "MIXED" in scene.poller.nodes["n1"].states
 
 
 async def test_a_slurmrestd_without_change_reports_is_read_in_full_until_nothing_changes() -> None:

@@ -18,23 +18,27 @@ file=/etc/podinfo/annotations
 test "${SLURM_JOB_STDOUT:-}" = /dev/./null || test "${SLURM_JOB_RESTART_COUNT:-}" != 0 || exit 0
 job=$SLURM_JOB_ID
 mark='{"slurmBridge":'
+newline='
+'
 
 # 0: it is a guard for which Slurm retains resources. 1: it is none, or has ended here, so that waiting retains nothing.
 # 2: Slurm doesn't answer.
 ask() {
   # The id of this run of the job (SLUID) means no other task of a job array.
+  # squeue may write remarks before it, each on a line: a name was resolved at the second attempt, or slurm.conf has an
+  # obsolete word. They are no answer. Nor do they contain what a user has written.
   answer=$(timeout -k 1 60 squeue --noheader --states=all --jobs="${SLURM_JOB_SLUID:-$job}" \
     --Format=admin_comment:15,state:13 2>&1)
-  case $?,$answer in
-    0,"$mark"*) ;;
+  case $?,$newline$answer in
+    0,*"$newline$mark"*) ;;
     *"Invalid job id"*) return 1 ;;
+    0,"$newline" | *"Invalid job format"*) return 2 ;;
     # A job without an admin comment has "(null)".
-    0, | *"Invalid job format"*) return 2 ;;
-    0,*) return 1 ;;
+    0,*) case ${answer##*"$newline"} in "squeue: "*) return 2 ;; *) return 1 ;; esac ;;
     *) return 2 ;;
   esac
   # As long as Slurm retains what the job has, squeue shows COMPLETING before any of these states.
-  case ${answer#"$mark"} in
+  case ${answer##*"$mark"} in
     PENDING* | REQUEUE* | COMPLETED* | CANCELLED* | FAILED* | TIMEOUT* | PREEMPTED*) return 1 ;;
     NODE_FAIL* | BOOT_FAIL* | DEADLINE* | OUT_OF_MEMORY* | SPECIAL_EXIT* | REVOKED*) return 1 ;;
   esac

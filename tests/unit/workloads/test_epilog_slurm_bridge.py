@@ -204,7 +204,47 @@ def test_a_job_that_was_queued_again_may_be_a_guard_whatever_its_output(
     assert epilog.ends(waiting) == 0
 
 
+REMARKS = {
+    "a name that is resolved at last": (
+        "squeue: error: _xgetaddrinfo: getaddrinfo() failed: Name or service not known: "
+        "Inappropriate ioctl for device, attempt number -4\n"
+    ),
+    "obsolete words in slurm.conf": (
+        "squeue: error: DebugFlag Task has been removed, please use CPU_Bind\n"
+        "squeue: error: DebugFlag Task has been removed, please use CPU_Bind\n"
+    ),
+}
+"""What squeue of Slurm 26.05 writes before its answer."""
+
+
+@pytest.mark.parametrize("remark", REMARKS.values(), ids=REMARKS)
+def test_a_guard_is_one_whatever_squeue_remarks_before_its_answer(
+    epilog: Epilog, remark: str
+) -> None:
+    epilog.answer(f"{remark}{MARK}COMPLETING")
+    waiting = epilog.start()
+    epilog.waits(waiting)
+    epilog.answer(f"{remark}{MARK}CANCELLED")
+    assert epilog.ends(waiting) == 0
+    assert not epilog.scontrol()
+
+
+@pytest.mark.parametrize("remark", REMARKS.values(), ids=REMARKS)
+def test_a_job_that_is_no_guard_does_not_wait_whatever_squeue_remarks(
+    epilog: Epilog, remark: str
+) -> None:
+    for answer, status in OTHERS.values():
+        epilog.answer(f"{remark}{answer}", status)
+        assert epilog.ends(epilog.start()) == 0
+    assert epilog.looks() == 0
+
+
 UNKNOWN = {
+    "it makes remarks alone": (REMARKS["obsolete words in slurm.conf"].rstrip(), 0),
+    "the field has another name, and it shows the other one": (
+        "squeue: error: Invalid job format specification: admin_comment\nPENDING      ",
+        0,
+    ),
     "slurmctld is away": (
         "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
         1,

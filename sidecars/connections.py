@@ -1,8 +1,8 @@
 """The connections of one server, bounded in number, in time and in bytes.
 
-Any pod that reaches the port of a server can open connections, and send as slowly as it likes. What
-is over a bound ends a connection of the address that has most, so that a client that asks little
-keeps its own.
+Any pod that reaches the port of a server can open connections, and send and read as slowly as it
+likes. What is over a bound ends a connection of the address that has most, so that a client that
+asks little keeps its own.
 """
 
 from collections import Counter
@@ -13,6 +13,8 @@ HEADER_SECONDS = 30
 """Within which a new connection must have asked: TLS handshake, request line and headers."""
 IDLE_SECONDS = 90.0
 """For which a connection is kept between two requests."""
+UNREAD_SECONDS = 30
+"""Within which a client must take an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Limits:
     connections: int = 64
     in_flight: int = 4 << 20
     """Bytes received of all requests that aren't answered yet, headers and TLS included."""
+    unread: int = 8
+    """Answers that wait in memory because their clients don't take them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -38,6 +42,8 @@ class Connection:
     """Whether a request is being answered."""
     in_flight: int = 0
     """Bytes received since the last answer."""
+    stuck_since: float | None = None
+    """Since when the client doesn't take what it is sent; None while it does."""
 
 
 class Connections:
@@ -86,6 +92,25 @@ class Connections:
         """Note that the request is answered."""
         self._in_flight -= connection.in_flight
         connection.in_flight, connection.busy, connection.since = 0, False, self._clock()
+
+    def stuck(self, connection: Connection) -> None:
+        """Note that the client doesn't take what it is sent. One too many ends another one."""
+        if connection not in self._open:
+            return
+        connection.stuck_since = self._clock()
+        stuck = [it for it in self._open if it.stuck_since is not None]
+        if len(stuck) > self._limits.unread:
+            crowd = _most(Counter(it.address for it in stuck))
+            self._end(min(crowd_of(stuck, crowd), key=lambda it: it.stuck_since or 0.0))
+
+    def flows(self, connection: Connection) -> None:
+        """Note that the client has taken most of what it was sent."""
+        connection.stuck_since = None
+
+    def end_stuck(self, connection: Connection) -> None:
+        """End it if its client still takes nothing; for UNREAD_SECONDS after `stuck`."""
+        if connection in self._open and connection.stuck_since is not None:
+            self._end(connection)
 
     def closed(self, connection: Connection) -> None:
         """Note that the connection has ended. It may be called again."""

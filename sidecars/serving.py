@@ -10,10 +10,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
-from sidecars.connections import HEADER_SECONDS, IDLE_SECONDS, Connection, Connections, Limits
+from sidecars.connections import (
+    HEADER_SECONDS,
+    IDLE_SECONDS,
+    UNREAD_SECONDS,
+    Connection,
+    Connections,
+    Limits,
+)
 
 log = logging.getLogger(__name__)
+requests_log = logging.getLogger(f"{__name__}.requests")
 
 RELOAD_SECONDS = 10.0
 """Seconds between two looks at the certificate."""
@@ -86,6 +95,10 @@ async def serve(
         track.begins()
         try:
             return await handler(request)
+        except web.RequestPayloadError:
+            refusal = web.Response(status=400, text="the body can't be read\n")
+            refusal.force_close()
+            return refusal
         except ConnectionError:
             if request.transport is not None and not request.transport.is_closing():
                 raise
@@ -97,6 +110,7 @@ async def serve(
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=requests_log,
         keepalive_timeout=IDLE_SECONDS,
         lingering_time=_LINGER_SECONDS,
         read_bufsize=BUFFER,
@@ -139,6 +153,7 @@ class _Track:
         self._connections, self._forget = connections, forget
         self._connection: Connection | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.TimerHandle | None = None
 
     def opened(self, transport: asyncio.BaseTransport) -> None:
         """Note that the client has connected, without anything of TLS yet."""
@@ -163,12 +178,28 @@ class _Track:
         if self._connection is not None:
             self._connections.answered(self._connection)
 
+    def stuck(self) -> None:
+        """Note that the client doesn't take what it is sent."""
+        if self._connection is not None:
+            self._connections.stuck(self._connection)
+            self._unread_timer = asyncio.get_running_loop().call_later(
+                UNREAD_SECONDS, self._connections.end_stuck, self._connection
+            )
+
+    def flows(self) -> None:
+        """Note that the client has taken most of what it was sent."""
+        if self._connection is not None:
+            self._connections.flows(self._connection)
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+
     def closed(self) -> None:
         """Note that the connection has ended."""
         if self._connection is not None:
             self._connections.closed(self._connection)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._unread_timer):
+            if timer is not None:
+                timer.cancel()
         self._forget()
 
 
@@ -193,9 +224,11 @@ class _Plain(asyncio.BufferedProtocol):
         return self._handler.eof_received()
 
     def pause_writing(self) -> None:
+        self._track.stuck()
         self._handler.pause_writing()
 
     def resume_writing(self) -> None:
+        self._track.flows()
         self._handler.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -238,9 +271,30 @@ class _Encrypted(sslproto.SSLProtocol):
         self._track.received(nbytes)
         super().buffer_updated(nbytes)
 
+    def pause_writing(self) -> None:
+        self._track.stuck()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._track.flows()
+        super().resume_writing()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         self._track.closed()
         super().connection_lost(exc)
+
+
+class _OfTheServer(logging.Filter):
+    """Records that no client alone is responsible for: any number of bytes that are no request
+    fills no log.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+requests_log.addFilter(_OfTheServer())
 
 
 async def _reload(context: ssl.SSLContext, certificate: Certificate) -> None:

@@ -6,10 +6,11 @@ from sidecars.connections import Connection, Connections, Limits
 class Scene:
     """A server of three connections and ten bytes in flight."""
 
-    def __init__(self) -> None:
+    def __init__(self, unread: int = 3) -> None:
         self.now = 0.0
         self.ended: list[str] = []
-        self.connections = Connections(Limits(connections=3, in_flight=10), lambda: self.now)
+        limits = Limits(connections=3, in_flight=10, unread=unread)
+        self.connections = Connections(limits, lambda: self.now)
 
     def open(self, name: str, address: str = "10.0.0.1") -> Connection:
         self.now += 1
@@ -84,6 +85,39 @@ def test_an_answer_and_the_end_of_a_connection_free_its_bytes() -> None:
     scene.connections.received(third, 100)
     scene.connections.received(first, 10)
     assert scene.ended == ["third"]
+
+
+def test_one_answer_too_many_that_nobody_takes_ends_the_oldest_of_the_address_with_most() -> None:
+    scene = Scene(unread=2)
+    other, first, second = (
+        scene.open("other", "10.0.0.9"),
+        scene.open("first"),
+        scene.open("second"),
+    )
+    for it in (other, first):
+        scene.now += 1
+        scene.connections.stuck(it)
+    assert scene.ended == []
+    scene.now += 1
+    scene.connections.stuck(second)
+    assert scene.ended == ["first"]
+    scene.connections.flows(second)
+    scene.connections.stuck(scene.open("third"))
+    assert scene.ended == ["first"]
+
+
+def test_a_connection_whose_answer_is_not_taken_ends_unless_it_was_taken_meanwhile() -> None:
+    scene = Scene()
+    taken, left, closed = scene.open("taken"), scene.open("left"), scene.open("closed")
+    for it in (taken, left, closed):
+        scene.connections.stuck(it)
+    scene.connections.flows(taken)
+    scene.connections.closed(closed)
+    for it in (taken, left, closed):
+        scene.connections.end_stuck(it)
+    assert scene.ended == ["left"]
+    scene.connections.stuck(closed)
+    assert scene.ended == ["left"]
 
 
 def test_only_a_connection_that_has_asked_nothing_is_silent() -> None:

@@ -46,9 +46,13 @@ MODULES = sorted(
 )
 
 
+FAULTS = {"aiohttp.http.HttpProcessingError"}
+"""Of what a server receives."""
+
+
 def clients(source: str) -> set[str]:
     """The means to send a request that a module's source takes to hand."""
-    found = {name for name in imported(ast.parse(source)) if name != "aiohttp.web"}
+    found = imported(ast.parse(source)) - {"aiohttp.web", *FAULTS}
     return {client for client in CLIENTS for name in found if f"{name}.".startswith(f"{client}.")}
 
 

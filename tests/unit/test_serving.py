@@ -5,25 +5,30 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest import mock
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from sidecars import generated, serving
-from sidecars.connections import Limits
+from sidecars.connections import Connection, Connections, Limits
 from tests.cluster.certificates import Authority
 from tests.cluster.control_plane import free_ports
 
 ATTACKER = "127.0.0.2"
-SMALL = Limits(connections=4, in_flight=100_000)
+SMALL = Limits(connections=4, in_flight=100_000, unread=2)
+LONG = 16 << 20
+"""Bytes of an answer, more than the sockets of both sides take."""
 
 
 class Server:
-    """With or without TLS. POST answers with the number of bytes that it got."""
+    """With or without TLS. POST answers with the number of bytes that it got, /long with LONG
+    bytes.
+    """
 
-    def __init__(self, port: int, client: ssl.SSLContext | None) -> None:
-        self.port, self.client = port, client
+    def __init__(self, port: int, client: ssl.SSLContext | None, seen: asyncio.Queue[str]) -> None:
+        self.port, self.client, self.seen = port, client, seen
         self.url = f"{'https' if client else 'http'}://127.0.0.1:{port}"
 
     @contextlib.asynccontextmanager
@@ -55,6 +60,23 @@ class Wire:
         await self.reader.readuntil(b"ok\n")
         return line.strip()
 
+    async def rest(self) -> int:
+        """The bytes that it still gets, until LONG or its end."""
+        self.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        count = 0
+        with contextlib.suppress(OSError):
+            while count < LONG and (found := await self.reader.read(1 << 20)):
+                count += len(found)
+        return count
+
+    async def lines(self) -> list[bytes]:
+        """All lines until the server has ended it."""
+        found = b""
+        with contextlib.suppress(OSError):
+            while more := await self.reader.read(1000):
+                found += more
+        return found.splitlines()
+
     async def ended(self) -> None:
         """Until the server has ended it."""
         with contextlib.suppress(OSError):
@@ -74,9 +96,24 @@ async def served(folder: Path, *, tls: bool) -> AsyncIterator[Server]:
     async def count(request: web.Request) -> web.Response:
         return web.Response(text=f"{len(await request.read())} ok\n")
 
+    seen: asyncio.Queue[str] = asyncio.Queue()
+
+    class Watched(Connections):
+        def stuck(self, connection: Connection) -> None:
+            seen.put_nowait("stuck")
+            super().stuck(connection)
+
+        def _end(self, connection: Connection) -> None:
+            super()._end(connection)
+            seen.put_nowait("ended")
+
+    async def long(_: web.Request) -> web.Response:
+        return web.Response(body=bytes(LONG))
+
     app = web.Application()
     app.router.add_post("/", count)
     app.router.add_get("/", count)
+    app.router.add_get("/long", long)
     [port] = free_ports(1)
     files = folder / "tls.crt", folder / "tls.key"
     client = None
@@ -86,9 +123,10 @@ async def served(folder: Path, *, tls: bool) -> AsyncIterator[Server]:
         files[1].write_text(key)
         client = ssl.create_default_context(cadata=certificate)
         client.check_hostname = False
-    end = await serving.serve(app, "127.0.0.1", port, files if tls else None, SMALL)
+    with mock.patch.object(serving, "Connections", Watched):
+        end = await serving.serve(app, "127.0.0.1", port, files if tls else None, SMALL)
     try:
-        yield Server(port, client)
+        yield Server(port, client, seen)
     finally:
         await end()
 
@@ -175,6 +213,86 @@ async def test_a_request_with_more_bytes_than_all_may_have_ends_without_answer_a
             await session.post(server.url, data=b"x" * 200_000, ssl=server.client or True)
         async with session.get(server.url, ssl=server.client or True) as answered:
             assert answered.status == 200
+    assert not caplog.records
+
+
+@contextlib.asynccontextmanager
+async def unread(server: Server) -> AsyncIterator[Wire]:
+    """Ask for the long answer, and take nothing of it until `rest`."""
+    async with server.connected() as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert await server.seen.get() == "stuck"
+        yield client
+
+
+@tls_and_plain
+async def test_who_does_not_take_an_answer_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool
+) -> None:
+    monkeypatch.setattr(serving, "UNREAD_SECONDS", 0.1)
+    async with served(tmp_path, tls=tls) as server, asyncio.timeout(20), unread(server) as client:
+        assert await server.seen.get() == "ended"
+        assert await client.rest() < LONG
+
+
+@tls_and_plain
+async def test_few_answers_wait_for_clients_that_do_not_take_them_and_others_get_theirs(
+    tmp_path: Path, *, tls: bool
+) -> None:
+    async with (
+        served(tmp_path, tls=tls) as server,
+        asyncio.timeout(20),
+        unread(server) as first,
+        unread(server),
+        unread(server) as last,
+    ):
+        assert await server.seen.get() == "ended"
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{server.url}/long", ssl=server.client or True) as answered,
+        ):
+            assert len(await answered.read()) == LONG
+        assert await first.rest() < LONG
+        assert await last.rest() >= LONG
+
+
+NO_REQUESTS = {
+    "other bytes": b"\xff\xfe\x00\r\n\r\n",
+    "a path that is not UTF-8": b"GET /\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n",
+    "another version": b"GET / HTTP/9.9\r\nHost: a\r\n\r\n",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "a long header": GET[:-2] + b"X: " + b"x" * 20_000 + b"\r\n\r\n",
+    "many headers": GET[:-2] + b"X: x\r\n" * 5000 + b"\r\n",
+    "a folded header": GET[:-2] + b"X: x\r\n y\r\n\r\n",
+    "two lengths": (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nxx"
+    ),
+    "a length and chunks": (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    ),
+    "chunks that are none": (
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    ),
+    "a body that is not gzip": (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nabcd"
+    ),
+}
+
+
+@tls_and_plain
+async def test_what_is_no_request_is_refused_once_and_fills_no_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, tls: bool
+) -> None:
+    async with served(tmp_path, tls=tls) as server, asyncio.timeout(20):
+        for name, sent in NO_REQUESTS.items():
+            async with server.connected() as client:
+                with contextlib.suppress(OSError):
+                    await client.send(sent)
+                lines = [it for it in await client.lines() if it.startswith(b"HTTP/")]
+                assert [it.split()[1] for it in lines] in ([b"400"], []), name
     assert not caplog.records
 
 

@@ -240,7 +240,7 @@ def test_a_job_that_is_no_guard_does_not_wait_whatever_squeue_remarks(
 
 
 UNKNOWN = {
-    "it makes remarks alone": (REMARKS["obsolete words in slurm.conf"].rstrip(), 0),
+    "it remarks something alone": (REMARKS["obsolete words in slurm.conf"].rstrip(), 0),
     "the field has another name, and it shows the other one": (
         "squeue: error: Invalid job format specification: admin_comment\nPENDING      ",
         0,

@@ -27,7 +27,7 @@ def decode(text: str) -> Shape | None:
     """Return the content of the file, or None if it isn't one."""
     try:
         fields = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(fields, dict):
         return None

@@ -69,6 +69,14 @@ def test_a_text_that_the_bridge_has_not_written_is_no_comment(text: str) -> None
     assert bridge.decode(text) is None
 
 
+@pytest.mark.parametrize(
+    "extra", ["", "rack 7", "[]", "7", '{"a":', "[" * 100_000, '{"a":' * 100_000, "9" * 5000]
+)
+def test_an_extra_of_anything_else_has_neither_labels_nor_devices(extra: str) -> None:
+    assert bridge.labels_of(extra) is None
+    assert bridge.devices_of(extra) == ()
+
+
 def test_every_key_is_in_the_extra_with_markers_for_missing_and_empty_labels() -> None:
     found = json.loads(bridge.node_extra("k1", {"a": "1", "b": ""}, {"a", "b", "c"}))
     assert found == {bridge.KUBE_NODE: "k1", "a": "1", "b": bridge.EMPTY, "c": bridge.MISSING}

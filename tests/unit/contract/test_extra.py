@@ -39,7 +39,9 @@ def test_an_unset_fact_is_not_written() -> None:
     assert encode(PodFacts("3e0c")) == '{"podUid":"3e0c"}'
 
 
-@pytest.mark.parametrize("extra", ["", "rack 7", "[]", "{}", '{"podUid":7}', '{"podUid"'])
+@pytest.mark.parametrize(
+    "extra", ["", "rack 7", "[]", "{}", '{"podUid":7}', '{"podUid"', "[" * 100_000, "9" * 5000]
+)
 def test_an_extra_of_somebody_else_names_no_pod(extra: str) -> None:
     assert pod_facts(extra) is None
 

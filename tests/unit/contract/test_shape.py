@@ -10,7 +10,7 @@ def test_what_is_written_is_read(shape: Shape) -> None:
     assert decode(encode(shape)) == shape
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "7", "[" * 100_000])
 def test_what_is_no_shape_is_none(text: str) -> None:
     assert decode(text) is None
 

@@ -140,6 +140,7 @@ def test_a_record_names_the_pod_of_its_extra_else_that_of_the_comment_of_schedmd
         "bad disk",
         "{",
         "[]",
+        '{"podName":' * 100_000,
         # SchedMD's operator 1.0 and 1.1
         '{"namespace":"slurm","podName":"slinky-0","node":"kube-1"}',
         '{"namespace":"slurm","podName":"","nodeSetUID":"set"}',

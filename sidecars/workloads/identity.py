@@ -5,8 +5,12 @@ the ServiceAccount of another program would give its rights to them.
 """
 
 from collections.abc import Collection, Iterator
+from typing import Any, TypeVar
 
+from sidecars.workloads.merge import kind_of
 from sidecars.workloads.resources import Json, ResourceError
+
+T = TypeVar("T", list[Any], dict[str, Any])
 
 _PLACE = "spec.template.spec"
 _SOURCES = ("serviceAccountToken", "podCertificate")
@@ -39,7 +43,20 @@ def _tokens(spec: Json) -> Iterator[tuple[str, str]]:
     if spec.get("automountServiceAccountToken") is not False:
         yield "automountServiceAccountToken", "set it to false"
     for index, volume in enumerate(spec.get("volumes") or ()):
-        for source in (volume.get("projected") or {}).get("sources") or ():
+        place = f"volumes[{index}]"
+        projected = _of(dict, _of(dict, volume, place).get("projected"), f"{place}.projected")
+        place = f"{place}.projected.sources"
+        for number, source in enumerate(_of(list, projected.get("sources"), place)):
             for kind in _SOURCES:
-                if source.get(kind) is not None:
-                    yield f"volumes[{index}].projected.sources", f"remove the {kind}"
+                if _of(dict, source, f"{place}[{number}]").get(kind) is not None:
+                    yield place, f"remove the {kind}"
+
+
+def _of(kind: type[T], value: Any, place: str) -> T:
+    """Return the value, or an empty one of its kind for null."""
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        wanted = kind_of(kind())
+        raise ResourceError(f"{_PLACE}.{place}", f"{kind_of(value)} stands where {wanted} belongs")
+    return value

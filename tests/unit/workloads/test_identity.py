@@ -57,6 +57,35 @@ def test_a_projected_token_is_refused_like_a_mounted_one(source: dict[str, Any])
 
 
 @pytest.mark.parametrize(
+    ("volume", "field", "problem"),
+    [
+        ("x", "volumes[0]", "a text stands where a map belongs"),
+        ({"projected": "x"}, "volumes[0].projected", "a text stands where a map belongs"),
+        ({"projected": [TOKEN]}, "volumes[0].projected", "a list stands where a map belongs"),
+        (
+            {"projected": {"sources": TOKEN}},
+            "volumes[0].projected.sources",
+            "a map stands where a list belongs",
+        ),
+        (
+            {"projected": {"sources": [{}, 5]}},
+            "volumes[0].projected.sources[1]",
+            "a number stands where a map belongs",
+        ),
+    ],
+)
+def test_what_is_no_volume_is_refused_with_its_place(volume: Any, field: str, problem: str) -> None:
+    with pytest.raises(ResourceError) as caught:
+        check(volumes=[volume])
+    assert (caught.value.field, caught.value.problem) == (f"spec.template.spec.{field}", problem)
+
+
+def test_a_volume_without_sources_is_fine() -> None:
+    check(volumes=[None, {"projected": None}, {"projected": {"sources": None}}])
+    check(volumes=[{"projected": {"sources": [None]}}])
+
+
+@pytest.mark.parametrize(
     "spec", [{}, {"automountServiceAccountToken": None}, {"automountServiceAccountToken": True}]
 )
 def test_the_token_of_the_namespaces_own_account_is_refused_too(spec: dict[str, Any]) -> None:

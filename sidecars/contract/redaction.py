@@ -40,9 +40,9 @@ _PATTERNS = tuple(
         (r"(?i)\b((?:set-)?cookie\s*:)[^\r\n]+", rf"\1 {REDACTED}"),
         (r"(?i)(?<![\w-])(x-amz-signature|sig)=[^\s&\"']+", rf"\1={REDACTED}"),
         (r"(?i)(?<![\w-])(key[\"']?\s*[=:]\s*[\"']?)[\w+/=-]{32,}", rf"\1{REDACTED}"),
-        (r"(\"k\"\s*:\s*)\"[^\"]*\"", rf"\1{REDACTED}"),
+        (r"(\"(?:k|auth)\"\s*:\s*)\"[^\"]*\"", rf"\1{REDACTED}"),
         (r"(?<!\w)(?:AKIA|ASIA)[A-Z0-9]{16}(?!\w)", REDACTED),
-        (r"(?<!\w)(?:gh[a-z]_|github_pat_|glpat-|xox[a-z]-)[\w-]{10,}", REDACTED),
+        (r"(?<!\w)(?:gh[a-z]_|github_pat_|glpat-|hf_|npm_|xox[a-z]-)[\w-]{10,}", REDACTED),
         (r"(https://hooks\.slack\.com/)\S+", rf"\1{REDACTED}"),
     )
 )

@@ -38,6 +38,12 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdW4iOiJzbHVybSJ9.c2lnbmF0dXJl"
         ("https://hooks.slack.com/services/T0/B0/x", "https://hooks.slack.com/REDACTED"),
         (f"key: {'Zm9v' * 16}", "key: REDACTED"),
         ('{"k": "Zm9v", "kid": "key-id"}', '{"k": REDACTED, "kid": "key-id"}'),
+        (
+            '{"auths": {"r.example": {"auth": "YWRhOmh1bnRlcjI="}}}',
+            '{"auths": {"r.example": {"auth": REDACTED}}}',
+        ),
+        ("pulled with hf_0123456789abcdefABCDEF01", "pulled with REDACTED"),
+        ("npm_0123456789abcdefABCDEF01", "REDACTED"),
         (f"x_{JWT}", "x_REDACTED"),
         ("key: slurm, monkey=1", "key: slurm, monkey=1"),
         ("nothing to hide", "nothing to hide"),
@@ -61,6 +67,8 @@ def test_a_log_line_is_redacted(text: str, expected: str) -> None:
         "-----BEGIN " * 2_000,
         "key:" + " " * 20_000,
         "cookie " * 3_000,
+        '"auth":' * 3_000,
+        "hf_" * 7_000,
     ],
     ids=lambda it: str(it)[:12],
 )

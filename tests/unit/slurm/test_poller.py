@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
 from collections.abc import Callable
 
@@ -128,17 +129,19 @@ async def test_a_slurmrestd_that_can_report_changes_after_an_upgrade_is_asked_fo
     scene.model.release = (25, 11, 7)
     scene.model.job_start(["n1"])
     async with scene.running():
-        scene.model.node_register("n1")
-        await asyncio.sleep(1)
+        changes = itertools.count()
+
+        async def seconds(number: int) -> None:
+            for _ in range(4 * number):
+                scene.model.node_register("n1", features=[f"at-{next(changes)}"])
+                await asyncio.sleep(0.25)
+
+        await seconds(1)
         scene.model.fail(Fault.RESET, 1)
         scene.model.release = (26, 5, 3)
-        for _ in range(5):
-            scene.model.node_register("n1")
-            await asyncio.sleep(1)
+        await seconds(5)
         scene.model.calls.clear()
-        for _ in range(5):
-            scene.model.node_register("n1")
-            await asyncio.sleep(1)
+        await seconds(5)
         assert scene.lists()
         assert None not in scene.lists()
 

@@ -53,6 +53,8 @@ def _replaced(match: "re.Match[bytes]", values: Mapping[str, bytes | int]) -> by
     if value is None:
         raise UnknownNameError(f"Slurm did not answer which value %{letter.decode()} has")
     if isinstance(value, int):
-        width = min(int(digits), _MOST_DIGITS) if digits and letter[0] in _NUMBERS else 0
+        # A user may write thousands of digits, which Python doesn't read as a number.
+        short = digits.lstrip(b"0")[:3] if letter[0] in _NUMBERS else b""
+        width = min(int(short or b"0"), _MOST_DIGITS)
         return b"%0*d" % (width, value)
     return value

@@ -85,6 +85,8 @@ def decode(
         if status != 200:
             raise _refused(request, status, (), f"{wrong.where} {wrong.message}") from None
         raise Malformed(str(request), wrong.where, wrong.message) from None
+    except ValueError as error:
+        raise Malformed(str(request), "body", str(error)) from error
 
 
 def readable(body: bytes) -> bytes:

@@ -57,6 +57,10 @@ _DETAIL = re.compile(r"([^,():]+(?::[^,():]+)??)(?:\(CNT:(\d+)\)|:(\d+)\(IDX:([0
 """
 
 
+_MOST_INDICES = 1 << 16
+"""More than a node has devices."""
+
+
 def get_job_states() -> Request[Mapping[int, frozenset[str]]]:
     """Return the states of all jobs by id, without the tasks of job arrays.
 
@@ -191,21 +195,28 @@ def _allocations(job: Fields) -> tuple[Allocation, ...]:
     for index, it in enumerate(
         job.nested("job_resources").nested("nodes").items("allocation", optional=True)
     ):
-        counts = _GPUS.findall(gres[index]) if index < len(gres) else []
+        detail = gres[index] if index < len(gres) else ""
+        try:
+            gpus, its = (
+                sum(int(one or other) for one, other in _GPUS.findall(detail)),
+                _gres(detail),
+            )
+        except ValueError:
+            raise WrongField("gres_detail", f"should count devices, is {detail[:80]!r}") from None
         found.append(
             Allocation(
                 node=it.text("name", required=True),
                 cpus=it.nested("cpus").number("count"),
                 memory=it.nested("memory").number("allocated"),
-                gpus=sum(int(one or other) for one, other in counts),
-                gres=_gres(gres[index]) if index < len(gres) else (),
+                gpus=gpus,
+                gres=its,
             )
         )
     return tuple(found)
 
 
 def _gres(detail: str) -> tuple[Gres, ...]:
-    """Parse the GRES of the job, without those of which it has none."""
+    """Parse the GRES of the job, without those of which it has none. Raises ValueError."""
     found = []
     for it in _DETAIL.finditer(detail):
         name, counted, number, indices = it.groups()
@@ -218,8 +229,11 @@ def _gres(detail: str) -> tuple[Gres, ...]:
 
 def _numbers(text: str) -> Iterator[int]:
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        yield from range(int(first), int(last or first) + 1)
+        first, dash, last = part.partition("-")
+        begin, end = int(first), int(last if dash else first)
+        if not begin <= end < _MOST_INDICES:
+            raise ValueError(f"{part!r} is no range of indices")
+        yield from range(begin, end + 1)
 
 
 def _body(job: ExternalRequest) -> dict[str, Any]:

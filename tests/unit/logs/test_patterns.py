@@ -60,6 +60,11 @@ def test_a_field_without_a_value_is_named() -> None:
         expand(b"%x-%j", b"/home/ada", {"j": 1})
 
 
+@pytest.mark.parametrize("digits", [b"9" * 5000, b"0" * 5000 + b"12", b"12"])
+def test_a_width_of_any_length_is_the_largest_one(digits: bytes) -> None:
+    assert expand(b"/x/%" + digits + b"j", b"", {"j": 7}) == b"/x/0000000007"
+
+
 def test_the_fields_of_a_pattern_are_found() -> None:
     assert fields(b"%x-%4j.%%a %q") == {"x", "j"}
     assert fields(rb"\%x") == set()

@@ -9,7 +9,7 @@ import pytest
 
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.external import GUARD_OUTPUT, ExternalRequest, Gres
+from sidecars.slurm.external import GUARD_OUTPUT, Allocation, ExternalRequest, Gres
 from sidecars.slurm.protocol import Request, decode
 
 T = TypeVar("T")
@@ -204,6 +204,20 @@ def test_a_job_that_has_ended_still_has_them() -> None:
     assert job.allocations[0].cpus == 6
 
 
+def with_detail(detail: str) -> Allocation:
+    """What a job has on its node by the detail of its GRES."""
+    nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
+    job = {
+        "job_id": 1,
+        "job_state": ["RUNNING"],
+        "gres_detail": [detail],
+        "job_resources": {"nodes": nodes},
+    }
+    found = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode())
+    [allocation] = found.allocations
+    return allocation
+
+
 @pytest.mark.parametrize(
     ("detail", "gpus"),
     [
@@ -214,16 +228,7 @@ def test_a_job_that_has_ended_still_has_them() -> None:
     ],
 )
 def test_gpus_are_counted_in_each_form_of_the_detail(detail: str, gpus: int) -> None:
-    nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
-    job = {
-        "job_id": 1,
-        "job_state": ["RUNNING"],
-        "gres_detail": [detail],
-        "job_resources": {"nodes": nodes},
-    }
-    found = decode(protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode())
-    [allocation] = found.allocations
-    assert allocation.gpus == gpus
+    assert with_detail(detail).gpus == gpus
 
 
 @pytest.mark.parametrize(
@@ -241,17 +246,27 @@ def test_gpus_are_counted_in_each_form_of_the_detail(detail: str, gpus: int) -> 
     ],
 )
 def test_each_gres_of_a_node_has_its_indices(detail: str, gres: tuple[Gres, ...]) -> None:
-    nodes = {"allocation": [{"name": "k1", "cpus": {"count": 1}, "memory": {"allocated": 0}}]}
-    job = {
-        "job_id": 1,
-        "job_state": ["RUNNING"],
-        "gres_detail": [detail],
-        "job_resources": {"nodes": nodes},
-    }
-    [allocation] = decode(
-        protocol.get_external_job(1), 200, json.dumps({"jobs": [job]}).encode()
-    ).allocations
-    assert allocation.gres == gres
+    assert with_detail(detail).gres == gres
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        "gpu:1(IDX:-)",
+        "gpu:1(IDX:0-)",
+        "gpu:1(IDX:5-3)",
+        "gpu:1(IDX:0-99999999999)",
+        "gpu:1(IDX:" + "9" * 5000 + ")",
+        "gpu(CNT:" + "9" * 5000 + ")",
+        "mig(CNT:" + "9" * 5000 + ")",
+    ],
+    ids=lambda it: it[:20],
+)
+def test_a_detail_without_numbers_of_devices_is_malformed_and_quoted(detail: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        with_detail(detail)
+    assert caught.value.field == "gres_detail"
+    assert f"should count devices, is '{detail[:40]}" in str(caught.value)
 
 
 def test_a_submission_returns_the_id() -> None:

@@ -465,6 +465,14 @@ def test_a_wrong_type_is_malformed_and_names_the_call_and_the_field(
     assert caught.value.field == field
 
 
+def test_a_value_that_nobody_expected_is_malformed_too() -> None:
+    def read(answer: Any) -> int:
+        return int("9" * 5000)
+
+    with pytest.raises(Malformed, match="GET x: body: Exceeds the limit"):
+        decode(Request("GET", "x", read=read), 200, b"{}")
+
+
 def test_an_answer_for_one_node_must_contain_one_node() -> None:
     with pytest.raises(Malformed, match="contains 2"):
         decode(protocol.get_node("a"), 200, nodes({"name": "a"}, {"name": "b"}))

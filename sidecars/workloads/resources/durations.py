@@ -15,10 +15,12 @@ def duration(text: str, field: str) -> float:
     """Return the seconds, not negative, of a Go duration (https://pkg.go.dev/time#ParseDuration).
     Raises ResourceError.
     """
-    found = list(_DURATION.finditer(text))
-    if text != "0" and (not found or "".join(match.group() for match in found) != text):
-        raise ResourceError(field, f"{text!r} isn't a duration such as 90s, 15m or 1h30m")
-    seconds = sum(float(match.group(1)) * _UNITS[match.group(2)] for match in found)
+    seconds, end = 0.0, 0
+    while (match := _DURATION.match(text, end)) is not None:
+        seconds += float(match[1]) * _UNITS[match[2]]
+        end = match.end()
+    if text != "0" and (not text or end < len(text)):
+        raise ResourceError(field, f"{text[:20]!r} isn't a duration such as 90s, 15m or 1h30m")
     if seconds >= _LONGEST_DURATION:
         raise ResourceError(field, f"{text[:20]} is longer than Go can count (2^63 ns)")
     return seconds

@@ -1,6 +1,7 @@
 """Custom resources as records: what they accept, refuse, and that they are the CRDs' fields."""
 
 import contextlib
+import time
 import types
 import typing
 from collections.abc import Iterator
@@ -174,6 +175,17 @@ def test_a_duration_is_read_as_go_reads_it(text: str, seconds: float) -> None:
 def test_a_text_that_is_no_duration_is_refused_with_its_field(text: str) -> None:
     with pytest.raises(ResourceError, match=r"^spec\.lifetime: "):
         duration(text, "spec.lifetime")
+
+
+@pytest.mark.parametrize("text", ["9" * 20_000, "1s" + "9" * 20_000 + "x", "." * 200_000])
+def test_a_long_text_that_is_no_duration_costs_milliseconds_and_is_quoted_in_part(
+    text: str,
+) -> None:
+    began = time.process_time()
+    with pytest.raises(ResourceError) as caught:
+        duration(text, "spec.lifetime")
+    assert time.process_time() - began < 0.3
+    assert len(str(caught.value)) < 200
 
 
 @given(

@@ -46,9 +46,10 @@ def _tokens(spec: Json) -> Iterator[tuple[str, str]]:
         place = f"volumes[{index}]"
         projected = _of(dict, _of(dict, volume, place).get("projected"), f"{place}.projected")
         place = f"{place}.projected.sources"
-        for number, source in enumerate(_of(list, projected.get("sources"), place)):
+        for number, item in enumerate(_of(list, projected.get("sources"), place)):
+            source = _of(dict, item, f"{place}[{number}]")
             for kind in _SOURCES:
-                if _of(dict, source, f"{place}[{number}]").get(kind) is not None:
+                if source.get(kind) is not None:
                     yield place, f"remove the {kind}"
 
 

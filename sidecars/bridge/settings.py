@@ -1,7 +1,6 @@
 """The bridge's command line and environment, as one typed record."""
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -12,8 +11,7 @@ from sidecars.contract import paths
 from sidecars.policy.bridge.devices import NO_RULES, DevicesError, Rules
 from sidecars.policy.bridge.devices import parse as parse_devices
 from sidecars.policy.bridge.nodes import NO_USAGE, Usage
-from sidecars.workloads.quantities import MEBIBYTE, quantity
-from sidecars.workloads.resources import ResourceError
+from sidecars.policy.bridge.usage import ReserveError, reserve, reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +162,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
             type=_quantity,
             default=Decimal(0),
             metavar="QUANTITY",
-            help=f"{what} of an external node that Slurm leaves to the pods of others",
+            help=f"{what} of an external node for the pods of others",
         )
     given = parser.parse_args(arguments)
     return Settings(
@@ -182,11 +180,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         webhook=given.webhook,
         log_level=given.log_level,
         devices=given.devices,
-        reserve=Usage(
-            math.ceil(given.reserve_cpu),
-            math.ceil(given.reserve_memory / MEBIBYTE),
-            given.reserve_cpu,
-        ),
+        reserve=reserve(given.reserve_cpu, given.reserve_memory),
         token_file=given.token_file,
         token_secret=given.token_secret,
     )
@@ -209,12 +203,9 @@ def _secret(text: str) -> TokenSecret:
 
 def _quantity(text: str) -> Decimal:
     try:
-        found = quantity(text, "value")
-    except ResourceError as error:
+        return reserved(text)
+    except ReserveError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if found < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is negative: give 0 or more")
-    return found
 
 
 def _devices(text: str) -> Rules:

@@ -10,9 +10,8 @@ from sidecars.contract import bridge
 from sidecars.policy.bridge.manifests import Pod
 from sidecars.policy.bridge.nodes import Usage
 from sidecars.policy.bridge.shape import requests
+from sidecars.workloads.quantities import MEBIBYTE, quantity
 from sidecars.workloads.resources import ResourceError
-
-_MEBIBYTE = 1 << 20
 
 
 class UsageBook:
@@ -47,7 +46,27 @@ class UsageBook:
     def of(self, node: str) -> Usage:
         """Return what is requested of a node."""
         cpus = self._cpus.get(node, Decimal(0))
-        return Usage(math.ceil(cpus), math.ceil(self._memory[node] / _MEBIBYTE), cpus)
+        return Usage(math.ceil(cpus), math.ceil(self._memory[node] / MEBIBYTE), cpus)
+
+
+class ReserveError(ValueError):
+    """Not what a reserve can be."""
+
+
+def reserved(text: str) -> Decimal:
+    """Return the number of a quantity such as `500m` or `4Gi`. Raises ReserveError."""
+    try:
+        found = quantity(text, "reserve")
+    except ResourceError as error:
+        raise ReserveError(str(error)) from None
+    if found < 0:
+        raise ReserveError(f"{text!r} is negative: give 0 or more")
+    return found
+
+
+def reserve(cpus: Decimal, memory: Decimal) -> Usage:
+    """Return the reserve of so many CPUs and bytes."""
+    return Usage(math.ceil(cpus), math.ceil(memory / MEBIBYTE), cpus)
 
 
 def _counted(pod: Pod) -> tuple[str, Decimal, int] | None:

@@ -24,7 +24,7 @@ def keys(name: str) -> set[str]:
 def test_the_policies_protect_what_only_the_bridge_writes() -> None:
     written = {bridge.JOB_LABEL, bridge.NODE_ANNOTATION, bridge.GROUP_ANNOTATION}
     assert keys("validating-policy.yaml") == {bridge.GATE, bridge.TAINT, *written}
-    assert keys("mutating-policy.yaml") == {bridge.GATE}
+    assert keys("mutating-policy.yaml") == {bridge.GATE, bridge.TAINT}
 
 
 def test_the_policy_of_devices_protects_the_finalizer_that_the_bridge_adds() -> None:

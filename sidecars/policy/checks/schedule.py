@@ -39,8 +39,8 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
 """Minute, hour, day of the month, month and day of the week, 0 for Sunday: the least, the greatest,
 and names.
 """
-_ITEM = re.compile(r"(\*|\?|\w+)(?:-(\w+))?(?:/(\d+))?")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_ITEM = re.compile(r"(\*|\?|\w{1,9})(?:-(\w{1,9}))?(?:/([0-9]{1,9}))?")
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|h|m|s)")
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 

@@ -49,6 +49,9 @@ def test_the_longest_time_between_two_runs_follows_from_the_schedule(
         "5-1 * * * *",
         "a * * * *",
         "@every x",
+        f"@every {'9' * 5000}h",
+        f"{'1' * 5000} * * * *",
+        f"*/{'1' * 5000} * * * *",
     ],
 )
 def test_what_no_cronjob_runs_has_no_interval(schedule: str) -> None:

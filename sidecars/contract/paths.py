@@ -36,3 +36,7 @@ folder.
 
 HEALTH: Final = "/etc/slurm-health"
 """Slurm's HealthCheckProgram and its checks, in slurmd's container."""
+
+NO_PROGRAM: Final = "/bin/true"
+"""ResumeProgram and SuspendProgram: a node's state is Slurm's request, and the operator acts on it.
+"""

@@ -149,8 +149,8 @@ def power_saving(extra_conf: Conf, nodesets: Iterable[NodeSet]) -> list[str]:
     if not found:
         return []
     ours = {
-        "ResumeProgram": "/bin/true",
-        "SuspendProgram": "/bin/true",
+        "ResumeProgram": paths.NO_PROGRAM,
+        "SuspendProgram": paths.NO_PROGRAM,
         "SuspendTime": "1000000000",
         "ResumeTimeout": str(max(it.start_seconds for it in found)),
         "ResumeRate": "0",

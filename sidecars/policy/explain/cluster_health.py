@@ -8,7 +8,7 @@ import re
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from sidecars.contract import bridge
+from sidecars.contract import bridge, paths
 from sidecars.policy.explain import node as of_node
 from sidecars.policy.explain import nodeset, nodeset_partitions, objects, resources
 from sidecars.policy.explain.records import Answer, Finding, Level, ranked
@@ -305,20 +305,31 @@ def _of_no_nodeset(seen: Seen) -> list[Finding]:
     if seen.kube.nodesets is None:
         return []
     nodesets = {objects.text(it, "metadata", "uid") for it in seen.kube.nodesets}
+    # Another program of the site may power up nodes of its own.
+    powers_up = (seen.slurm.config or {}).get("resumeprogram") == paths.NO_PROGRAM
     found = []
     for it in seen.slurm.nodes or ():
-        facts = pod_of(it) if "CLOUD" in it.states else None
+        if "CLOUD" not in it.states:
+            continue
+        facts = pod_of(it)
+        about, command = f"node {it.name}", seen.command(f"scontrol delete nodename={it.name}")
+        if facts is None and powers_up and "POWERED_DOWN" in it.states:
+            text = (
+                "Its Extra names no NodeSet. If none has this node, Slurm may give it to a job, "
+                "which would then wait for a worker that nothing creates."
+            )
+            remedy = "If no NodeSet has this node, delete the node record."
+            found.append(
+                Finding("NodeOfUnknownNodeSet", Level.WARNS, about, text, remedy, (command,))
+            )
         if facts is None or facts.namespace != seen.namespace or facts.nodeset_uid in nodesets:
             continue
         text = (
             "Its NodeSet is gone. Slurm may give it to a job, which would then wait for a worker "
             "that nothing creates."
         )
-        command = seen.command(f"scontrol delete nodename={it.name}")
         remedy = "Cancel or requeue the job that waits for it, if any. Then delete the node record."
-        found.append(
-            Finding("NodeOfNoNodeSet", Level.BLOCKS, f"node {it.name}", text, remedy, (command,))
-        )
+        found.append(Finding("NodeOfNoNodeSet", Level.BLOCKS, about, text, remedy, (command,)))
     return found
 
 

@@ -173,6 +173,34 @@ CASES = [
         {("NodeOfNoNodeSet", "node burst-0")},
     ),
     Case(
+        "a powered-down node whose Extra was changed, and one that has a worker",
+        of(
+            {
+                "config": {"resumeprogram": "/bin/true"},
+                "nodes": (
+                    node("cpu-0"),
+                    node("cpu-1", "IDLE", "CLOUD", extra="mine"),
+                    node("burst-0", "IDLE", "CLOUD", "POWERED_DOWN", extra="mine"),
+                ),
+            }
+        ),
+        {("NodeOfUnknownNodeSet", "node burst-0")},
+    ),
+    Case(
+        "a powered-down node that a program of the site powers up",
+        of(
+            {
+                "config": {"resumeprogram": "/opt/site/resume"},
+                "nodes": (
+                    node("cpu-0"),
+                    node("cpu-1"),
+                    node("burst-0", "IDLE", "CLOUD", "POWERED_DOWN", extra="mine"),
+                ),
+            }
+        ),
+        set(),
+    ),
+    Case(
         "two nodes with the same foreign reason are one finding",
         of(
             {

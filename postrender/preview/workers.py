@@ -243,12 +243,13 @@ def _notes(
 
 def _kept(deleted: Iterable[str], jobs: Iterable[Job]) -> Iterable[str]:
     """Describe what happens to the jobs that name nodes of deleted workers."""
-    try:
-        named = named_nodes(jobs, ())
-    except Malformed as error:
-        yield f"which nodes jobs name is unknown: {error}"
-        return
-    for node in sorted(set(deleted) & named.keys()):
+    named, gone = named_nodes(jobs, ()), sorted(set(deleted))
+    if named.every and gone:
+        yield (
+            f"{named.every} may name any node, because its list of nodes can't be read: the nodes "
+            "of deleted workers stay DOWN until it has ended"
+        )
+    for node in (it for it in gone if it in set(named)):
         waits = "it stays DOWN, and the job waits until a worker has this name again"
         yield f"{named[node]} names Slurm node {node}: {waits}"
 

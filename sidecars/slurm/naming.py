@@ -23,21 +23,22 @@ _LONGEST_NAME = 100
 class NamedNodes(Mapping[str, str]):
     """Who names a node, in words such as `job 17`, by node.
 
-    With `every`, that one may name every node; only those of `found` are listed then.
+    With `every`, that one may name every node, because its list can't be read; only those of `found`
+    are listed then.
     """
 
     def __init__(self, found: Mapping[str, str], every: str = "") -> None:
         self._found = found
-        self._every = every
+        self.every = every
 
     def __getitem__(self, node: str) -> str:
-        by = self._found.get(node, self._every)
+        by = self._found.get(node, self.every)
         if not by:
             raise KeyError(node)
         return by
 
     def __contains__(self, node: object) -> bool:
-        return bool(self._every) or node in self._found
+        return bool(self.every) or node in self._found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._found)
@@ -46,7 +47,7 @@ class NamedNodes(Mapping[str, str]):
         return len(self._found)
 
 
-def named_nodes(jobs: Iterable[Job], reservations: Iterable[Reservation]) -> Mapping[str, str]:
+def named_nodes(jobs: Iterable[Job], reservations: Iterable[Reservation]) -> NamedNodes:
     """Return who names a node, in words such as `job 17`, by node: its first reservation that isn't
     the operator's own way to close it, else its first job that may yet run. Raises Malformed for a
     reservation whose list of nodes can't be read.

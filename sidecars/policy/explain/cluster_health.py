@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sidecars.slurm.records import Node
 
 SHOWN = 5
+_SHORT = frozenset(map(str, range(1, 6)))
+"""Intervals of Slurm's scheduler, in seconds, that pods of the Slurm Bridge don't notice."""
 _COMMANDS = {
     "DependencyNeverSatisfied": "scancel {}",
     "JobLaunchFailure": "scontrol release {}",
@@ -251,6 +253,54 @@ def _suspending(seen: Seen) -> list[Finding]:
                 )
             )
     return found
+
+
+def _of_the_bridge(seen: Seen) -> list[Finding]:
+    """Find what the Slurm Bridge needs of SchedulerParameters, where it has nodes."""
+    guards = any(
+        objects.is_worker(it) and objects.annotation(it, bridge.GUARD)
+        for it in seen.kube.pods or ()
+    )
+    external = any(
+        "EXTERNAL" in it.states and bridge.labels_of(it.extra) is not None
+        for it in seen.slurm.nodes or ()
+    )
+    if seen.slurm.config is None or not (guards or external):
+        return []
+    options, found = seen.slurm.scheduler_parameters, []
+    if external and "extra_constraints" not in options:
+        found.append(
+            _parameter(
+                "ExtraConstraintsOff",
+                "Slurm compares no node selector of a pod with the labels of Kubernetes nodes: a "
+                "pod can get a node that it can't run on.",
+                "extra_constraints",
+            )
+        )
+    if "disable_job_shrink" not in options:
+        found.append(
+            _parameter(
+                "JobsCanShrink",
+                "The owner of a job can give up one of its nodes, where its pods then run on.",
+                "disable_job_shrink",
+            )
+        )
+    interval = options.get("sched_interval", "60")
+    if external and interval not in _SHORT:
+        found.append(
+            _parameter(
+                "PodsWaitForScheduler",
+                "The end of an external job doesn't wake Slurm's scheduler: the next pod waits for "
+                f"sched_interval, which is {interval} seconds.",
+                "sched_interval=2",
+            )
+        )
+    return found
+
+
+def _parameter(code: str, text: str, option: str) -> Finding:
+    remedy = f"Add {option} to SchedulerParameters in spec.extraConf."
+    return Finding(code, Level.WARNS, "SchedulerParameters", text, remedy)
 
 
 def _suspends(about: str, place: str, command: str) -> Finding:
@@ -525,6 +575,7 @@ CHECKS: tuple[Callable[[Seen], list[Finding]], ...] = (
     _kube_nodes,
     _drains,
     _external,
+    _of_the_bridge,
     _suspending,
     _power_saving,
     _of_no_nodeset,

@@ -479,10 +479,8 @@ def _planned_later(job: JobDetail, seen: Seen, about: str, text: str) -> Finding
 
 def _most_tested(seen: Seen) -> int:
     """Return how many jobs the backfill scheduler tests in a cycle."""
-    options = (seen.slurm.config or {}).get("schedulerparameters", "").lower().split(",")
-    found = dict(it.split("=", 1) for it in options if "=" in it)
-    number = found.get("bf_max_job_test", "")
-    return int(number) if number.isascii() and number.isdecimal() else _USUALLY_TESTED
+    number = seen.slurm.scheduler_parameters.get("bf_max_job_test", "")
+    return int(number[:9]) if number.isascii() and number.isdecimal() else _USUALLY_TESTED
 
 
 def _more_nodes(found: Capacity, seen: Seen) -> list[str]:

@@ -158,6 +158,12 @@ class Slurm:
     running: tuple[Ending, ...] | None = None
     """Jobs with resources, the first to end first; the last ones may lack."""
 
+    @property
+    def scheduler_parameters(self) -> dict[str, str]:
+        """SchedulerParameters by lower-case name, with "" for one without a value."""
+        words = (self.config or {}).get("schedulerparameters", "").lower().split(",")
+        return dict(it.strip().partition("=")[::2] for it in words if it.strip())
+
 
 @dataclass(frozen=True, slots=True)
 class Kube:

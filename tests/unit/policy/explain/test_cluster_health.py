@@ -25,6 +25,7 @@ from tests.unit.policy.explain.building import (
 
 EXEC = "kubectl -n slurm exec slurm-controller-0 -c slurmctld --"
 EXTERNAL = node("ext-0", "IDLE", "EXTERNAL", address="10.0.0.9", partitions=("ext",), extra="")
+OF_THE_BRIDGE = replace(EXTERNAL, extra=bridge.node_extra("kube-1", {}, ()))
 GPU_NODESET = nodeset() | {"spec": {"replicas": 2, "gpu": {"enabled": True}}}
 OPERATOR = {
     "metadata": {"name": "slurm-operator", "namespace": "slinky"},
@@ -253,6 +254,32 @@ CASES = [
         {("ExternalNodeNotResponding", "node ext-0")},
     ),
     Case(
+        "nodes of the Slurm Bridge without what it needs of the scheduler",
+        of({"nodes": (node("cpu-0"), node("cpu-1"), OF_THE_BRIDGE)} | with_config()),
+        {
+            (code, "SchedulerParameters")
+            for code in ("ExtraConstraintsOff", "JobsCanShrink", "PodsWaitForScheduler")
+        },
+    ),
+    Case(
+        "nodes of the Slurm Bridge with all that it needs of the scheduler",
+        of(
+            {"nodes": (node("cpu-0"), node("cpu-1"), OF_THE_BRIDGE)}
+            | with_config(
+                schedulerparameters="Extra_Constraints, sched_interval=2,disable_job_shrink"
+            )
+        ),
+        set(),
+    ),
+    Case(
+        "workers of pods, of which only the owner of a job can give up a node",
+        of(
+            with_config(schedulerparameters="sched_interval=60"),
+            pods=(guarding("cpu-0"), pod("cpu-1"), daemon()),
+        ),
+        {("JobsCanShrink", "SchedulerParameters")},
+    ),
+    Case(
         "a GraceTime on external nodes, and one on others",
         of(
             {
@@ -271,7 +298,8 @@ CASES = [
                     partition(name, preempt_modes=frozenset({"SUSPEND"}))
                     for name in ("cpu", "other", "ext")
                 ),
-            },
+            }
+            | with_config(schedulerparameters="disable_job_shrink"),
             pods=(guarding("cpu-0"), pod("cpu-1"), daemon()),
         ),
         {("PreemptionSuspends", "partition cpu"), ("PreemptionSuspends", "partition ext")},

@@ -23,8 +23,8 @@ _LONGEST_NAME = 100
 class NamedNodes(Mapping[str, str]):
     """Who names a node, in words such as `job 17`, by node.
 
-    With `every`, that one may name every node, because its list can't be read; only those of `found`
-    are listed then.
+    With `every`, that one may name every node, because its list can't be read; only those of
+    `found` are listed then.
     """
 
     def __init__(self, found: Mapping[str, str], every: str = "") -> None:

@@ -4,6 +4,7 @@ by a pure function.
 
 import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +42,18 @@ _PROBE = {
     },
 }
 """A pod with what a worker needs."""
+
+
+START_SECONDS = 60.0
+"""For which a cluster without a Kubernetes node that takes pods is waited for, if one starts."""
+_STARTS = frozenset(
+    {
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/not-ready",
+    }
+)
+"""Taints of a node that starts. Kubernetes removes them soon after it is Ready."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +165,7 @@ def observe(
     ClusterError.
     """
     version = json.loads(target.kubectl("get", "--raw", "/version"))
-    nodes = json.loads(target.kubectl("get", "nodes", "-o", "json"))["items"]
+    nodes = _nodes(target)
     classes = json.loads(target.kubectl("get", "storageclasses", "-o", "json"))["items"]
     existing = {
         claim["metadata"]["name"]
@@ -176,6 +189,31 @@ def observe(
             if not _may_create(target, kind, namespace)
         ],
     )
+
+
+def _nodes(target: Target) -> list[dict[str, Any]]:
+    """Read the Kubernetes nodes. In a cluster that has just been created, wait for the first one
+    that takes pods.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        nodes: list[dict[str, Any]] = json.loads(target.kubectl("get", "nodes", "-o", "json"))[
+            "items"
+        ]
+        waits = any(map(is_starting, nodes)) and not any(map(usable, nodes))
+        if not waits or time.monotonic() >= deadline:
+            return nodes
+        time.sleep(1)
+
+
+def is_starting(node: Mapping[str, Any]) -> bool:
+    """Whether nothing but its start keeps pods from a Kubernetes node."""
+    taints = {
+        taint["key"]
+        for taint in node.get("spec", {}).get("taints") or []
+        if taint["effect"] in {"NoSchedule", "NoExecute"}
+    }
+    return bool(taints) and taints <= _STARTS
 
 
 def usable(node: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from tests.cluster.preflight import (
     crowded,
     demand,
     is_default,
+    is_starting,
     needs_privileges,
     problems,
     usable,
@@ -110,6 +111,30 @@ def test_a_node_that_takes_no_pod_is_not_counted(found: dict[str, Any]) -> None:
 
 def test_a_node_is_counted_also_with_a_taint_that_is_a_preference() -> None:
     assert usable(node(taints=[{"key": "a", "effect": "PreferNoSchedule"}]))
+
+
+@pytest.mark.parametrize(
+    ("spec", "starts"),
+    [
+        ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}, True),
+        ({}, False),
+        ({"unschedulable": True}, False),
+        ({"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}, False),
+        (
+            {
+                "taints": [
+                    {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+                    {"key": "gpu", "effect": "NoSchedule"},
+                ]
+            },
+            False,
+        ),
+    ],
+)
+def test_only_a_node_with_no_taint_but_those_of_its_start_is_waited_for(
+    spec: dict[str, Any], *, starts: bool
+) -> None:
+    assert is_starting(node(**spec)) == starts
 
 
 def test_the_default_storage_class_has_one_of_two_annotations() -> None:

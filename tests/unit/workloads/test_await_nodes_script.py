@@ -148,11 +148,10 @@ def test_a_job_that_got_its_node_while_slurmctld_answered_waits_for_it(
     root = controller.root
     controller.program(
         "sinfo",
-        f'cat "{root}/nodes"; echo asked >>"{root}/asked"; '
+        f'cat "{root}/nodes"; echo asked >>"{root}/asked"; touch "{root}/lasting"; '
         f'until test -e "{root}/go"; do sleep 0.05; done',
     )
-    seen = controller.asked
-    until(lambda: controller.asked > seen, "a look that lasts")
+    until((root / "lasting").exists, "a look that lasts")
     second = controller.job(2, "b")
     until(lambda: controller.waiting == {"2"}, "the second to wait")
     controller.nodes(a="allocated#", b="allocated#")

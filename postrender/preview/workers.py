@@ -243,13 +243,13 @@ def _notes(
 
 def _kept(deleted: Iterable[str], jobs: Iterable[Job]) -> Iterable[str]:
     """Describe what happens to the jobs that name nodes of deleted workers."""
-    named, gone = named_nodes(jobs, ()), sorted(set(deleted))
+    named, gone = named_nodes(jobs, ()), set(deleted)
     if named.every and gone:
         yield (
             f"{named.every} may name any node, because its list of nodes can't be read: the nodes "
             "of deleted workers stay DOWN until it has ended"
         )
-    for node in (it for it in gone if it in set(named)):
+    for node in sorted(gone & set(named)):
         waits = "it stays DOWN, and the job waits until a worker has this name again"
         yield f"{named[node]} names Slurm node {node}: {waits}"
 

@@ -343,6 +343,8 @@ class Effects:
         self._wake()
 
     async def _name(self, action: Name) -> None:
+        if not self._memory.may_ask("name", action.job.job_id, self._now()):
+            return
         for job_id in action.job.ids:
             await self._slurm.note(job_id, self._admin_comment(action.job.comment))
             self._book.stale(job_id)

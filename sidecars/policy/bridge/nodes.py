@@ -297,11 +297,17 @@ def _ours(record: Node) -> bool:
     return "EXTERNAL" in record.states and (begun or bridge.labels_of(record.extra) is not None)
 
 
+@functools.lru_cache(maxsize=16_384)
+def _cluster_of(extra: str) -> str | None:
+    # Each record is looked at in each pass, and few change.
+    return (bridge.labels_of(extra) or {}).get(bridge.CLUSTER)
+
+
 def is_of_another_cluster(record: Node, cluster: str) -> bool:
     """Return whether the bridge of another Kubernetes cluster has created the record."""
     if "EXTERNAL" not in record.states:
         return False
-    named = (bridge.labels_of(record.extra) or {}).get(bridge.CLUSTER)
+    named = _cluster_of(record.extra)
     if named is not None:
         return named != cluster
     theirs = {it for it in record.features if it.startswith(f"{FEATURE}-")}

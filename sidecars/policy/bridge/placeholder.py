@@ -24,8 +24,9 @@ def requests_of(
     cluster: str = "",
 ) -> tuple[ExternalRequest, ...]:
     """Return the requests for the job's components, in the name of this Kubernetes cluster.
-    `excluded` are the names in Slurm of the nodes
-    to avoid, and `unfit` those of the nodes that can't run the pods of each component.
+
+    `excluded` are the names in Slurm of the nodes to avoid, and `unfit` those of the nodes that
+    can't run the pods of each component.
 
     `places`: the number of the other nodes; 0: not known. A component may only have so many of them
     that the others get theirs: Slurm gives each as many as it may have, and no two components the

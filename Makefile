@@ -46,7 +46,7 @@ $(DOCS)/ready: | requirements/docs.txt $(READY)
 
 .PHONY: up
 up: $(READY) ## create a Slurm cluster on Kubernetes on this machine (or on the cluster of KUBECONFIG), and run a first job
-	@$(BIN)/python -m tests.cluster up $(if $(CGROUP2),--cgroup2)
+	@$(BIN)/python -m tests.cluster up $(if $(CGROUP2),--cgroup2) $(if $(IPV6),--ipv6)
 
 .PHONY: down
 down: $(READY) ## delete the local cluster
@@ -55,6 +55,11 @@ down: $(READY) ## delete the local cluster
 .PHONY: kubeconfig
 kubeconfig: $(READY) ## print the path of the kubeconfig in use
 	@$(BIN)/python -m tests.cluster kubeconfig
+
+.PHONY: record
+record: $(READY) ## record what the animation of the README shows, on the local cluster of `up`
+	@$(BIN)/python -m tests.cluster.recording
+	$(BIN)/python -m schemas.generate
 
 ## Tests
 
@@ -71,10 +76,11 @@ times: $(READY) ## what the latest run of tests took: the slowest tests, each st
 	@$(BIN)/python -m tests.run times
 
 .PHONY: docs
-docs: $(READY) $(DOCS)/ready ## build the documentation as a site in build/site; a link that leads nowhere is an error
+docs: $(READY) $(DOCS)/ready ## build the documentation as a site in build/site; check its links, and its pages in Chromium
 	@rm -rf build/site
 	'$(DOCS)/bin/sphinx-build' --quiet --fail-on-warning --keep-going --fresh-env --doctree-dir build/doctrees docs build/site
 	$(BIN)/python -m tests.site build/site
+	$(BIN)/python -m tests.browser build/site '$(DOCS)'/lib/python*/site-packages/axe_core_python/axe.min.js
 
 .PHONY: charts
 charts: $(READY) ## chart tests: helm lint, helm-unittest, ct lint, rendered objects against the schemas
@@ -85,7 +91,7 @@ slurm: $(READY) ## tests with real daemons as processes: kube-apiserver, etcd, S
 	@$(BIN)/python -m tests.run slurm
 
 .PHONY: e2e
-e2e: $(READY) ## tests with real Slurm on real Kubernetes, in three lanes; LANE=1 for one, T=TEST for some tests
+e2e: $(READY) ## tests with real Slurm on real Kubernetes, in two lanes; LANE=1 for one, T=TEST for some tests
 	@$(BIN)/python -m tests.run e2e
 
 .PHONY: gpus
@@ -105,12 +111,16 @@ flakes: $(READY) ## run a file of tests N times with one core kept busy: F=tests
 	@$(BIN)/python -m tests.run flakes
 
 .PHONY: soak
-soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, an upgrade from a former commit and back, random queues, more deletions, operations and examples of properties
+soak: $(READY) ## the long runs: half an hour of the bridge with real Slurm, an upgrade from a former commit and back, random queues, more deletions, operations and examples of properties, the documented log collector and torchrun, former releases of Kubernetes
 	$(BIN)/python -m tests.support.bridge_run --minutes 30
 	DELETIONS=100 $(PYTEST) --timeout=900 -o timeout_func_only=true tests/e2e/test_no_ghosts.py tests/e2e/soak_prometheus_adapter.py
 	$(PYTEST) -o timeout_func_only=true tests/soak
 	OPERATIONS=60 SEED=$${SEED:-$$RANDOM} $(PYTEST) -o timeout_func_only=true tests/e2e/test_operations.py
 	$(PYTEST) -n 2 --dist worksteal --hypothesis-profile=soak --timeout=3600 tests/unit
+	for version in 1.36 1.35; do
+	  KUBERNETES_VERSION=$$version $(PYTEST) -n 2 --dist loadfile --timeout=300 tests/integration
+	  KUBERNETES_VERSION=$$version $(PYTEST) -o timeout_func_only=true tests/e2e/test_jobs.py tests/e2e/test_scaling.py
+	done
 
 ## Upkeep
 
@@ -172,6 +182,7 @@ lock: $(READY) ## update requirements/*.txt from requirements/*.in; UPGRADE=1 fo
 	compile postrender -c requirements/runtime.txt
 	compile dev -c requirements/runtime.txt -c requirements/postrender.txt
 	compile docs
+	compile jupyter
 
 .PHONY: lock-images
 lock-images: $(READY) ## update the digests of the charts' default images and of the base image from their registries

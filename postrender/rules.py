@@ -1,7 +1,7 @@
 """The rules of the custom resources that the API server enforces: which of them an object breaks.
 
-`make generate` writes rules.json and, for changes, changes.json, with the rules of schemas/crds as
-nested lists (schemas/cel.py).
+`make generate` writes rules.json and, for changes, changes.json, with the rules of schemas/crds,
+and the bounds of single fields, as nested lists (schemas/cel.py).
 """
 
 import json
@@ -28,7 +28,7 @@ def broken(kind: str, value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
 def messages(kind: str, value: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
     """Yield the same, with the place in the words."""
     for place, rule in broken(kind, value):
-        yield place, f"{'.'.join(map(str, place)) or 'metadata.name'}: {rule}"
+        yield place, f"{_text(place) or 'metadata.name'}: {rule}"
 
 
 def refused_changes(
@@ -40,6 +40,11 @@ def refused_changes(
     for rule in _changes().get(kind, ()):
         if not evaluate(rule["rule"], {"self": after, "oldSelf": before}):
             yield ".".join(filter(None, [*rule["path"], rule["field"]])), rule["message"]
+
+
+def _text(place: Place) -> str:
+    parts = (f"[{it}]" if isinstance(it, int) else f".{it}" for it in place)
+    return "".join(parts).removeprefix(".")
 
 
 @cache

@@ -2,14 +2,18 @@
 without an API server.
 
 Both come from the rules (CEL) in `schemas/crds`. Rules about a change, which name `oldSelf`, need
-the object in the cluster: only previews of the post-renderer have it.
+the object in the cluster: only previews of the post-renderer have it. The bounds of single fields
+(`minimum`, `pattern` and the like) are for the post-renderer alone: the chart has them in the rules
+of its values.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from schemas import cel, definitions, resource_fields, sources
 
@@ -44,6 +48,19 @@ def rules(kind: str) -> Iterator[Rule]:
     yield from _of({**root, "x-kubernetes-validations": source.get("rules", [])}, kind, ())
 
 
+def bounds(kind: str) -> Iterator[Rule]:
+    """Yield the bounds of single fields of a kind's spec, as rules."""
+    yield from _bounds(resource_fields.load(kind)["spec"], kind, ("spec",))
+
+
+def rules_and_bounds(kind: str) -> Iterator[Rule]:
+    """Yield all that concerns one state of an object of this kind, beside types and required
+    fields.
+    """
+    yield from rules(kind)
+    yield from bounds(kind)
+
+
 def changes(kind: str) -> Iterator[Rule]:
     """Yield the rules of a kind about a change of its spec."""
     schema = resource_fields.load(kind)["spec"]
@@ -62,6 +79,43 @@ def _of(schema: sources.Schema, kind: str, path: tuple[str, ...]) -> Iterator[Ru
         yield from _of(schema["items"], kind, (*path, "*"))
 
 
+def _bounds(schema: sources.Schema, kind: str, path: tuple[str, ...]) -> Iterator[Rule]:
+    for word, (node, message) in _BOUNDS.items():
+        if word in schema:
+            text = message.format(_listed(schema[word]))
+            yield Rule(kind, path, "", node(schema[word]), text, "Correct the values.")
+    for name, child in schema.get("properties", {}).items():
+        yield from _bounds(child, kind, (*path, name))
+    if "items" in schema:
+        yield from _bounds(schema["items"], kind, (*path, "*"))
+
+
+def _listed(bound: Any) -> str:
+    return ", ".join(map(str, bound)) if isinstance(bound, list) else str(bound)
+
+
+def _one_of(values: Sequence[Any]) -> cel.Node:
+    first, *others = (["==", _SELF, ["const", value]] for value in values)
+    return reduce(lambda left, right: ["or", left, right], others, first)
+
+
+_SELF: cel.Node = ["var", "self"]
+_BOUNDS: Mapping[str, tuple[Callable[[Any], cel.Node], str]] = {
+    "minimum": (lambda it: [">=", _SELF, ["const", it]], "must be {} or more"),
+    "maximum": (lambda it: ["<=", _SELF, ["const", it]], "must be {} or less"),
+    "enum": (_one_of, "must be one of {}"),
+    "pattern": (lambda it: ["matches", _SELF, it], "must match {}"),
+    "minLength": (lambda it: [">=", ["size", _SELF], ["const", it]], "must not be empty"),
+    "maxLength": (
+        lambda it: ["<=", ["size", _SELF], ["const", it]],
+        "must have {} characters or fewer",
+    ),
+    "minItems": (lambda it: [">=", ["size", _SELF], ["const", it]], "must have {} items or more"),
+    "maxItems": (lambda it: ["<=", ["size", _SELF], ["const", it]], "must have {} items or fewer"),
+}
+"""By JSON Schema's word: the rule that it is, and the rule in words."""
+
+
 def _rule(
     rule: Mapping[str, str], schema: sources.Schema, kind: str, path: tuple[str, ...]
 ) -> Rule:
@@ -75,7 +129,7 @@ def _rule(
     )
 
 
-def json_text(of: Callable[[str], Iterator[Rule]] = rules) -> str:
+def json_text(of: Callable[[str], Iterator[Rule]] = rules_and_bounds) -> str:
     """Return the post-renderer's rules.json, or with `changes` its changes.json. It has the rules
     of each kind, each with `path`, `field`, `rule` and `message`.
     """

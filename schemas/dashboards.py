@@ -3,6 +3,30 @@
 from schemas import grafana
 
 _STARTABLE = "Without held jobs. Array tasks count one by one."
+_QUANTILES = ((0.1, "a tenth is below"), (0.5, "median"), (0.9, "a tenth is above"))
+_MAPPED = 'hpc_job!=""'
+_NOT_READY = 'condition="Ready", status=~"false|unknown"'
+_JOBS = "Needs the mapping of jobs to GPUs: vendor.nvidia.dcgm."
+_WORKER = 'namespace="$namespace", container!="", pod=~".*-worker-.*"'
+_PODS = 'namespace="$namespace", pod=~".*-worker-.*"'
+_OTHER = 'namespace="$namespace", container!="", pod!~".*-worker-.*"'
+
+
+def _dcgm(field: str, *labels: str) -> str:
+    """Return a field of NVIDIA's DCGM for the GPUs of pods in the namespace.
+
+    The label `namespace` is that of the pod with the GPU if Prometheus honours the labels of
+    dcgm-exporter, and else `exported_namespace` is.
+    """
+    own, exported = (
+        ",".join(it)
+        for it in (
+            ('namespace="$namespace"', 'exported_namespace=""', *labels),
+            ('exported_namespace="$namespace"', *labels),
+        )
+    )
+    return f"(DCGM_FI_DEV_{field}{{{own}}} or DCGM_FI_DEV_{field}{{{exported}}})"
+
 
 DASHBOARDS: dict[str, grafana.Dashboard] = {
     "cluster": grafana.Dashboard(
@@ -478,8 +502,203 @@ DASHBOARDS: dict[str, grafana.Dashboard] = {
         ),
         ("namespace", "Namespace", "label_values(slurm_operator_condition, namespace)"),
     ),
+    "gpus": grafana.Dashboard(
+        "Slurm / GPU hardware",
+        (
+            grafana.stat("GPUs", f"count({_dcgm('GPU_UTIL')})"),
+            grafana.stat("Utilisation", f"avg({_dcgm('GPU_UTIL')}) / 100", "percentunit"),
+            grafana.stat(
+                "Allocated by Slurm",
+                'sum(slurm_gpus{namespace="$namespace", state="allocated"}) '
+                '/ sum(slurm_gpus{namespace="$namespace"})',
+                "percentunit",
+            ),
+            grafana.stat("Power", f"sum({_dcgm('POWER_USAGE')})", "watt"),
+            grafana.stat("Hottest GPU", f"max({_dcgm('GPU_TEMP')})", "celsius"),
+            grafana.stat(
+                "GPUs with an XID error",
+                f"count({_dcgm('XID_ERRORS')} > 0) or vector(0)",
+                meaning="DCGM shows the last error of a GPU until its driver starts again.",
+            ),
+            grafana.graph(
+                "Utilised and allocated",
+                (f"avg({_dcgm('GPU_UTIL')}) / 100", "utilised, of all GPUs"),
+                (
+                    (
+                        'sum(slurm_gpus{namespace="$namespace", state="allocated"}) '
+                        '/ sum(slurm_gpus{namespace="$namespace"})'
+                    ),
+                    "allocated by Slurm",
+                ),
+                unit="percentunit",
+                meaning="GPUs that jobs have and don't use lie between the two.",
+            ),
+            grafana.graph(
+                "Utilisation of the GPUs with a job",
+                *(
+                    (f"quantile({part}, {_dcgm('GPU_UTIL', _MAPPED)}) / 100", name)
+                    for part, name in (
+                        (0.1, "a tenth below"),
+                        (0.5, "median"),
+                        (0.9, "a tenth above"),
+                    )
+                ),
+                unit="percentunit",
+                meaning=_JOBS,
+            ),
+            grafana.graph("Power", (f"sum({_dcgm('POWER_USAGE')})", "all GPUs"), unit="watt"),
+            grafana.graph(
+                "Temperature",
+                (f"max({_dcgm('GPU_TEMP')})", "hottest GPU"),
+                (f"avg({_dcgm('GPU_TEMP')})", "mean"),
+                unit="celsius",
+            ),
+            grafana.graph(
+                "Memory of the GPUs in use",
+                (
+                    (
+                        f"sum({_dcgm('FB_USED')}) "
+                        f"/ (sum({_dcgm('FB_USED')}) + sum({_dcgm('FB_FREE')}))"
+                    ),
+                    "all GPUs",
+                ),
+                unit="percentunit",
+            ),
+            grafana.graph(
+                "GPUs below 10 % although a job has them",
+                (f"count({_dcgm('GPU_UTIL', _MAPPED)} < 10) or vector(0)", "GPUs"),
+                meaning=_JOBS,
+            ),
+            grafana.table(
+                "Jobs with the lowest utilisation, in %",
+                f"bottomk(20, avg by (hpc_job) ({_dcgm('GPU_UTIL', _MAPPED)}))",
+                meaning=_JOBS,
+            ),
+        ),
+        ("namespace", "Namespace", "label_values(slurm_exporter_up, namespace)"),
+    ),
+    "kubernetes": grafana.Dashboard(
+        "Slurm / Kubernetes",
+        (
+            grafana.stat(
+                "Kubernetes nodes ready",
+                'sum(kube_node_status_condition{condition="Ready", status="true"})',
+                meaning="Of the whole Kubernetes cluster.",
+            ),
+            grafana.stat(
+                "Not ready",
+                'sum(kube_node_status_condition{condition="Ready", status=~"false|unknown"})',
+            ),
+            grafana.stat("Cordoned", "sum(kube_node_spec_unschedulable)"),
+            grafana.stat(
+                "Slurm nodes",
+                'sum(slurm_nodes{namespace="$namespace"})',
+            ),
+            grafana.stat(
+                "Pods ready",
+                'sum(kube_pod_status_ready{namespace="$namespace", condition="true"})',
+            ),
+            grafana.stat(
+                "Pods pending",
+                'sum(kube_pod_status_phase{namespace="$namespace", phase="Pending"})',
+            ),
+            grafana.graph(
+                "Workers in Kubernetes and in Slurm",
+                (f"count(kube_pod_info{{{_PODS}}})", "pods"),
+                (f'sum(kube_pod_status_ready{{{_PODS}, condition="true"}})', "ready"),
+                (
+                    (
+                        'sum(slurm_nodes{namespace="$namespace"}) '
+                        '- (sum(slurm_nodes_unavailable{namespace="$namespace"}) or vector(0)) '
+                        '- (sum(slurm_nodes_flagged{namespace="$namespace", flag="powered_down"}) '
+                        "or vector(0))"
+                    ),
+                    "available to Slurm",
+                ),
+                meaning="A worker that is ready in Kubernetes can be drained in Slurm.",
+            ),
+            grafana.stack(
+                "Pods by phase",
+                ('sum by (phase) (kube_pod_status_phase{namespace="$namespace"}) > 0', "{{phase}}"),
+            ),
+            grafana.graph(
+                "Workers on Kubernetes nodes that aren't ready",
+                (
+                    (
+                        f"sum(count by (node) (kube_pod_info{{{_PODS}}}) * on (node) "
+                        "group_left sum by "
+                        f"(node) (kube_node_status_condition{{{_NOT_READY}}}))"
+                    ),
+                    "workers",
+                ),
+            ),
+            grafana.stack(
+                "Containers that wait, by reason",
+                (
+                    (
+                        "sum by (reason) (kube_pod_container_status_waiting_reason{namespace="
+                        '"$namespace"})'
+                    ),
+                    "{{reason}}",
+                ),
+            ),
+            grafana.graph(
+                "Restarts of containers, per hour",
+                (
+                    (
+                        "sum by (container) (increase(kube_pod_container_status_restarts_total"
+                        '{namespace="$namespace"}[1h]))'
+                    ),
+                    "{{container}}",
+                ),
+            ),
+            grafana.graph(
+                "Volumes, used",
+                (
+                    (
+                        "1 - max by (persistentvolumeclaim) "
+                        '(kubelet_volume_stats_available_bytes{namespace="$namespace"}) '
+                        "/ max by (persistentvolumeclaim) "
+                        '(kubelet_volume_stats_capacity_bytes{namespace="$namespace"})'
+                    ),
+                    "{{persistentvolumeclaim}}",
+                ),
+                unit="percentunit",
+            ),
+            grafana.graph(
+                "CPUs used by workers",
+                (f"sum(rate(container_cpu_usage_seconds_total{{{_WORKER}}}[5m]))", "workers"),
+            ),
+            grafana.graph(
+                "CPUs used by other pods",
+                (
+                    f"sum by (pod) (rate(container_cpu_usage_seconds_total{{{_OTHER}}}[5m]))",
+                    "{{pod}}",
+                ),
+            ),
+            grafana.graph(
+                "Memory of workers",
+                (f"sum(container_memory_working_set_bytes{{{_WORKER}}})", "workers"),
+                unit="bytes",
+            ),
+            grafana.graph(
+                "Memory of other pods",
+                (f"sum by (pod) (container_memory_working_set_bytes{{{_OTHER}}})", "{{pod}}"),
+                unit="bytes",
+            ),
+        ),
+        ("namespace", "Namespace", "label_values(slurm_exporter_up, namespace)"),
+    ),
 }
 """By the names of their files."""
+
+BESIDE = ("gpus", "kubernetes")
+"""Those that need other exporters than this project's."""
+
+BUSY = ("cluster", "queue", "users", "autoscaling", *BESIDE)
+"""Those that are drawn with a simulated busy day. The others are drawn with what a real Slurm has
+answered.
+"""
 
 
 def text(name: str) -> str:

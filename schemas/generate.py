@@ -7,7 +7,8 @@ each chart, the dashboards of charts/slurm-exporter and their pictures in docs/i
 records of the custom resources, their rules for the chart `slurm` and the post-renderer, the fields
 that the chart `slurm` passes to them, the schema of the post-renderer's configuration in its
 package, what charts contain of others, and the reference pages and the list of images in
-docs/reference. The pages of conditions and of metrics come from the tables in `sidecars`.
+docs/reference. The pages of conditions and of metrics come from the tables in `sidecars`. The
+animation of the README comes from a recording of a real cluster.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from schemas import (
     resource_fields,
     sources,
     support,
+    terminal_picture,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -112,6 +114,7 @@ def generated(root: Path) -> dict[Path, str]:
         files[PICTURES / f"dashboard-{name}.svg"] = dashboard_pictures.picture(
             name, dashboards.DASHBOARDS[name]
         )
+    files[PICTURES / "demo.svg"] = terminal_picture.svg(terminal_picture.read())
     return files | chart_copies.copies(root, files)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-VERSIONS = tuple(f"1.{minor}.0" for minor in range(29, 37))
+VERSIONS = tuple(f"1.{minor}.0" for minor in range(29, 38))
 PACKAGES = (
     "api.core.v1",
     "apimachinery.pkg.apis.meta.v1",

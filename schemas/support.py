@@ -51,7 +51,7 @@ def read(root: Path = ROOT) -> dict[str, Any]:
             )
     versions_of = [it for kind in ("kubernetes", "helm") for it in found[kind]["versions"]]
     for row in (*found["slurm"]["features"], *versions_of):
-        missing = [test for test in row["tests"] if not (root / test).is_file()]
+        missing = [test for test in row["tests"] if not (root / test).exists()]
         if missing or not row["tests"]:
             raise sources.SchemaError(
                 f"{SOURCE}: {row.get('feature') or row['version']}: no such test: "

@@ -35,7 +35,7 @@ ROLES = {
         "sidecars.uninstall.main", "removes finalizers before the operator is uninstalled"
     ),
     "simulate": Role("sidecars.simulate.main", "a simulated Slurm behind slurmrestd's API"),
-    "doctor": Role("sidecars.doctor.main", "looks at the GPUs of a cluster once"),
+    "doctor": Role("sidecars.explain.gres.main", "looks at the GPUs of a cluster once"),
     "exporter": Role("sidecars.exporter.main", "serves metrics of a Slurm cluster", True),
     "plugin": Role("sidecars.explain.plugin", "prints the program `kubectl slurm`"),
     "secrets": Role("sidecars.secrets.main", "generates Secrets of clusters without an operator"),

@@ -50,6 +50,11 @@ class ObjectMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
         """The owner marked `controller: true`; None for an object that nobody controls."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
+    @property
+    def controller_uid(self) -> str:
+        """The uid of that owner; "" without one."""
+        return self.controller.uid if self.controller is not None else ""
+
 
 class PartialMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """metadata of a PartialObjectMetadata. Annotations are left out: `kubectl apply` stores the

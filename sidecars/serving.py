@@ -11,6 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sidecars.connections import (
     HEADER_SECONDS,
@@ -40,20 +41,27 @@ Certificate = tuple[Path, Path]
 """Files: the certificate, and its key."""
 
 
-def add_probes(app: web.Application, fault: Callable[[], str] = str) -> None:
-    """Answer a kubelet at /readyz, and at /healthz with `fault`: why the program has to be
-    restarted, "" while it works.
+def add_probes(
+    app: web.Application, fault: Callable[[], str] = str, problem: Callable[[], str] = str
+) -> None:
+    """Answer a kubelet, at /healthz with `fault`: why the program has to be restarted, and at
+    /readyz with `problem`: why it can't be used. "" while nothing is wrong.
     """
+    for path, why in (("/healthz", fault), ("/readyz", problem)):
+        app.router.add_get(path, _probe(why))
 
-    async def healthy(_: web.Request) -> web.Response:
-        why = fault()
-        return web.Response(status=503 if why else 200, text=f"{why or 'ok'}\n")
 
-    async def ready(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+def _probe(why: Callable[[], str]) -> Handler:
+    async def answer(_: web.Request) -> web.Response:
+        text = why()
+        return web.Response(status=503 if text else 200, text=f"{text or 'ok'}\n")
 
-    app.router.add_get("/healthz", healthy)
-    app.router.add_get("/readyz", ready)
+    return answer
+
+
+async def measurements(_: web.Request) -> web.Response:
+    """Answer Prometheus with the metrics of this process."""
+    return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 async def serve(

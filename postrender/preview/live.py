@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 import subprocess
 import time
 import zlib
@@ -13,6 +14,7 @@ from postrender.errors import PostrenderError
 from postrender.expand.cluster import is_custom, with_namespace
 from postrender.preview.state import Key, SlurmState, State
 from postrender.stream import Stream
+from sidecars.contract import redaction
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import SlurmError
 from sidecars.workloads import names, references
@@ -118,8 +120,50 @@ def read(
         if claims or any(it.get("kind") == _CLAIM for it in before)
         else None,
         slurm=slurm,
+        refusals=_refusals([it for it in wanted if is_custom(it)], namespace, run),
     )
     return _distinct(before), state
+
+
+_DRY_RUN = (
+    "apply",
+    "--server-side",
+    "--force-conflicts",
+    "--field-manager=helm",
+    "--dry-run=server",
+    "--output=name",
+    "--filename=-",
+)
+_NO_RIGHT = re.compile(r"cannot (?:patch|create) resource|\(NotFound\)|no matches for kind")
+"""What kubectl reports where the question can't be asked: of whoever may only read, and of a
+namespace or a custom resource that the upgrade creates.
+"""
+_LONGEST = 500
+"""Characters of a refusal, which may repeat what the stream has: passwords are taken out first."""
+
+
+def _refusals(
+    custom: Sequence[Manifest], namespace: str, run: Kubectl
+) -> dict[tuple[str, str, str], str]:
+    """Return why the API server would refuse custom resources, by kind, namespace and name. Its dry
+    run stores nothing.
+    """
+    objects = [with_namespace(it, namespace) for it in custom]
+    if not objects or not _refusal(_list(objects), run):
+        return {}
+    found = {
+        (it["kind"], it["metadata"]["namespace"], it["metadata"]["name"]): _refusal(it, run)
+        for it in objects
+    }
+    return {key: why for key, why in found.items() if why and not _NO_RIGHT.search(why)}
+
+
+def _refusal(manifest: Manifest, run: Kubectl) -> str:
+    try:
+        run(_DRY_RUN, json.dumps(manifest))
+    except PostrenderError as error:
+        return redaction.text(" ".join(str(error).partition(": ")[2].split()))[:_LONGEST]
+    return ""
 
 
 _OWNED = ("--show-managed-fields",)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from postrender.expand import objects
 from postrender.expand.cluster import HOOK, Cluster, clusters, is_custom, with_namespace
 from postrender.expand.objects import Configuration, usable
-from postrender.preview import differences, volumes, workers
+from postrender.preview import differences, stranded, volumes, workers
 from postrender.preview.differences import Change, Refused, identity
 from postrender.preview.ownership import retained
 from postrender.preview.state import SlurmState, State, assumed
+from postrender.preview.stranded import Partitions, Stranded
 from postrender.preview.volumes import Volumes
 from postrender.preview.workers import Seen, Workers
 from sidecars.policy.nodeset.revisions import Stored
@@ -81,6 +82,7 @@ class Preview:
     pods: tuple[Pods, ...] = ()
     volumes: tuple[Volumes, ...] = ()
     workers: tuple[Workers, ...] = ()
+    stranded: tuple[Stranded, ...] = ()
 
 
 def preview(
@@ -119,6 +121,7 @@ def preview(
     configured: list[Configured] = []
     upgrades: list[Upgrade] = []
     concerned: list[Workers] = []
+    waiting: list[Stranded] = []
     rendered: list[tuple[list[Manifest], list[Manifest]]] = []
     for space in sorted(old.keys() | new.keys()):
         one, other = _sharing(old.get(space), new.get(space))
@@ -127,6 +130,7 @@ def preview(
         configured += _configurations(was, becomes)
         upgrades += _upgrades(was, becomes)
         concerned += _nodesets(was, becomes, state)
+        waiting += _stranded(was, becomes, state)
     pods = [it for pair in rendered for it in _pods(*pair)]
     pods += _pods(applied_before, applied_after, live=state.live)
     sized = [it for pair in rendered for it in volumes.of_workloads(*pair, state)]
@@ -134,14 +138,29 @@ def preview(
     found = differences.changes(before, after, namespace, live=state.live)
     workers_of = tuple(it for it in concerned if it.workers)
     return Preview(
-        tuple(differences.refused(before, after, namespace)),
+        tuple(_refused(before, after, state, namespace)),
         tuple(found),
         tuple(configured),
         tuple(upgrades),
         tuple(pods),
         tuple(sized),
         workers_of,
+        tuple(waiting),
     )
+
+
+def _refused(
+    before: Sequence[Manifest], after: Sequence[Manifest], state: State, namespace: str
+) -> Iterable[Refused]:
+    """Yield what the API server would refuse: by the rules that are known here, in their words, and
+    by all others of a live cluster, such as an admission policy, in its own.
+    """
+    known = list(differences.refused(before, after, namespace))
+    yield from known
+    named = {(it.kind, it.namespace, it.name) for it in known}
+    for key, why in sorted(state.refusals.items()):
+        if key not in named:
+            yield Refused(*key, (why,))
 
 
 def _is_hook(manifest: Manifest) -> bool:
@@ -294,6 +313,31 @@ def _daemons(of: _Side, name: str) -> list[Daemon]:
         Daemon(f"{it.kind} {it.name}", daemon, None, str(spec.get("image") or ""))
         for it, daemon, spec in found
     ]
+
+
+def _stranded(was: _Side, becomes: _Side, state: State) -> Iterable[Stranded]:
+    if not state.live or was.cluster is None or becomes.cluster is None:
+        return
+    hosts = {str((it.get("spec") or {}).get("hostname")) for it in state.pods}
+    for name, controller in becomes.controllers().items():
+        former = was.controllers().get(name)
+        if former is None or controller.spec.external:
+            continue
+        yield from stranded.stranded(
+            f"{controller.namespace}/{name}",
+            _partitions(was, was.cluster, former),
+            _partitions(becomes, becomes.cluster, controller),
+            state.of_slurm((controller.namespace, name)),
+            hosts,
+        )
+
+
+def _partitions(of: _Side, cluster: Cluster, controller: Controller) -> Partitions:
+    return Partitions(
+        of.configured[controller.name].config_set.files["slurm.conf"],
+        cluster.nodesets_of(controller),
+        cluster.scaled_by_others,
+    )
 
 
 def _nodesets(was: _Side, becomes: _Side, state: State) -> Iterable[Workers]:

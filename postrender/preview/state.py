@@ -62,6 +62,8 @@ class State:
     storage_classes: Mapping[str, bool] | None = None
     """By name, whether a StorageClass allows that claims grow; None if that is unknown."""
     slurm: Mapping[Key, SlurmState] = field(default_factory=dict)
+    refusals: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
+    """Why the API server would refuse custom resources, by kind, namespace and name."""
 
     def of_slurm(self, controller: Key) -> SlurmState:
         """Return the known state of a Slurm cluster."""

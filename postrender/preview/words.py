@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from postrender.preview.report import Preview, Upgrade
+from postrender.preview.stranded import Stranded
 from postrender.preview.workers import JobEnd, Worker, Workers
 from postrender.report import shown
 
@@ -19,12 +20,17 @@ _TAKES = {
     "restart": "slurmctld restarts in its pod; jobs continue",
     "pod": "the pod of slurmctld is replaced (configUpdate: Recreate); jobs continue",
 }
+_STARTS = {
+    "closed": "is closed and starts no job",
+    "removed": "is removed from slurm.conf",
+    "empty": "has no worker left",
+}
 _PODS = {"restart": "pods are replaced", "create": "pods are created", "delete": "pods are deleted"}
 
 
 def as_json(preview: Preview) -> str:
     """Write the preview as one JSON object: refused, changes, configured, upgrades, pods, volumes,
-    workers. Times are seconds since the epoch.
+    workers, stranded. Times are seconds since the epoch.
     """
     return json.dumps(asdict(preview), indent=2) + "\n"
 
@@ -90,6 +96,8 @@ def _quoted(preview: Preview) -> Iterator[tuple[str, list[str]]]:
         yield "Volumes", list(_volumes(preview))
     if preview.workers:
         yield "Workers", [line for it in preview.workers for line in _workers(it)]
+    if preview.stranded:
+        yield "Jobs", [line for it in preview.stranded for line in _stranded(it)]
 
 
 def _refused(preview: Preview) -> Iterator[str]:
@@ -149,6 +157,23 @@ def _workers(of: Workers) -> Iterator[str]:
             if worker.first is first and worker.action != "create":
                 yield f"    {title}: {_worker(worker)}"
                 yield from (f"        {_job(job)}" for job in worker.jobs)
+
+
+def _stranded(of: Stranded) -> Iterator[str]:
+    yield f"  Controller {of.controller}: partition {of.partition} {_STARTS[of.outcome]}"
+    if of.unknown:
+        yield f"      its jobs are unknown: {of.unknown}"
+    if of.waiting:
+        until = (
+            "one of its NodeSets has a worker" if of.outcome == "empty" else "the partition is back"
+        )
+        yield f"      wait until {until}, or they are moved: jobs {_numbers(of.waiting)}"
+    if of.lost:
+        yield f"      slurmctld ends them as NODE_FAIL: jobs {_numbers(of.lost)}"
+
+
+def _numbers(jobs: Sequence[int]) -> str:
+    return _listed([str(it) for it in jobs], 20)
 
 
 def _worker(worker: Worker) -> str:

@@ -225,7 +225,7 @@ def _notes(
             f"Slurm's state is unknown ({seen.slurm.problem}): no worker is deleted until it is "
             "known"
         )
-    yield from _kept([it.slurm_node for it in found if it.action == "delete"], seen.slurm.jobs)
+    yield from _kept([it.slurm_node for it in found if it.action == "delete"], seen.slurm)
     if outdated and not any(it.first for it in outdated):
         kind = nodeset.spec.update_strategy.type
         if kind == "OnDelete":
@@ -241,9 +241,9 @@ def _notes(
         )
 
 
-def _kept(deleted: Iterable[str], jobs: Iterable[Job]) -> Iterable[str]:
+def _kept(deleted: Iterable[str], slurm: SlurmState) -> Iterable[str]:
     """Describe what happens to the jobs that name nodes of deleted workers."""
-    named, gone = named_nodes(jobs, ()), set(deleted)
+    named, gone = named_nodes(slurm.jobs, (), slurm.nodes), set(deleted)
     if named.every and gone:
         yield (
             f"{named.every} may name any node, because its list of nodes can't be read: the nodes "

@@ -5,16 +5,16 @@ Without a rule for a driver nothing of it is read, and the bridge needs no right
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from sidecars.bridge.core import claims
+from sidecars.bridge.core.claim_manifests import DeviceClass, ResourceClaim, ResourceSlice
+from sidecars.bridge.core.claims import PodClaims
+from sidecars.bridge.core.devices import Device, Granted, Numbered, Rules, numbered
+from sidecars.bridge.core.manifests import Pod
+from sidecars.bridge.core.records import Deallocate, Grant
 from sidecars.kube import Client, Conflict, Event, Invalid, NotFound, Reflector, Resource, Store
-from sidecars.policy.bridge import claims
-from sidecars.policy.bridge.claim_manifests import DeviceClass, ResourceClaim, ResourceSlice
-from sidecars.policy.bridge.claims import PodClaims
-from sidecars.policy.bridge.devices import Device, Granted, Numbered, Rules, numbered
-from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Deallocate, Grant
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,9 @@ def reflectors(
 
 
 class Devices:
-    """`stores`: None without a rule for a driver. `now` gives monotonic seconds."""
+    """`stores`: None without a rule for a driver or an unmanaged DeviceClass. `now` gives monotonic
+    seconds.
+    """
 
     def __init__(
         self, rules: Rules, stores: Stores | None, kube: Client, now: Callable[[], float]
@@ -86,7 +88,7 @@ class Devices:
         """
         if stores is not None:
             stores.claims.add_index(
-                BY_OWNER, lambda it: [it.metadata.controller] if it.metadata.controller else []
+                BY_OWNER, lambda it: list(filter(None, [it.metadata.controller_uid]))
             )
             stores.slices.subscribe(lambda _: self._forget_numbers())
             stores.classes.subscribe(self._class_changed)
@@ -113,7 +115,7 @@ class Devices:
             return PodClaims(None, problem=problem)
         if not pod.spec.resource_claims:
             return claims.NONE
-        by_name = {it.metadata.name: it for it in self._its(pod)}
+        by_name = {it.metadata.name: it for it in (*self._named(pod), *self._its(pod))}
         returned = {uid: it.version for uid, it in self._returned.items()}
         return claims.claims_of(pod, by_name, self.rules, self._planned(), returned, self._classes)
 
@@ -189,6 +191,14 @@ class Devices:
             self._stores.claims.by(BY_OWNER, pod.metadata.uid) if self._stores is not None else ()
         )
         return [it for it in found if it.metadata.namespace == pod.metadata.namespace]
+
+    def _named(self, pod: Pod) -> Iterator[ResourceClaim]:
+        """Yield the claims that the pod names, which may be those of several pods."""
+        for it in pod.spec.resource_claims:
+            if self._stores is not None and it.resource_claim_name:
+                claim = self._stores.claims.get(pod.metadata.namespace, it.resource_claim_name)
+                if claim is not None:
+                    yield claim
 
     async def _patch(
         self, claim: ResourceClaim, patch: claims.Patch, subresource: str | None

@@ -14,25 +14,10 @@ import msgspec
 
 from sidecars.bridge import metrics
 from sidecars.bridge.claimed_devices import Devices
-from sidecars.bridge.memory import Submission
-from sidecars.bridge.parts import Books, Clock, Kubernetes
-from sidecars.bridge.refused import Change, Refused, is_refusal
-from sidecars.bridge.rights import Rights
-from sidecars.bridge.slurm import Slurm
-from sidecars.contract import bridge, queued
-from sidecars.kube import (
-    PODS,
-    Forbidden,
-    Invalid,
-    KubeError,
-    Malformed,
-    NotFound,
-)
-from sidecars.kube import Conflict as KubeConflict
-from sidecars.policy.bridge import pods
-from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.placeholder import requests_of
-from sidecars.policy.bridge.records import (
+from sidecars.bridge.core import pods
+from sidecars.bridge.core.manifests import Pod
+from sidecars.bridge.core.placeholder import requests_of
+from sidecars.bridge.core.records import (
     Action,
     Allow,
     Cancel,
@@ -50,7 +35,22 @@ from sidecars.policy.bridge.records import (
     Why,
     avoid_key,
 )
-from sidecars.policy.bridge.records import Pod as SeenPod
+from sidecars.bridge.core.records import Pod as SeenPod
+from sidecars.bridge.memory import Submission
+from sidecars.bridge.parts import NOWHERE, Books, Clock, Kubernetes, Places
+from sidecars.bridge.refused import Change, Refused, is_refusal
+from sidecars.bridge.rights import Rights
+from sidecars.bridge.slurm import Slurm
+from sidecars.contract import bridge, queued
+from sidecars.kube import (
+    PODS,
+    Forbidden,
+    Invalid,
+    KubeError,
+    Malformed,
+    NotFound,
+)
+from sidecars.kube import Conflict as KubeConflict
 from sidecars.policy.reasons.bridge import BridgeEvent
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected, SlurmError
@@ -121,6 +121,8 @@ class Effects:
         self._devices = devices
         self._rights = rights
         self._now = clock.now
+        self._logged: dict[type[Action], str] = {}
+        """The last reason why an action of a kind failed."""
         self._wall = clock.wall
         self._wake = wake
         self._cluster = cluster
@@ -133,14 +135,8 @@ class Effects:
         """Events that wait: when each happened, and what it is about."""
         self._writing: asyncio.Task[None] | None = None
         self._turn = 0
-        self.slurm_nodes: Mapping[str, str] = {}
-        """The names in Slurm of the Kubernetes nodes that have an external record."""
-        self.guard_nodes: Mapping[str, str] = {}
-        """The names in Slurm of the Kubernetes nodes with a slurmd."""
-        self.foreign: frozenset[str] = frozenset()
-        """The names in Slurm of the external nodes of other Kubernetes clusters."""
 
-    async def apply(self, actions: Iterable[Action]) -> bool:
+    async def apply(self, actions: Iterable[Action], places: Places = NOWHERE) -> bool:
         """Apply the actions, all at the same time. Submissions continue after this returns. False
         if some are left.
 
@@ -163,7 +159,7 @@ class Effects:
             start = self._turn % len(its) if len(its) > most and kind is not Submit else 0
             chosen += (its[start:] + its[:start])[: max(0, most)]
         self._turn += MOST_AT_ONCE
-        await asyncio.gather(*(self._apply(action) for action in chosen))
+        await asyncio.gather(*(self._apply(action, places) for action in chosen))
         if self._may_write_events() and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(
                 self._write_events(), name="events that have waited"
@@ -211,12 +207,12 @@ class Effects:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _apply(self, action: Action) -> None:
+    async def _apply(self, action: Action, places: Places) -> None:
         version = self.refused.version(action) if isinstance(action, Change) else ""
         try:
             match action:
                 case Submit():
-                    self._submit(action)
+                    self._submit(action, places)
                 case Label():
                     await self._label(action)
                 case Start():
@@ -224,7 +220,7 @@ class Effects:
                 case Name():
                     await self._name(action)
                 case Allow():
-                    await self._allow(action)
+                    await self._allow(action, places)
                 case Grant() | Deallocate():
                     await self._claim(action)
                 case Release():
@@ -246,34 +242,40 @@ class Effects:
                 error, Forbidden
             ):
                 self._rights.explained(action.pod.namespace, error)
-            # In most cases, the pod has changed or is gone: its cache shows that soon.
-            usual = isinstance(error, NotFound | KubeConflict | Invalid)
-            log.log(
-                logging.DEBUG if usual else logging.WARNING, "%s: %s", type(action).__name__, error
-            )
+            self._log(action, error)
 
-    def _submit(self, action: Submit) -> None:
+    def _log(self, action: Action, error: KubeError | SlurmError) -> None:
+        """Log why an action failed, once while the reason remains."""
+        # In most cases, the pod or claim has changed or is gone: its cache shows that soon. A patch
+        # that doesn't apply is Invalid, too.
+        changed = isinstance(error, NotFound | KubeConflict | Invalid)
+        refused = isinstance(action, Grant | Deallocate) and " is invalid: " in str(error)
+        text = f"{type(action).__name__}: {error}"
+        again = self._logged.get(type(action)) == text
+        self._logged[type(action)] = text
+        log.log(logging.DEBUG if again or (changed and not refused) else logging.WARNING, text)
+
+    def _submit(self, action: Submit, places: Places) -> None:
         # Before anything is awaited: the next pass must not submit the group again.
         key = action.key
         submission = self._memory.submitted[key] = Submission(action.user, self._now())
         task = asyncio.create_task(
-            self._submitted(action, submission), name=f"submit {key.namespace}/{key.group}"
+            self._submitted(action, submission, places), name=f"submit {key.namespace}/{key.group}"
         )
         self._submissions.add(task)
         task.add_done_callback(self._submissions.discard)
 
-    async def _submitted(self, action: Submit, submission: Submission) -> None:
-        names = self.guard_nodes if action.guard else self.slurm_nodes
+    async def _submitted(self, action: Submit, submission: Submission, places: Places) -> None:
+        names = places.names(guard=action.guard)
         excluded = tuple(names[node] for node in action.excluded if node in names)
         unfit = [tuple(names[node] for node in it if node in names) for it in action.unfit]
         if any(len({*excluded, *it}) >= len(names) for it in unfit or [()]):
             excluded = ()
-        key, places = action.key, len(names) - len(excluded)
-        if not action.guard:
-            excluded += tuple(sorted(self.foreign))
+        key, count = action.key, len(names) - len(excluded)
+        excluded += tuple(sorted(places.foreign(guard=action.guard)))
         try:
             job_id = await self._slurm.submit(
-                action.user, requests_of(action, excluded, places, unfit, self._cluster)
+                action.user, requests_of(action, excluded, count, unfit, self._cluster)
             )
         except SlurmError as error:
             log.warning("submission for %s/%s: %s", key.namespace, key.group, error)
@@ -333,7 +335,7 @@ class Effects:
             # job with a component that no node fits.
             for job_id in reversed(job.ids):
                 self._book.stale(job_id)
-                if await self._slurm.start(job_id, comment):
+                if await self._slurm.start(job_id, comment, action.priority):
                     self._book.started(job_id, comment)
         except SlurmError as error:
             if not job.rest:
@@ -353,15 +355,14 @@ class Effects:
     def _admin_comment(self, comment: bridge.Comment) -> str:
         return bridge.encode(replace(comment, cluster=self._cluster))
 
-    async def _allow(self, action: Allow) -> None:
+    async def _allow(self, action: Allow, places: Places) -> None:
         job = action.job
         if not self._memory.may_ask("allow", job.job_id, self._now()):
             return
-        names = self.guard_nodes if job.guard else self.slurm_nodes
+        names = places.names(guard=job.guard)
         self._book.stale(job.job_id)
         excluded = [names[node] for node in action.excluded if node in names]
-        if not job.guard:
-            excluded += sorted(self.foreign)
+        excluded += sorted(places.foreign(guard=job.guard))
         await self._slurm.call(protocol.allow_nodes(job.job_id, excluded))
         log.info("job %d may run on nodes again that it was to avoid", job.job_id)
         self._wake()
@@ -422,11 +423,11 @@ class Effects:
             ):
                 self._event(pod, "Warning", BridgeEvent.NOT_BOUND, action.message)
         ids = action.job, *action.rest
-        if action.given_up is not None:
-            # First: with a job that is CANCELLED without it, pods that never ran would be deleted,
-            # and the end of the others would count as theirs.
+        if action.note is not None:
+            # First: with a job that is CANCELLED without the words that it was given up, pods that
+            # never ran would be deleted, and the end of the others would count as theirs.
             for job_id in ids:
-                await self._slurm.note(job_id, self._admin_comment(action.given_up))
+                await self._slurm.note(job_id, self._admin_comment(action.note))
                 self._book.stale(job_id)
         for job_id in ids:
             await self._slurm.cancel(job_id)

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sidecars.bridge.core import guards as core
+from sidecars.bridge.core.alone import totals
+from sidecars.bridge.core.nodes import Drain, Undrain
+from sidecars.bridge.core.pods import annotation_patch
 from sidecars.contract import bridge, extra
 from sidecars.kube import PODS, Client, Conflict, Invalid, KubeError, Malformed, NotFound, Store
-from sidecars.policy.bridge import guards as policy
-from sidecars.policy.bridge.alone import totals
-from sidecars.policy.bridge.nodes import Drain, Undrain
-from sidecars.policy.bridge.pods import annotation_patch
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sidecars.bridge.core.manifests import Pod
+    from sidecars.bridge.core.records import Kind, View
     from sidecars.bridge.slurm import Slurm
-    from sidecars.policy.bridge.manifests import Pod
-    from sidecars.policy.bridge.records import Kind, View
     from sidecars.slurm.poller import Poller
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Guards:
         """What was written on a worker, after the version that it had, by its uid."""
         self._silent: dict[str, float] = {}
         """Since when the Slurm nodes have been NOT_RESPONDING."""
-        self.workers: Mapping[str, policy.Worker] = {}
+        self.workers: Mapping[str, core.Worker] = {}
         """By Slurm node."""
         self.occupied: Mapping[str, str] = {}
         """The Slurm nodes of all workers by Kubernetes node, also of those whose Epilog doesn't
@@ -90,7 +90,7 @@ class Guards:
     def look(self) -> None:
         """Take in what Slurm and Kubernetes say now."""
         nodes = self._poller.nodes
-        found: dict[str, policy.Worker] = {}
+        found: dict[str, core.Worker] = {}
         occupied: dict[str, str] = {}
         for name, record in nodes.items():
             if "EXTERNAL" in record.states:
@@ -100,9 +100,9 @@ class Guards:
                 known = self._facts[name] = record.extra, extra.pod_facts(record.extra)
             facts = known[1]
             pod = self._store.get(facts.namespace, facts.pod) if facts is not None else None
-            if kube_node := policy.kube_node_of(facts, pod):
+            if kube_node := core.kube_node_of(facts, pod):
                 occupied[kube_node] = name
-            worker = policy.worker_of(record, facts, pod)
+            worker = core.worker_of(record, facts, pod)
             if worker is not None:
                 found[name] = worker
         self._facts = {name: it for name, it in self._facts.items() if name in nodes}
@@ -110,7 +110,7 @@ class Guards:
         if self._poller.known:
             # Otherwise the last answer counts: a job of the wrong kind gets no pod, whatever its
             # node is.
-            self.kinds = policy.kinds(nodes.values(), found)
+            self.kinds = core.kinds(nodes.values(), found)
 
     async def apply(self, view: View) -> bool:
         """Write on the workers, and drain or undrain their nodes. Whether anything was to be done,
@@ -126,12 +126,12 @@ class Guards:
                 if "NOT_RESPONDING" in it.states
             }
         silent = {name for name, since in self._silent.items() if now - since >= SILENT_SECONDS}
-        actions = policy.decide(view, self.workers.values(), records, silent)
+        actions = core.decide(view, self.workers.values(), records, silent)
         drains = False
         for action in actions:
             try:
                 match action:
-                    case policy.Gone(worker, text):
+                    case core.Gone(worker, text):
                         await self._write(worker, text)
                     case Drain(name, reason):
                         drains = True
@@ -145,7 +145,7 @@ class Guards:
                         drains = True
                         await self._slurm.call(protocol.update_nodes([name], state=["UNDRAIN"]))
                         log.info("the drain of Slurm node %s was ended", name)
-                    case policy.Resume(name):
+                    case core.Resume(name):
                         drains = True
                         await self._slurm.call(protocol.update_nodes([name], state=["RESUME"]))
                         log.info("Slurm node %s was DOWN, and is in service again", name)
@@ -161,7 +161,7 @@ class Guards:
         self._written = {uid: it for uid, it in self._written.items() if uid in present}
         return bool(actions) or bool(self._silent.keys() & self.workers.keys() - silent)
 
-    async def _write(self, worker: policy.Worker, text: str) -> None:
+    async def _write(self, worker: core.Worker, text: str) -> None:
         meta = worker.pod.metadata
         written = meta.resource_version, text
         if self._written.get(meta.uid) == written:

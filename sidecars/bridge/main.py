@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import time
-import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sidecars.bridge import claimed_devices, metrics
+from sidecars.bridge.core.jobs import JobBook
+from sidecars.bridge.core.manifests import Node, Pod
+from sidecars.bridge.core.usage import UsageBook
 from sidecars.bridge.credentials import Credentials, check
 from sidecars.bridge.effects import Effects
 from sidecars.bridge.guarded_nodes import Guards
@@ -33,21 +33,16 @@ from sidecars.kube import (
     PODS,
     SECRETS,
     Client,
-    CredentialsError,
-    Election,
     EventRecorder,
     KubeError,
-    LeadershipLost,
     Reflector,
+    candidate,
     load_credentials,
-    run_until_lost,
+    status_of,
 )
 from sidecars.objects import ConfigMap, Secret
-from sidecars.policy.bridge.jobs import JobBook
-from sidecars.policy.bridge.manifests import Node, Pod
-from sidecars.policy.bridge.usage import UsageBook
-from sidecars.program import log_to_stderr, stop_signal
-from sidecars.serving import serve
+from sidecars.program import log_to_stderr, stop_signal, until
+from sidecars.serving import add_probes, measurements, serve
 from sidecars.slurm.poller import Poller
 
 log = logging.getLogger(__name__)
@@ -66,19 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the bridge; 0 after SIGTERM or SIGINT, 1 when it can't run or lost its lease."""
     settings = parse(arguments, os.environ)
     log_to_stderr(settings.log_level)
-    expected = (CredentialsError, LeadershipLost, OSError, TimeoutError)
-    try:
-        run_until_lost(run(settings))
-    except expected as error:
-        log.error("%s", error)
-        return 1
-    except ExceptionGroup as group:
-        if group.split(expected)[1] is not None:
-            raise
-        for failure in group.exceptions:
-            log.error("%s", failure)
-        return 1
-    return 0
+    return status_of(run(settings))
 
 
 async def run(settings: Settings) -> None:
@@ -89,34 +72,19 @@ async def run(settings: Settings) -> None:
     stop = stop_signal()
     passes: list[Passes] = []
 
-    async with (
-        Client.connect(load_credentials(settings.kubeconfig)) as client,
-        _serving(settings.health_port, lambda: _healthy(passes), lambda: _unsupported(passes)),
-    ):
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        election = Election(client.apart(), settings.namespace, settings.lease, identity)
-        log.info("waiting for lease %s/%s", settings.namespace, settings.lease)
+    async with contextlib.AsyncExitStack() as parts:
+        credentials = load_credentials(settings.kubeconfig)
+        client = await parts.enter_async_context(Client.connect(credentials))
+        if settings.health_port:
+            app = pages(lambda: _fault(passes), lambda: _unsupported(passes))
+            parts.push_async_callback(await serve(app, _HOST, settings.health_port, None))
+        await until(stop, _elected(client, settings, passes.append))
 
-        async def leading() -> None:
-            await lead(
-                client.guarded(election.left),
-                settings,
-                seconds_left=election.left,
-                started=passes.append,
-            )
 
-        work = asyncio.create_task(election.run(leading))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if stop.is_set():
-            log.info("stopping")
-            work.cancel()
-        try:
-            await work
-        except asyncio.CancelledError:
-            if not stop.is_set():
-                raise
+async def _elected(client: Client, settings: Settings, started: Callable[[Passes], None]) -> None:
+    election = candidate(client, settings.namespace, settings.lease)
+    guarded = client.guarded(election.left)
+    await election.run(lambda: lead(guarded, settings, seconds_left=election.left, started=started))
 
 
 async def lead(
@@ -240,9 +208,10 @@ def _token_secrets(client: Client, settings: Settings) -> Reflector[Secret]:
     return Reflector(client, SECRETS, type=Secret, namespaces=namespaces, field_selector=selector)
 
 
-def _healthy(passes: Sequence[Passes]) -> bool:
-    """Return whether it waits for its lease, or passes end."""
-    return not passes or time.monotonic() - passes[-1].last_pass < STUCK_SECONDS
+def _fault(passes: Sequence[Passes]) -> str:
+    """Return why the bridge has to be restarted, "" while it waits for its lease or passes end."""
+    ended = not passes or time.monotonic() - passes[-1].last_pass < STUCK_SECONDS
+    return "" if ended else "no pass has ended lately"
 
 
 def _unsupported(passes: Sequence[Passes]) -> str:
@@ -250,35 +219,9 @@ def _unsupported(passes: Sequence[Passes]) -> str:
     return passes[-1].unsupported if passes else ""
 
 
-@contextlib.asynccontextmanager
-async def _serving(
-    port: int, healthy: Callable[[], bool], unsupported: Callable[[], str] = str
-) -> AsyncIterator[None]:
-    """Serve /healthz, /readyz and /metrics."""
-
-    async def health(_: web.Request) -> web.Response:
-        return (
-            web.Response(text="ok\n")
-            if healthy()
-            else web.Response(status=503, text="no pass has ended lately\n")
-        )
-
-    async def ready(_: web.Request) -> web.Response:
-        problem = unsupported()
-        return web.Response(text=f"{problem or 'ok'}\n", status=503 if problem else 200)
-
-    async def measured(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
+def pages(fault: Callable[[], str] = str, problem: Callable[[], str] = str) -> web.Application:
+    """Return the paths: /healthz, /readyz and /metrics."""
     app = web.Application()
-    app.router.add_get("/healthz", health)
-    app.router.add_get("/readyz", ready)
-    app.router.add_get("/metrics", measured)
-    if not port:
-        yield
-        return
-    end = await serve(app, _HOST, port, None)
-    try:
-        yield
-    finally:
-        await end()
+    add_probes(app, fault, problem)
+    app.router.add_get("/metrics", measurements)
+    return app

@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import GroupKey, Job, Obstacle, Phase
+from sidecars.bridge.core.manifests import Pod
+from sidecars.bridge.core.records import GroupKey, Job, Obstacle, Phase
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from sidecars.bridge.claimed_devices import Devices
+from sidecars.bridge.core import devices as of_drivers
+from sidecars.bridge.core import nodes as core
+from sidecars.bridge.core.manifests import Node
+from sidecars.bridge.core.usage import UsageBook
 from sidecars.bridge.slurm import SUBMIT_SECONDS, Slurm
 from sidecars.contract import bridge, queued
 from sidecars.kube import NODES, EventRecorder, Store
-from sidecars.policy.bridge import devices as of_drivers
-from sidecars.policy.bridge import nodes as policy
-from sidecars.policy.bridge.manifests import Node
-from sidecars.policy.bridge.usage import UsageBook
 from sidecars.policy.reasons.bridge import BridgeEvent
 from sidecars.slurm import protocol, states
 from sidecars.slurm.errors import NotFound, Rejected, SlurmError
@@ -45,7 +45,7 @@ class NodeRecords:
         events: EventRecorder,
         devices: Devices,
         cluster: str = "",
-        reserve: policy.Usage = policy.NO_USAGE,
+        reserve: core.Usage = core.NO_USAGE,
     ) -> None:
         self._slurm = slurm
         self._poller = poller
@@ -56,7 +56,7 @@ class NodeRecords:
         self._cluster = cluster
         self._reserve = reserve
         self._shown: dict[str, str] = {}
-        self._refused: dict[tuple[type[policy.Change], str], tuple[float, str]] = {}
+        self._refused: dict[tuple[type[core.Change], str], tuple[float, str]] = {}
         """The changes of records that Slurm has refused: when each is sent again, and Slurm's
         words.
         """
@@ -153,12 +153,12 @@ class NodeRecords:
         )
         others = sorted(keys - carried)
         self._keys = keys & carried | frozenset((*others[:_MOST_KEYS], *older[:_MOST_KEYS]))
-        wanted: list[policy.Wanted] = []
+        wanted: list[core.Wanted] = []
         refused_for: dict[str, str] = {}
         rules, devices = self._devices.rules, self._devices.by_node()
         for node in self._store.values():
             name = node.metadata.name
-            found = policy.wanted_of(
+            found = core.wanted_of(
                 node,
                 self._usage.of(name).at_least(self._reserve),
                 self._keys,
@@ -166,12 +166,12 @@ class NodeRecords:
                 devices.get(name, ()),
                 self._cluster,
             )
-            if isinstance(found, policy.Wanted) and name in occupied:
+            if isinstance(found, core.Wanted) and name in occupied:
                 found = (
                     f"it has the worker of Slurm node {occupied[name]}, and Slurm would give its "
                     f"CPUs away twice: remove the label {bridge.EXTERNAL_NODE}"
                 )
-            if isinstance(found, policy.Wanted):
+            if isinstance(found, core.Wanted):
                 wanted.append(found)
             else:
                 refused_for[name] = found or f"it has no label {bridge.EXTERNAL_NODE}"
@@ -181,7 +181,7 @@ class NodeRecords:
         self.foreign = frozenset(
             name
             for name, it in poller.nodes.items()
-            if policy.is_of_another_cluster(it, self._cluster)
+            if core.is_of_another_cluster(it, self._cluster)
         )
         self.kube_nodes = {
             it.name: it.kube_node for it in reversed(wanted) if it.name not in self.foreign
@@ -189,14 +189,14 @@ class NodeRecords:
         asked = float("-inf") if poller.last_good is None else poller.last_good
         self._counts_from = {name: at for name, at in self._counts_from.items() if at >= asked}
         self.numbered = {
-            it.name: policy.numbered_of(it.extra)
+            it.name: core.numbered_of(it.extra)
             for it in poller.nodes.values()
             if it.extra and it.name not in self._counts_from
         }
         self.slurm_nodes = {
             kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes
         }
-        actions = policy.decide(
+        actions = core.decide(
             wanted,
             poller.nodes,
             self._keys,
@@ -205,10 +205,8 @@ class NodeRecords:
             refused=refused_for,
             cluster=self._cluster,
         )
-        conflicts = {it.kube_node: it.message for it in actions if isinstance(it, policy.Conflict)}
-        changes = {
-            (type(it), _name(it)): it for it in actions if not isinstance(it, policy.Conflict)
-        }
+        conflicts = {it.kube_node: it.message for it in actions if isinstance(it, core.Conflict)}
+        changes = {(type(it), _name(it)): it for it in actions if not isinstance(it, core.Conflict)}
         now = poller.now()
         refused = self._refused = {
             key: it for key, it in self._refused.items() if now < it[0] or key in changes
@@ -222,13 +220,13 @@ class NodeRecords:
             [it for key, it in changes.items() if key not in refused or now >= refused[key][0]]
         )
 
-    async def _send(self, changes: Iterable[policy.Change]) -> None:
+    async def _send(self, changes: Iterable[core.Change]) -> None:
         sent = False
         for action in changes:
             sent, name = True, _name(action)
             # A job on the next record of this name must not get devices by the indices of the one
             # before.
-            replaces = isinstance(action, policy.Create | policy.Delete)
+            replaces = isinstance(action, core.Create | core.Delete)
             done = SUBMIT_SECONDS
             try:
                 await self._one(action)
@@ -248,28 +246,28 @@ class NodeRecords:
             # Otherwise the next pass would send the same.
             await self._poller.poll()
 
-    async def _one(self, action: policy.Change) -> None:
+    async def _one(self, action: core.Change) -> None:
         match action:
-            case policy.Create(wanted):
+            case core.Create(wanted):
                 await self._slurm.call(protocol.create_nodes(wanted.conf()))
                 extra = wanted.record_extra(self._keys, wanted.devices)
                 await self._slurm.call(protocol.update_nodes([wanted.name], extra=extra))
                 log.info("Slurm node %s was created: %s", wanted.name, wanted.conf())
-            case policy.Delete(name):
+            case core.Delete(name):
                 self._poller.expect_removal([name])
                 try:
                     await self._slurm.call(protocol.delete_node(name))
                 except NotFound:
                     return
                 log.info("Slurm node %s was deleted", name)
-            case policy.SetExtra(name, extra):
+            case core.SetExtra(name, extra):
                 await self._slurm.call(protocol.update_nodes([name], extra=extra))
-            case policy.Drain(name, reason):
+            case core.Drain(name, reason):
                 await self._slurm.call(
                     protocol.update_nodes([name], state=["DRAIN"], reason=reason)
                 )
                 log.info("Slurm node %s is drained: %s", name, reason)
-            case policy.Undrain(name):
+            case core.Undrain(name):
                 await self._slurm.call(protocol.update_nodes([name], state=["UNDRAIN"]))
                 log.info("the drain of Slurm node %s was ended", name)
 
@@ -288,8 +286,8 @@ class NodeRecords:
             self._events.emit(regarding, "Warning", BridgeEvent.REFUSED, "Register", message)
 
 
-def _name(action: policy.Change) -> str:
-    return action.wanted.name if isinstance(action, policy.Create) else action.name
+def _name(action: core.Change) -> str:
+    return action.wanted.name if isinstance(action, core.Create) else action.name
 
 
 def _fault(node: Node) -> str:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from sidecars.bridge.core import groups
+from sidecars.bridge.core.groups import Facts, Source, SourceKind
 from sidecars.kube import Forbidden, KubeError, Manifest, NotFound, Resource
-from sidecars.policy.bridge import groups
-from sidecars.policy.bridge.groups import Facts, Source, SourceKind
 
 log = logging.getLogger(__name__)
 

@@ -1,14 +1,14 @@
 """What several parts of the bridge share: Kubernetes, the time, and what is remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sidecars.bridge.core.jobs import JobBook
+from sidecars.bridge.core.manifests import Node, Pod
+from sidecars.bridge.core.usage import UsageBook
 from sidecars.bridge.memory import Memory
 from sidecars.kube import Client, EventRecorder, Store
 from sidecars.objects import ConfigMap
-from sidecars.policy.bridge.jobs import JobBook
-from sidecars.policy.bridge.manifests import Node, Pod
-from sidecars.policy.bridge.usage import UsageBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +41,27 @@ class Books:
     jobs: JobBook
     usage: UsageBook
     """What pods request of Kubernetes nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The nodes at the moment of a decision, by their names in Slurm."""
+
+    external: Mapping[str, str]
+    """The names of the Kubernetes nodes that have an external record."""
+    guarded: Mapping[str, str]
+    """The names of the Kubernetes nodes with a slurmd."""
+    others: frozenset[str]
+    """The external nodes of other Kubernetes clusters."""
+
+    def names(self, *, guard: bool) -> Mapping[str, str]:
+        """Return the names of the nodes for one kind of job, by Kubernetes node."""
+        return self.guarded if guard else self.external
+
+    def foreign(self, *, guard: bool) -> frozenset[str]:
+        """Return the nodes that one kind of job must not get."""
+        return frozenset() if guard else self.others
+
+
+NOWHERE = Places({}, {}, frozenset())
+"""No node."""

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeGuard
 
+from sidecars.bridge.core.decide import is_reported
+from sidecars.bridge.core.manifests import Pod
+from sidecars.bridge.core.records import Action, Label, Release, Report, Requeue, Why
+from sidecars.bridge.core.records import Pod as SeenPod
 from sidecars.kube import ApiError, Forbidden, Invalid
-from sidecars.policy.bridge.decide import is_reported
-from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Action, Label, Release, Report, Requeue, Why
-from sidecars.policy.bridge.records import Pod as SeenPod
 
 FIRST_SECONDS = 5.0
 AGAIN_SECONDS = 300.0

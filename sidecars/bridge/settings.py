@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+from sidecars.bridge.core.devices import NO_RULES, DevicesError, Rules
+from sidecars.bridge.core.devices import parse as parse_devices
+from sidecars.bridge.core.nodes import NO_USAGE, Usage
+from sidecars.bridge.core.usage import ReserveError, reserve, reserved
 from sidecars.commandline import Parser
 from sidecars.contract import paths
-from sidecars.policy.bridge.devices import NO_RULES, DevicesError, Rules
-from sidecars.policy.bridge.devices import parse as parse_devices
-from sidecars.policy.bridge.nodes import NO_USAGE, Usage
-from sidecars.policy.bridge.usage import ReserveError, reserve, reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +151,16 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     add(
         "--devices",
-        type=_devices,
-        default=NO_RULES,
+        default="[]",
         metavar="JSON",
         help="which devices are which GRES",
+    )
+    add(
+        "--unmanaged-device-classes",
+        type=lambda text: tuple(filter(None, text.split(","))),
+        default=(),
+        metavar="NAME,…",
+        help="DeviceClasses whose devices kube-scheduler gives to pods, without Slurm",
     )
     for name, what in (("cpu", "CPUs"), ("memory", "memory")):
         add(
@@ -165,6 +171,10 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
             help=f"{what} of an external node for the pods of others",
         )
     given = parser.parse_args(arguments)
+    try:
+        devices = parse_devices(given.devices, given.unmanaged_device_classes)
+    except DevicesError as error:
+        parser.error(str(error))
     return Settings(
         slurmrestd_url=given.slurmrestd_url,
         namespace=given.namespace,
@@ -179,7 +189,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         lease=given.lease,
         webhook=given.webhook,
         log_level=given.log_level,
-        devices=given.devices,
+        devices=devices,
         reserve=reserve(given.reserve_cpu, given.reserve_memory),
         token_file=given.token_file,
         token_secret=given.token_secret,
@@ -205,13 +215,6 @@ def _quantity(text: str) -> Decimal:
     try:
         return reserved(text)
     except ReserveError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _devices(text: str) -> Rules:
-    try:
-        return parse_devices(text)
-    except DevicesError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

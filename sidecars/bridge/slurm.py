@@ -84,10 +84,19 @@ class Slurm:
             connection.submissions -= 1
             await self._close_some()
 
-    async def start(self, job_id: int, admin_comment: str) -> bool:
-        """Let a held job start. A job that Slurm doesn't know is no error. Whether it knows it."""
+    async def start(self, job_id: int, admin_comment: str, priority: int = 0) -> bool:
+        """Let a held job start, with a priority if one is given. A job that Slurm doesn't know is
+        no error. Whether it knows it.
+        """
         with contextlib.suppress(NotFound):
-            await self.call(protocol.start_external(job_id, admin_comment))
+            try:
+                await self.call(protocol.start_external(job_id, admin_comment))
+            finally:
+                # Slurm refuses it for a held job, which this is none if no node fits it. One that
+                # has begun needs none.
+                if priority:
+                    with contextlib.suppress(Rejected):
+                        await self.call(protocol.set_priority(job_id, priority))
             return True
         return False
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from aiohttp import web
 
+from sidecars.bridge.core.admission import NotAReviewError, answer
+from sidecars.bridge.core.certificate import CERTIFICATE, KEY
 from sidecars.bridge.settings import port
 from sidecars.commandline import Parser
 from sidecars.connections import Limits
-from sidecars.policy.bridge.admission import NotAReviewError, answer
-from sidecars.policy.bridge.certificate import CERTIFICATE, KEY
 from sidecars.program import log_to_stderr, stop_signal
-from sidecars.serving import serve
+from sidecars.serving import add_probes, serve
 
 log = logging.getLogger(__name__)
 
@@ -112,10 +112,7 @@ def application(stopping: Callable[[], bool] = lambda: False) -> web.Application
             response.force_close()
         return response
 
-    async def ready(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
     app = web.Application(client_max_size=LARGEST)
     app.router.add_post(PATH, gate)
-    app.router.add_get("/readyz", ready)
+    add_probes(app)
     return app

@@ -11,8 +11,8 @@ from typing import Any
 
 from sidecars import generated
 from sidecars.bridge import metrics
+from sidecars.bridge.core import certificate as core
 from sidecars.kube import SECRETS, Client, KubeError, LeadershipLost, Manifest, NotFound, Resource
-from sidecars.policy.bridge import certificate as policy
 
 log = logging.getLogger(__name__)
 
@@ -72,14 +72,14 @@ class Certificates:
             configuration = await self._client.get(CONFIGURATIONS, None, self._name)
         except NotFound as error:
             raise KubeError(f"{error}. The chart creates it: run `helm upgrade` again") from error
-        present, now = policy.content(secret), self._now()
-        if policy.is_due(present, self._host, now) or not await self._fits(present):
-            made, key = await self._generate(self._host, policy.LIFETIME_DAYS)
+        present, now = core.content(secret), self._now()
+        if core.is_due(present, self._host, now) or not await self._fits(present):
+            made, key = await self._generate(self._host, core.LIFETIME_DAYS)
             # The API server trusts it before a pod has it.
             await self._trust(
-                configuration, policy.bundle((made, present.certificate), self._host, now)
+                configuration, core.bundle((made, present.certificate), self._host, now)
             )
-            data = {policy.CERTIFICATE: made, policy.KEY: key, policy.FORMER: present.certificate}
+            data = {core.CERTIFICATE: made, core.KEY: key, core.FORMER: present.certificate}
             patch = {
                 # Of the Secret that was read.
                 "metadata": {"resourceVersion": secret["metadata"]["resourceVersion"]},
@@ -88,18 +88,18 @@ class Certificates:
                 },
             }
             await self._client.merge_patch(SECRETS, self._namespace, self._name, patch)
-            metrics.REPORTED.certificate = policy.expiry(made, self._host)
+            metrics.REPORTED.certificate = core.expiry(made, self._host)
             log.info(
                 "created a certificate for webhook %s, valid for %d days",
                 self._name,
-                policy.LIFETIME_DAYS,
+                core.LIFETIME_DAYS,
             )
         else:
-            trusted = policy.bundle((present.certificate, present.former), self._host, now)
+            trusted = core.bundle((present.certificate, present.former), self._host, now)
             await self._trust(configuration, trusted)
-            metrics.REPORTED.certificate = policy.expiry(present.certificate, self._host)
+            metrics.REPORTED.certificate = core.expiry(present.certificate, self._host)
 
-    async def _fits(self, present: policy.Content) -> bool:
+    async def _fits(self, present: core.Content) -> bool:
         pair = present.certificate, present.key
         if pair != self._fitting and await generated.fits(*pair):
             self._fitting = pair

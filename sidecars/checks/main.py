@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sidecars.checks.core.plan import failed
 from sidecars.checks.run import CheckError, Run
 from sidecars.checks.slurm import Slurm
 from sidecars.commandline import Parser
@@ -16,8 +17,7 @@ from sidecars.contract import environment as variables
 from sidecars.kube import CONFIG_MAPS, ApiError, CredentialsError, load_credentials
 from sidecars.kube import Client as KubeClient
 from sidecars.policy.checks.declared import Check, declared
-from sidecars.policy.checks.plan import Verdict, failed
-from sidecars.policy.checks.results import written
+from sidecars.policy.checks.results import Verdict, written
 from sidecars.program import log_to_stderr
 from sidecars.slurm.client import Client
 from sidecars.slurm.errors import AuthenticationError, NoToken, SlurmError

@@ -17,12 +17,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from sidecars.checks.core import nodes as rules
+from sidecars.checks.core.outcome import Outcome, outcome
+from sidecars.checks.core.plan import Item, Plan, plan
+from sidecars.checks.core.script import batch_script
 from sidecars.checks.slurm import Slurm
-from sidecars.policy.checks import nodes as rules
 from sidecars.policy.checks.declared import Check
-from sidecars.policy.checks.outcome import Kind, Outcome, outcome
-from sidecars.policy.checks.plan import Item, Plan, Verdict, plan
-from sidecars.policy.checks.script import batch_script
+from sidecars.policy.checks.results import Kind, Verdict
 from sidecars.slurm import states
 from sidecars.slurm.errors import NotFound, Rejected, ServerFault, SlurmError, Unreachable
 from sidecars.slurm.records import Node

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 
-from sidecars.policy.checks import nodes as rules
+from sidecars.checks.core import nodes as rules
 from sidecars.policy.checks.declared import Check
 from sidecars.slurm import hostlists, protocol
 from sidecars.slurm.carrier import Carrier

@@ -150,6 +150,10 @@ class Comment:
     Those that never ran and still have its id are queued again when the API server takes the
     change.
     """
+    exit_code: int | None = None
+    """In the admin comment alone: the highest exit code of the pods of a job that the bridge
+    cancels because all of them have ended.
+    """
 
 
 def encode(comment: Comment) -> str:
@@ -166,6 +170,8 @@ def encode(comment: Comment) -> str:
         fields["cluster"] = comment.cluster
     if comment.given_up:
         fields["givenUp"] = True
+    if comment.exit_code is not None:
+        fields["exitCode"] = comment.exit_code
     return json.dumps({"slurmBridge": fields}, separators=(",", ":"))
 
 
@@ -178,10 +184,11 @@ def decode(text: str) -> Comment | None:
         parts = tuple((digest, count) for digest, count in found.get("parts", ())) if found else ()
         cluster = found.get("cluster", "") if found else ""
         given_up = found.get("givenUp") is True if found else False
+        exit_code = found.get("exitCode") if found else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     texts = [*fields, cluster, *(digest for digest, _ in parts)]
-    numbers = [pods, *(count for _, count in parts)]
+    numbers = [pods, *(count for _, count in parts), 0 if exit_code is None else exit_code]
     if (
         not fields
         or not all(isinstance(it, str) for it in texts)
@@ -189,7 +196,12 @@ def decode(text: str) -> Comment | None:
     ):
         return None
     namespace, group, digest = fields
-    return Comment(namespace, group, digest, pods, parts, cluster=cluster, given_up=given_up)
+    return Comment(
+        *(namespace, group, digest, pods, parts),
+        cluster=cluster,
+        given_up=given_up,
+        exit_code=exit_code,
+    )
 
 
 def decode_by_user(text: str) -> Comment | None:

@@ -34,6 +34,9 @@ USERS: Final = "/var/lib/extrausers"
 folder.
 """
 
+USERS_SSHD_CONF: Final = f"{USERS}/sshd.conf"
+"""What sshd does for declared users. Its sshd_config includes it."""
+
 HEALTH: Final = "/etc/slurm-health"
 """Slurm's HealthCheckProgram and its checks, in slurmd's container."""
 

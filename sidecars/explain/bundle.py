@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from sidecars.contract import redaction
 from sidecars.explain import text
+from sidecars.explain.core import bundle_contents, objects
 from sidecars.explain.kubectl import Kubectl, KubectlError
-from sidecars.policy.explain import bundle_contents, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sidecars.policy.explain.records import Answer, Object, Seen
+    from sidecars.explain.core.records import Answer, Object, Seen
 
 LINES = 500
 """Of each log."""

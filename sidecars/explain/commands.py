@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from sidecars.policy.explain.records import Ending, Missing, Qos, Slurm, Waiting
+from sidecars.explain.core.records import Ending, Missing, Qos, Slurm, Waiting
 from sidecars.slurm.errors import NotFound, SlurmError
 from sidecars.slurm.protocol.decoding import decode
 from sidecars.slurm.protocol.details import get_job_details, get_partition_details

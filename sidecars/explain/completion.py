@@ -6,9 +6,9 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 from sidecars.contract.text import printable
+from sidecars.explain.core import objects
 from sidecars.explain.kubectl import Kubectl, KubectlError
 from sidecars.explain.reading import GROUP
-from sidecars.policy.explain import objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

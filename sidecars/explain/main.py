@@ -16,16 +16,16 @@ from sidecars.contract.text import LONGEST_LINE, printable
 from sidecars.explain import bundle, showing, text
 from sidecars.explain.commands import JOB_ID
 from sidecars.explain.completion import NO_FILES, names
+from sidecars.explain.core import cluster_health, config, job, node, nodeset, pod, queue
+from sidecars.explain.core import top as of_top
+from sidecars.explain.core.records import Level
 from sidecars.explain.kubectl import Kubectl, KubectlError
 from sidecars.explain.reading import Question, Reader, find_namespace
-from sidecars.policy.explain import cluster_health, config, job, node, nodeset, pod, queue
-from sidecars.policy.explain import top as of_top
-from sidecars.policy.explain.records import Level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sidecars.policy.explain.records import Answer, Seen
+    from sidecars.explain.core.records import Answer, Seen
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _EXPLAIN: dict[str, Callable[[Seen, str], Answer]] = {

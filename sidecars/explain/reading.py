@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from sidecars.contract import bridge
 from sidecars.explain import commands
+from sidecars.explain.core import bridge_pod, guard, objects, pod_trouble
+from sidecars.explain.core.records import Kube, Missing, Seen, Slurm
 from sidecars.explain.kubectl import Forbidden, KubectlError, NotFound
-from sidecars.policy.explain import bridge_pod, guard, objects, pod_trouble
-from sidecars.policy.explain.records import Kube, Missing, Seen, Slurm
 from sidecars.policy.reasons.bridge import BridgeEvent
 
 if TYPE_CHECKING:
+    from sidecars.explain.core.records import Object
     from sidecars.explain.kubectl import Kubectl
-    from sidecars.policy.explain.records import Object
 
 GROUP = "/apis/slinky.slurm.net/v1beta1"
 EXEC_SECONDS = 45.0

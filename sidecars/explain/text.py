@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sidecars.contract.text import LONGEST_LINE, printable
-from sidecars.policy.explain.records import Level
+from sidecars.explain.core.records import Level
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sidecars.policy.explain.records import Answer, Finding
-    from sidecars.policy.explain.top import Top
+    from sidecars.explain.core.records import Answer, Finding
+    from sidecars.explain.core.top import Top
 
 _COLOURS = {"!": "31", "…": "33", "?": "36"}
 """The SGR codes of findings by their mark: red, yellow, cyan."""
@@ -25,7 +25,7 @@ def lines(answer: Answer, now: float) -> list[str]:
     """Return the lines to print."""
     found = [f"{answer.about}: {answer.state}", ""]
     for it in answer.findings:
-        found += _finding(it, now)
+        found += finding(it, now)
     if not answer.findings and answer.known:
         found.append("Nothing is wrong with it, as far as was read.")
     event = answer.next_event
@@ -57,8 +57,10 @@ def coloured(shown: Iterable[str]) -> list[str]:
     return found
 
 
-def _finding(it: Finding, now: float) -> list[str]:
-    found = [f"{_MARKS[it.level]} {it.about}: {it.cause} [{it.code}]"]
+def finding(it: Finding, now: float = 0.0) -> list[str]:
+    """Return the lines of one finding. `now` is needed where it has a time."""
+    code = f" [{it.code}]" if it.code else ""
+    found = [f"{_MARKS[it.level]} {it.about}: {it.cause}{code}"]
     if it.remedy:
         found.append(f"    {it.remedy}")
     found += [f"    $ {command}" for command in it.commands]

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 from sidecars.commandline import COMPLETE, Parser
 from sidecars.explain import commands, showing, text
 from sidecars.explain.commands import JOB_ID
-from sidecars.policy.explain import job, queue
-from sidecars.policy.explain import top as of_top
-from sidecars.policy.explain.records import Missing, Seen
+from sidecars.explain.core import job, queue
+from sidecars.explain.core import top as of_top
+from sidecars.explain.core.records import Missing, Seen
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from sidecars.policy.explain.records import Answer, Finding
+    from sidecars.explain.core.records import Answer, Finding
 
 TOP = "slurm-top"
 EXPLAIN = "slurm-explain"

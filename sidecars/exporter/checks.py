@@ -9,10 +9,9 @@ from pathlib import Path
 
 from sidecars.exporter import families
 from sidecars.exporter.samples import Samples
+from sidecars.exporter.schedule import longest_interval
 from sidecars.policy.checks.declared import Check, declared
-from sidecars.policy.checks.outcome import Kind
-from sidecars.policy.checks.results import Result, read, value_of
-from sidecars.policy.checks.schedule import longest_interval
+from sidecars.policy.checks.results import Kind, Result, read, value_of
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from sidecars.autoscaling.records import Shape
 from sidecars.contract import environment as variables
-from sidecars.policy.autoscaling.records import Shape
 from sidecars.slurm import gres
 
 

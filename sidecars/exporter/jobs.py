@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from sidecars.autoscaling.queue import waits_for_nodes
 from sidecars.contract.text import printable
 from sidecars.exporter import compatible, families
 from sidecars.exporter.families import Grouped
 from sidecars.exporter.nodes import MEBIBYTE, UNRECOGNIZED
 from sidecars.exporter.samples import Samples
-from sidecars.policy.autoscaling.queue import waits_for_nodes
 from sidecars.slurm import gres
 from sidecars.slurm.job_states import BASE_STATES, FLAGS
 from sidecars.slurm.usage import JobUsage

@@ -7,16 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sidecars.contract.reasons import is_for_the_end
-from sidecars.exporter import families
-from sidecars.exporter.declared import Declared
-from sidecars.exporter.samples import Samples
-from sidecars.policy.autoscaling.ledger import Ledger
-from sidecars.policy.autoscaling.misfits import Misfits
-from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.present import present, reserved
-from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import (
+from sidecars.autoscaling.ledger import Ledger
+from sidecars.autoscaling.misfits import Misfits
+from sidecars.autoscaling.plan import Autoscaling, Jobs
+from sidecars.autoscaling.present import present, reserved
+from sidecars.autoscaling.queue import Queue
+from sidecars.autoscaling.records import (
     Behavior,
     Nodes,
     PresentNode,
@@ -25,6 +21,10 @@ from sidecars.policy.autoscaling.records import (
     Shape,
     allocates_memory,
 )
+from sidecars.contract.reasons import is_for_the_end
+from sidecars.exporter import families
+from sidecars.exporter.declared import Declared
+from sidecars.exporter.samples import Samples
 from sidecars.slurm import protocol, states
 from sidecars.slurm.carrier import Carrier
 from sidecars.slurm.errors import ServerFault, Unreachable

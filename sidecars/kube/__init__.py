@@ -7,7 +7,15 @@ Knows nothing of Slurm. The names below are its surface; records of built-in obj
 
 from sidecars.kube.client import Client
 from sidecars.kube.credentials import Access, Credentials
-from sidecars.kube.election import Election, Periods, Time, boottime, run_until_lost
+from sidecars.kube.election import (
+    Election,
+    Periods,
+    Time,
+    boottime,
+    candidate,
+    run_until_lost,
+    status_of,
+)
 from sidecars.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -100,8 +108,10 @@ __all__ = [
     "WatchEvent",
     "WorkQueue",
     "boottime",
+    "candidate",
     "identity",
     "load_credentials",
     "run_until_lost",
     "run_workers",
+    "status_of",
 ]

@@ -12,7 +12,9 @@ import asyncio
 import logging
 import os
 import random
+import socket
 import time
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ import msgspec
 from sidecars.kube.errors import (
     AlreadyExists,
     Conflict,
+    CredentialsError,
     KubeError,
     LeadershipLost,
     Malformed,
@@ -63,6 +66,29 @@ def run_until_lost(work: Coroutine[Any, Any, None]) -> None:
         os._exit(1)
     finally:
         runner.close()
+
+
+def status_of(work: Coroutine[Any, Any, None], *expected: type[Exception]) -> int:
+    """Do the work of a candidate, as `run_until_lost`, and return the exit status: 0 at its end, 1
+    after faults that are logged: one of the API or its credentials, of a port or a file, of time,
+    or one of those `expected`.
+    """
+    known: tuple[type[Exception], ...] = (
+        *(CredentialsError, LeadershipLost, OSError, TimeoutError),
+        *expected,
+    )
+    try:
+        run_until_lost(work)
+    except known as error:
+        _log.error("%s", error)
+        return 1
+    except ExceptionGroup as group:
+        if group.split(known)[1] is not None:
+            raise
+        for failure in group.exceptions:
+            _log.error("%s", failure)
+        return 1
+    return 0
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -309,6 +335,12 @@ class Election:
         if holder:
             # From the moment of sending: others count from when they saw it, which is later.
             self._deadline = sent + self._renew_deadline
+
+
+def candidate(client: Client, namespace: str, name: str) -> Election:
+    """Return this process's candidacy for the lease, which it writes with a client of its own."""
+    _log.info("waiting for lease %s/%s", namespace, name)
+    return Election(client.apart(), namespace, name, f"{socket.gethostname()}_{uuid.uuid4()}")
 
 
 async def _end(task: asyncio.Task[None], timeout: float) -> None:

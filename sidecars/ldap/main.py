@@ -28,11 +28,11 @@ from sidecars.kube import (
     load_credentials,
 )
 from sidecars.ldap import search
+from sidecars.ldap.directory import DirectoryError, merge, users_of
 from sidecars.ldap.search import SearchError
 from sidecars.ldap.settings import Settings, read
 from sidecars.policy.users import report
 from sidecars.policy.users.declared import Declared, DeclaredError, faults, parse
-from sidecars.policy.users.directory import DirectoryError, merge, users_of
 from sidecars.program import log_to_stderr, stop_signal
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from sidecars.ldap.directory import Person, Team, normalized
 from sidecars.ldap.ldif import Entry, LdifError, entries
 from sidecars.ldap.settings import Settings
-from sidecars.policy.users.directory import Person, Team, normalized
 
 CONNECT_SECONDS = 10
 SEARCH_SECONDS = 60.0

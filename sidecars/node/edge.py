@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sidecars.contract import extra, podfiles, shape
 from sidecars.contract.shape import Shape
@@ -37,6 +37,9 @@ from sidecars.node.records import (
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import AuthenticationError, NotFound, Rejected, SlurmError
 from sidecars.slurm.naming import named_nodes
+
+if TYPE_CHECKING:
+    from sidecars.slurm.records import Node
 
 T = TypeVar("T")
 
@@ -78,6 +81,8 @@ class Slurm:
         self._forget = forget
         self._namespace_uid = ""
         """That of the record that was read last, if it is one of this pod's NodeSet."""
+        self._record: tuple[Node, ...] = ()
+        """The one that was read last."""
 
     def perform(self, call: Call) -> Answer:
         """Return the answer to `call`. A failure of Slurm, the network or the key file is an
@@ -108,6 +113,7 @@ class Slurm:
                 # The operator's polls make slurmctld count, too, but the operator may be down.
                 self._send(protocol.count_allocations())
                 node = self._send(protocol.get_node(self._node))
+                self._record = (node,)
                 self._namespace_uid = self._origin(node.extra)
                 return Record(node)
             case Claim():
@@ -133,7 +139,8 @@ class Slurm:
     def _named_by(self) -> str:
         jobs = self._carrier.call(protocol.get_jobs(), timeout=NAMES_SECONDS)
         reservations = self._send(protocol.get_reservations())
-        return named_nodes(() if jobs is None else jobs.jobs, reservations).get(self._node, "")
+        listed = () if jobs is None else jobs.jobs
+        return named_nodes(listed, reservations, self._record).get(self._node, "")
 
     def _send(self, request: protocol.Request[T]) -> T:
         return self._carrier.call(request, timeout=CALL_SECONDS)

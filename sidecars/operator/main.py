@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
-import uuid
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,15 +11,14 @@ from functools import partial
 
 from sidecars.kube import (
     Client,
-    CredentialsError,
     Election,
     EventRecorder,
     Expectations,
-    LeadershipLost,
     WorkQueue,
+    candidate,
     load_credentials,
-    run_until_lost,
     run_workers,
+    status_of,
 )
 from sidecars.operator import metrics
 from sidecars.operator.accounting import reconcile as accounting
@@ -81,19 +78,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the operator; 0 after SIGTERM or SIGINT, 1 when it can't run or lost its lease."""
     settings = parse(arguments, os.environ)
     log_to_stderr(settings.log_level)
-    expected = (CredentialsError, LeadershipLost, OSError, StructureError, TimeoutError)
-    try:
-        run_until_lost(run(settings))
-    except expected as error:
-        log.error("%s", error)
-        return 1
-    except ExceptionGroup as group:
-        if group.split(expected)[1] is not None:
-            raise
-        for failure in group.exceptions:
-            log.error("%s", failure)
-        return 1
-    return 0
+    return status_of(run(settings), StructureError)
 
 
 async def run(settings: Settings) -> None:
@@ -119,11 +104,7 @@ async def _elected(client: Client, settings: Settings, site: Site) -> None:
     if not settings.leader_elect:
         await lead(client, settings, site)
         return
-    identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-    election = Election(
-        client.apart(), settings.leader_elect_namespace, settings.leader_elect_name, identity
-    )
-    log.info("waiting for lease %s/%s", settings.leader_elect_namespace, settings.leader_elect_name)
+    election = candidate(client, settings.leader_elect_namespace, settings.leader_elect_name)
     await lead_when_elected(client, settings, site, election, RealWorld())
 
 

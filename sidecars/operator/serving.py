@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from sidecars import serving
 from sidecars.generated import GenerationError, certificate
@@ -91,7 +90,7 @@ async def serve(settings: Settings, client: Client) -> Callable[[], Awaitable[No
                 raise web.HTTPForbidden(
                     text="this token may not get /metrics: bind it to the metrics-reader role\n"
                 )
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return await serving.measurements(request)
 
     health, measurements = web.Application(), web.Application()
     serving.add_probes(health)

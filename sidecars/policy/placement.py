@@ -7,7 +7,7 @@ https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/ and
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sidecars.objects import Node, Taint
@@ -33,6 +33,8 @@ class Place:
     """An existing pod may remain, although none would be created."""
     problem: str = ""
     """Why a pod that belongs there can't be created, with the remedy; "" if it can."""
+    whole_name: str = ""
+    """The name in Slurm if another place has `slurm_node`; "" if it has no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,16 @@ class Rules:
         name, spec = node.metadata.name, node.spec
         taints = [*spec.taints, *((_UNSCHEDULABLE,) if spec.unschedulable else ())]
         untolerated = {taint.effect for taint in taints if not tolerated(taint, self.tolerations)}
-        hostname = node.metadata.annotations.get(names.HOSTNAME_OVERRIDE) or _short_name(name)
-        host = name if self.host_network else hostname
+        override = node.metadata.annotations.get(names.HOSTNAME_OVERRIDE)
+        host = name if self.host_network else override or _short_name(name)
+        whole = "" if self.host_network or override else name.replace(".", "-")
         return Place(
             kube_node=name,
             slurm_node=host,
             should_run=fits and untolerated.isdisjoint({"NoSchedule", "NoExecute"}),
             may_stay=fits and "NoExecute" not in untolerated,
             problem="" if self.host_network else _hostname_problem(name, host),
+            whole_name=whole if whole != host and is_hostname(whole) else "",
         )
 
     def fits(self, node: Node) -> bool:
@@ -115,33 +119,45 @@ def _compares(taint: str, operator: str, toleration: str) -> bool:
 
 
 def with_distinct_names(places: Iterable[Place], settled: Mapping[str, str]) -> dict[str, Place]:
-    """Return the places by Kubernetes node. Of those that want the same name in Slurm only one is
-    without a problem. It is the one that has the name now (`settled`: Kubernetes node by Slurm
-    node), else the first by name.
+    """Return the places by Kubernetes node. Of those that want the same name in Slurm, one gets it:
+    the one that has the name now (`settled`: Kubernetes node by Slurm node), else the first by
+    name. The others get their whole names, and a problem where that isn't possible. A place keeps
+    a whole name that it has now.
     """
     found: dict[str, Place] = {}
     owner: dict[str, str] = {}
+    later: list[Place] = []
     wanted = sorted(
-        places,
+        (_settled(place, settled) for place in places),
         key=lambda place: (settled.get(place.slurm_node) != place.kube_node, place.kube_node),
     )
     for place in wanted:
-        other = (
-            owner.setdefault(place.slurm_node, place.kube_node)
-            if place.should_run or place.may_stay
-            else None
-        )
-        if other is not None and other != place.kube_node and not place.problem:
-            message = (
-                f"Kubernetes nodes {other} and {place.kube_node} would both be Slurm node "
-                f"{place.slurm_node}: give one of them the annotation "
-                "nodeset.slinky.slurm.net/hostname-override"
-            )
-            place = Place(  # noqa: PLW2901
-                place.kube_node, place.slurm_node, place.should_run, place.may_stay, message
-            )
         found[place.kube_node] = place
+        if (place.should_run or place.may_stay) and place.kube_node != owner.setdefault(
+            place.slurm_node, place.kube_node
+        ):
+            later.append(place)
+    for place in later:
+        if place.whole_name and place.whole_name not in owner:
+            owner[place.whole_name] = place.kube_node
+            found[place.kube_node] = replace(place, slurm_node=place.whole_name)
+        elif not place.problem:
+            found[place.kube_node] = replace(
+                place,
+                problem=(
+                    f"Kubernetes nodes {owner[place.slurm_node]} and {place.kube_node} would both "
+                    f"be Slurm node {place.slurm_node}: give one of them the annotation "
+                    f"{names.HOSTNAME_OVERRIDE}"
+                ),
+            )
     return found
+
+
+def _settled(place: Place, settled: Mapping[str, str]) -> Place:
+    """Return the place with its whole name if it has that now."""
+    if place.whole_name and settled.get(place.whole_name) == place.kube_node:
+        return replace(place, slurm_node=place.whole_name)
+    return place
 
 
 def _short_name(kube_node: str) -> str:

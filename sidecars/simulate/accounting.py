@@ -21,7 +21,8 @@ from sidecars.simulate.answers import (
     ping,
     refusal,
 )
-from sidecars.simulate.records import Call, Json, Reply, SimAccount, SimAssociation, SimQos
+from sidecars.simulate.records import Call, Json, Reply, SimAccount, SimAssociation, SimJob, SimQos
+from sidecars.slurm.job_states import has_ended
 from sidecars.slurm.protocol.limits import (
     ASSOCIATION_LIMITS,
     ASSOCIATION_TRES,
@@ -51,6 +52,8 @@ class Accounting:
         self.add_cluster(cluster)
         self.with_jobs: set[tuple[str, str]] = set()
         """Account and user of jobs that are pending or running."""
+        self.jobs: dict[int, SimJob] = {}
+        """The jobs, also those that slurmctld has forgotten."""
 
     def add_cluster(self, name: str) -> None:
         """Register a cluster, which gets its account root."""
@@ -116,6 +119,10 @@ class Accounting:
                             self._shown(a) for a in self.associations if _meets(a, query)
                         ]
                     }
+                )
+            case "job":
+                return ok(
+                    {"jobs": [_job(job) for job in self.jobs.values() if str(job.job_id) == name]}
                 )
             case "tres":
                 return ok({"TRES": [_tres(each) for each in TRES]})
@@ -367,6 +374,21 @@ def _qos(qos: SimQos) -> Json:
         "limits": {"grace_time": qos.grace_time},
     }
     return _with_limits(shown, qos.limits, QOS_LIMITS, qos.tres, QOS_TRES)
+
+
+def _job(job: SimJob) -> Json:
+    # slurmctld reports it with the end.
+    admin_comment = job.admin_comment if has_ended(job.states) else ""
+    return {
+        "job_id": job.job_id,
+        "state": {"current": sorted(job.states - {"COMPLETING"}), "reason": "None"},
+        "comment": {"administrator": admin_comment, "job": "", "system": ""},
+        "user": job.user,
+        "partition": job.partition,
+        "stdout": job.output if job.guard else "",
+        "het": {"job_id": job.het_id, "job_offset": number(job.het_offset)},
+        "time": {"submission": job.submit_time, "start": job.start_time},
+    }
 
 
 def _tres(name: str) -> Json:

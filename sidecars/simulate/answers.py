@@ -49,17 +49,19 @@ JOBS_ACTIVE, DEFAULT_ACCOUNT, BAD_DEFAULT_QOS, BAD_PARTITION, BAD_USER = (
     2000,
     6010,
 )
-NOT_PENDING = 2073
+NOT_PENDING, HELD_JOB, BAD_FEATURES = 2073, 2042, 2031
 TEXT = {
     BUSY: "Requested nodes are busy",
     UNKNOWN_NODE: "Invalid node name specified",
     BAD_TRANSITION: "Invalid node state transition",
+    BAD_FEATURES: "Active features not subset of available features",
     NO_RIGHT: "Invalid user id",
     BAD_AUTH: "Protocol authentication error",
     NO_SLURMCTLD: "Unable to contact slurm controller (connect failure)",
     UNKNOWN_JOB: "Invalid job id specified",
     JOB_ENDED: "Job/step already completing or completed",
     BAD_RESERVATION: "Requested reservation is invalid",
+    HELD_JOB: "Job is in held state, pending scheduler release",
     BAD_TIME: "Invalid time specified",
     NO_SLURMDBD: "Unable to connect to database",
     DENIED: "Access/permission denied",
@@ -294,7 +296,7 @@ def _external(job: SimJob) -> Json:
     return {
         "flags": [] if job.guard else ["EXTERNAL_JOB"],
         "standard_output": job.output,
-        "priority": number(0 if job.blocked else 100),
+        "priority": number(0 if job.blocked else job.priority),
         "state_reason": job.block_reason
         if job.blocked
         else "Resources"

@@ -18,7 +18,7 @@ from sidecars.simulate.records import (
     SimPartition,
     SimReservation,
 )
-from sidecars.slurm.hostlists import expand, nodes_in
+from sidecars.slurm.hostlists import expand, nodes_in, units_in
 from sidecars.slurm.job_states import has_ended
 
 UNAVAILABLE = frozenset({"DRAIN", "FAIL"})
@@ -43,6 +43,8 @@ class Cluster:
         self.clock = clock
         self.release: tuple[int, ...] = (26, 5, 5)
         """Of Slurm."""
+        self.reported: tuple[int, ...] | None = None
+        """The release that it reports instead of its own."""
         self.nodes: dict[str, SimNode] = {}
         self.jobs: dict[int, SimJob] = {}
         self.partitions: dict[str, SimPartition] = {"all": SimPartition("all")}
@@ -188,7 +190,7 @@ class Cluster:
         return self._add_job(job)
 
     def _add_job(self, job: SimJob) -> int:
-        for name in (*nodes_in(",".join(job.required)), *job.excluded):
+        for name in (*job.excluded, *self._absent(job)):
             if name not in self.nodes:
                 raise KeyError(name)
         self._next_job += 1
@@ -264,14 +266,20 @@ class Cluster:
         self.started_at = self.clock()
 
     def _read_jobs(self) -> None:
-        """Start slurmctld with the jobs of its state. One that names an unknown node ends, and one
-        that excludes it stays (_sync_detail_bitmaps).
+        """Start slurmctld with the jobs of its state. One that names an unknown node, switch or
+        block ends, and one that excludes a node stays (_sync_detail_bitmaps).
         """
         for job in self.jobs.values():
-            named = set(nodes_in(",".join(job.required)))
-            if not has_ended(job.states) and not self.nodes.keys() >= named:
+            if not has_ended(job.states) and self._absent(job):
                 job.states, job.nodes = {"NODE_FAIL"}, []
                 self._touch_job(job)
+
+    def _absent(self, job: SimJob) -> set[str]:
+        """Return what the job names and Slurm doesn't know."""
+        text = ",".join(job.required)
+        topologies = (part for it in self.nodes.values() for part in it.topology.split(","))
+        units = {unit for topology in topologies for unit in topology.split(":")[1:]}
+        return ({*nodes_in(text)} - self.nodes.keys()) | ({*units_in(text)} - units)
 
     def states(self, name: str) -> frozenset[str]:
         """Return the node's states as the REST API shows them."""

@@ -15,6 +15,7 @@ from sidecars.simulate.answers import (
     BAD_QUERY,
     BAD_USER,
     DENIED,
+    HELD_JOB,
     JOB_ENDED,
     NOT_PENDING,
     UNKNOWN_JOB,
@@ -195,10 +196,16 @@ class ExternalJobs(PowerSaving):
             return refusal(422, BAD_QUERY)
         if job is None:
             return refusal(500, UNKNOWN_JOB)
-        if "admin_comment" in content and not trusted:
+        if content.keys() & {"admin_comment", "priority"} and not trusted:
             return refusal(422, DENIED)
+        if "priority" in content and "PENDING" not in job.states:
+            return refusal(422, NOT_PENDING)
+        if "priority" in content and job.blocked:
+            return refusal(422, HELD_JOB)
         job.admin_comment = content.get("admin_comment", job.admin_comment)
         job.blocked = content.get("hold", job.blocked and job.block_reason != "BadConstraints")
+        if "priority" in content:
+            job.priority = content["priority"]["number"]
         # An empty list changes nothing.
         if content.get("excluded_nodes", []) != []:
             if "PENDING" not in job.states:

@@ -14,6 +14,7 @@ from sidecars.simulate.accounting import Accounting
 from sidecars.simulate.answers import (
     BAD_AUTH,
     BAD_DATA,
+    BAD_FEATURES,
     BAD_FLAG,
     BAD_QUERY,
     BAD_RESERVATION,
@@ -165,12 +166,21 @@ class SlurmModel(ExternalJobs):
             (p for p in self._planned if p.method in (None, method) and path.startswith(p.path)),
             None,
         )
+        reported = self.reported or self.release
         if planned is None:
-            return answers.of_release(self._answer(call, token, named), self.release)
+            return answers.of_release(self._answer(call, token, named), reported)
         planned.left -= 1
         if planned.left <= 0:
             self._planned.remove(planned)
-        return answers.of_release(self._faulty(planned, call, token, named), self.release)
+        return answers.of_release(self._faulty(planned, call, token, named), reported)
+
+    def job_forget(self, job_id: int) -> None:
+        """Have slurmctld forget an ended job, as it does MinJobAge after the end. slurmdbd has it
+        for ever.
+        """
+        job = self.jobs.pop(job_id)
+        if self.accounting is not None:
+            self.accounting.jobs[job_id] = job
 
     def _faulty(
         self, planned: PlannedFault, call: Call, token: str | None, named: str | None
@@ -215,6 +225,7 @@ class SlurmModel(ExternalJobs):
         if user is None:
             return answers.ping(TEXT[BAD_AUTH]) if call.path == "ping/" else refusal(511, BAD_AUTH)
         if call.path.startswith("slurmdb/") and self.accounting is not None:
+            self.accounting.jobs.update(self.jobs)
             return self.accounting.answer(call, trusted=user in OPERATORS)
         if (
             call.method != "GET"
@@ -429,6 +440,9 @@ class SlurmModel(ExternalJobs):
     def _change(self, node: SimNode, state: list[str], content: Json) -> int:
         idle = node.base != "DOWN" and not node.flags & UNAVAILABLE
         silent = "NOT_RESPONDING" in self.states(node.name)
+        active = content.get("features_act", node.active_features)
+        if not set(active) <= set(content.get("features", node.features)):
+            return BAD_FEATURES
         match state:
             case []:
                 pass
@@ -454,8 +468,10 @@ class SlurmModel(ExternalJobs):
         node.comment = content.get("comment", node.comment)
         node.extra = content.get("extra", node.extra)
         node.topology = content.get("topology_str", node.topology)
-        node.features = content.get("features", node.features)
-        node.active_features = content.get("features_act", node.active_features)
+        if (available := content.get("features")) is not None:
+            # Without active features, they are these.
+            node.features, node.active_features = [*available], [*available]
+        node.active_features = [*content.get("features_act", node.active_features)]
         self._touch(node.name)
         return 0
 

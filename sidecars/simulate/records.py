@@ -154,6 +154,8 @@ class SimJob:
     """Whether it is a held job."""
     block_reason: str = "JobHeldUser"
     """Slurm's reason of a held job."""
+    priority: int = 100
+    """While it is not blocked."""
     tasks: int = 1
     memory: int = 0
     """MiB of each task of an external job."""

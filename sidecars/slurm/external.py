@@ -56,6 +56,8 @@ class ExternalJob:
     """Only administrators of Slurm can write and change it."""
     blocked: bool = False
     """Whether it is a held job."""
+    priority: int = 0
+    """While it is pending."""
     reason: str = ""
     start_time: int = 0
     """Seconds since the epoch. Of a pending job, when Slurm expects it to start; 0: unknown."""

@@ -54,8 +54,9 @@ def nodes_in(expression: str) -> list[str]:
     """Return the nodes that a list such as that of `--nodelist` names: without them Slurm refuses
     it.
 
-    It may have hostlist functions. Of `switchwith{w-1}` and the like that is the node; of others,
-    such as `feature{gpu}`, Slurm finds those that exist. Raises HostlistError.
+    It may have hostlist functions. Of `switchwith{w-1}` and the like that is the node; of
+    `feature{gpu}`, Slurm finds those that exist; for `switch{r1}` see `units_in`. Raises
+    HostlistError.
     """
     nodes: list[str] = []
     for name in expand(expression):
@@ -65,6 +66,16 @@ def nodes_in(expression: str) -> list[str]:
         elif function[1].endswith("with"):
             nodes.append(function[2])
     return nodes
+
+
+def units_in(expression: str) -> list[str]:
+    """Return the switches and blocks that a list such as that of `--nodelist` names, as in
+    `switch{r1}`: without them Slurm refuses it. Raises HostlistError.
+    """
+    if "{" not in expression:
+        return []
+    functions = filter(None, map(_FUNCTION.match, expand(expression)))
+    return [it[2] for it in functions if it[1] in {"switch", "block"}]
 
 
 def compress(names: Iterable[str]) -> str:

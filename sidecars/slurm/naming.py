@@ -2,17 +2,19 @@
 
 Without one of the nodes that it names (`--nodelist`), a job can't live: slurmctld ends it with
 NODE_FAIL when it next reads its configuration or starts, running or pending, and never requeues it
-(slurmctld/read_config.c, _sync_detail_bitmaps). Names in `--exclude` are ignored then. A
+(slurmctld/read_config.c, _sync_detail_bitmaps). The same is true of a switch or block that it names
+(`switch{r1}`), which is gone with its last node. Names in `--exclude` are ignored then. A
 reservation loses the node.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from sidecars.contract.reservations import is_closing
 from sidecars.slurm.errors import Malformed
 from sidecars.slurm.job_states import has_ended
-from sidecars.slurm.records import Job, Reservation
+from sidecars.slurm.records import Job, Node, Reservation
 
 _UNFIT = re.compile(r"[^\w.@+ -]+")
 
@@ -47,13 +49,16 @@ class NamedNodes(Mapping[str, str]):
         return len(self._found)
 
 
-def named_nodes(jobs: Iterable[Job], reservations: Iterable[Reservation]) -> NamedNodes:
+def named_nodes(
+    jobs: Iterable[Job], reservations: Iterable[Reservation], nodes: Iterable[Node] = ()
+) -> NamedNodes:
     """Return who names a node, in words such as `job 17`, by node: its first reservation that isn't
     the operator's own way to close it, else its first job that may yet run. Raises Malformed for a
     reservation whose list of nodes can't be read.
 
-    The list of a job is what its user has written. One that can't be read may name any node, and
-    hides no other job.
+    A job that names a switch or a block names those of `nodes` that belong to it: each may be the
+    last one there. The list of a job is what its user has written. One that can't be read may name
+    any node, and hides no other job.
     """
     found: dict[str, str] = {}
     every = ""
@@ -62,13 +67,31 @@ def named_nodes(jobs: Iterable[Job], reservations: Iterable[Reservation]) -> Nam
         for node in reservation.node_names() if reservation.node_list else ():
             found.setdefault(node, f"reservation {_shown(reservation.name)}")
     naming = [job for job in jobs if job.required_nodes and _may_run(job)]
+    units: defaultdict[str, list[str]] | None = None
     for job in sorted(naming, key=lambda it: it.job_id):
         try:
-            for node in job.required_names():
-                found.setdefault(node, f"job {job.job_id}")
+            names, wanted = job.required_names(), job.required_units()
         except Malformed:
             every = every or f"job {job.job_id}"
+            continue
+        if wanted:
+            units = _by_unit(nodes) if units is None else units
+            names += [name for unit in wanted for name in units.get(unit, ())]
+        for name in names:
+            found.setdefault(name, f"job {job.job_id}")
     return NamedNodes(found, every)
+
+
+def _by_unit(nodes: Iterable[Node]) -> defaultdict[str, list[str]]:
+    """Return the nodes by each switch and block of their record, such as
+    `fabric:spine:leaf,nvlink:b1` (topology, and its units from the top).
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        for topology in node.topology.split(","):
+            for unit in topology.split(":")[1:]:
+                found[unit].append(node.name)
+    return found
 
 
 def _shown(name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sidecars.slurm.errors import Malformed
-from sidecars.slurm.hostlists import HostlistError, expand, nodes_in
+from sidecars.slurm.hostlists import HostlistError, expand, nodes_in, units_in
 from sidecars.slurm.versions import Release
 
 
@@ -213,8 +213,17 @@ class Job:
         """Return the nodes in `required_nodes`, also those of hostlist functions. Raises Malformed
         if it is no hostlist.
         """
+        return self._required(nodes_in)
+
+    def required_units(self) -> list[str]:
+        """Return the switches and blocks in `required_nodes`. Raises Malformed if it is no
+        hostlist.
+        """
+        return self._required(units_in)
+
+    def _required(self, read: Callable[[str], list[str]]) -> list[str]:
         field = f"required_nodes of job {self.job_id}"
-        return _names(self.required_nodes, "GET jobs/", field, nodes_in)
+        return _names(self.required_nodes, "GET jobs/", field, read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ POWER_SAVING: Release = (26, 5, 3)
 BRIDGE: Release = (26, 5, 3)
 """The first release with the external jobs that the Slurm Bridge needs."""
 
+NEWEST: Version = (26, 5)
+"""The newest release that this product is tested with (docs/support-matrix.md)."""
+
 _EXACT = re.compile(r"(\d\d)\.(0[1-9]|1[0-2])\.(\d{1,3})(?![0-9])", re.ASCII)
 
 _RELEASE = re.compile(r"v?(\d\d)\.(0[1-9]|1[0-2])(?![0-9])", re.ASCII)

@@ -37,21 +37,26 @@ def first_declaring(controllers: Iterable[Controller]) -> Controller | None:
 
 
 def sshd_config(controller: Controller, extra: str) -> str:
-    """Return lines that follow those of a custom resource (`extra`) in sshd_config: where sshd
-    finds the users' keys. Return nothing if `extra` sets AuthorizedKeysCommand, which these lines
-    would override.
+    """Return lines that follow those of a custom resource (`extra`) in sshd_config: what sshd asks
+    declared users for, and where it finds their keys. The latter is left out if `extra` sets
+    AuthorizedKeysCommand, which it would override.
 
-    A command is used, because sshd refuses key files in a folder that others than root may write,
-    as folders of a volume look to it.
+    The users are named in a file of their own, so that a change of them is none of sshd_config.
+    sshd passes over a file that doesn't exist. A command gets the keys, because sshd refuses key
+    files in a folder that others than root may write, as folders of a volume look to it.
     """
-    if not overlays(controller) or _OWN_KEYS.search(extra):
+    if not overlays(controller):
         return ""
+    keys = (
+        f"AuthorizedKeysCommand /usr/bin/cat {paths.USERS}/keys-%u",
+        "AuthorizedKeysCommandUser nobody",
+    )
     lines = (
         "",
         "#",
-        "### KEYS OF DECLARED USERS ###",
+        "### DECLARED USERS ###",
         "Match User *,!root",
-        f"AuthorizedKeysCommand /usr/bin/cat {paths.USERS}/keys-%u",
-        "AuthorizedKeysCommandUser nobody",
+        f"Include {paths.USERS_SSHD_CONF}",
+        *(() if _OWN_KEYS.search(extra) else keys),
     )
     return "\n".join(lines)

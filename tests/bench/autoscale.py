@@ -22,10 +22,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from sidecars.operator.autoscaling.reconcile import PLAN_EVERY
-from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import (
+from sidecars.autoscaling.plan import Autoscaling, Jobs
+from sidecars.autoscaling.queue import Queue
+from sidecars.autoscaling.records import (
     Behavior,
     Nodes,
     PresentNode,
@@ -33,6 +32,7 @@ from sidecars.policy.autoscaling.records import (
     Settings,
     Shape,
 )
+from sidecars.operator.autoscaling.reconcile import PLAN_EVERY
 from sidecars.slurm.gres import Gres
 from sidecars.slurm.records import JobRequest, Pending, QueuedJob, QueuedJobs
 from tests.bench.figures import Figure, figure, median

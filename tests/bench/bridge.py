@@ -81,7 +81,7 @@ USER = "mail"
 """A user of the image."""
 TENANT, BARE = "team", "bare"
 LINES = f"MaxNodeCount=1024\nMaxJobCount=50000\n{slurm_conf()}"
-"""Those of docs/bridge.md, and what so many pods need."""
+"""Those of docs/bridge-install.md, and what so many pods need."""
 
 
 def bench() -> list[Figure]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import (
+from sidecars.autoscaling.plan import Autoscaling, Jobs
+from sidecars.autoscaling.queue import Queue
+from sidecars.autoscaling.records import (
     Nodes,
     Past,
     PresentNode,

@@ -12,7 +12,7 @@ import collections
 import contextlib
 import multiprocessing
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -206,20 +206,29 @@ class Kubelets:
 
 
 @contextlib.asynccontextmanager
-async def kubelets(kubeconfig: Path) -> AsyncIterator[Kubelets]:
-    """The process, while the block runs."""
+async def process(
+    main: Callable[[Path, Connection], None], kubeconfig: Path
+) -> AsyncIterator[Connection]:
+    """A process of kubelets that has sent something, while the block runs."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=_main, args=(kubeconfig, theirs), daemon=True)
-    process.start()
+    started = context.Process(target=main, args=(kubeconfig, theirs), daemon=True)
+    started.start()
     theirs.close()
     try:
-        if not ours.poll(START_SECONDS):
+        if not await asyncio.to_thread(ours.poll, START_SECONDS):
             raise TimeoutError(f"the kubelets didn't start within {START_SECONDS:g} s")
-        yield Kubelets(ours, ours.recv())
+        yield ours
     finally:
-        process.terminate()
-        process.join()
+        started.terminate()
+        started.join()
+
+
+@contextlib.asynccontextmanager
+async def kubelets(kubeconfig: Path) -> AsyncIterator[Kubelets]:
+    """The process, while the block runs."""
+    async with process(_main, kubeconfig) as connection:
+        yield Kubelets(connection, connection.recv())
 
 
 def _main(kubeconfig: Path, connection: Connection) -> None:

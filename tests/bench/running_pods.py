@@ -4,35 +4,22 @@ at once.
 
 import asyncio
 import contextlib
-import multiprocessing
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from sidecars import objects
 from sidecars.kube import PODS, Client, Event, NotFound, Reflector, load_credentials
-from tests.bench.kubelets import START_SECONDS, WORKERS
+from tests.bench.kubelets import START_SECONDS, WORKERS, process
 from tests.support import kubelet
 
 BOUND = "spec.nodeName!="
 """The field selector of the pods that have a node."""
 
 
-@contextlib.asynccontextmanager
-async def kubelets(kubeconfig: Path) -> AsyncIterator[None]:
+def kubelets(kubeconfig: Path) -> AbstractAsyncContextManager[Connection]:
     """The process, while the block runs."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_main, args=(kubeconfig, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        if not await asyncio.to_thread(ours.poll, START_SECONDS):
-            raise TimeoutError(f"the kubelets didn't start within {START_SECONDS:g} s")
-        yield
-    finally:
-        process.terminate()
-        process.join()
+    return process(_main, kubeconfig)
 
 
 def _main(kubeconfig: Path, connection: Connection) -> None:

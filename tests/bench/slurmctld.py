@@ -26,8 +26,8 @@ from typing import Any
 import aiohttp
 
 from sidecars.explain import commands
-from sidecars.policy.explain import job
-from sidecars.policy.explain.records import Seen
+from sidecars.explain.core import job
+from sidecars.explain.core.records import Seen
 from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS
 from sidecars.slurm.tokens import sign
 from tests.bench.figures import Figure, figure, table

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from sidecars import generated
 from tests.cluster.control_plane import free_ports
 from tests.support.flood import flood, resident
-from tests.unit.policy.bridge.test_admission import review
+from tests.unit.bridge.core.test_admission import review
 
 SECONDS = 10.0
 

@@ -46,7 +46,7 @@ from tests.cluster.tools import tool
 
 ROOT = Path(__file__).parents[2]
 ALL_VALUES = ROOT / "tests" / "configurations" / "all-values"
-OLDEST, NEWEST = "1.29.0", "1.35.0"
+OLDEST, NEWEST = "1.29.0", "1.37.0"
 SECONDS = 1200
 """For one program, also on a busy host."""
 ALL_IMAGES = {

@@ -15,13 +15,14 @@ Values are rendered by Helm. Those within the objects of Argo CD and Flux are, t
 key values.yaml of a ConfigMap CHART-values.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.support import pages
 
 CHARTS = {
     "values.yaml": "slurm",
@@ -58,30 +59,17 @@ class Example:
 
 def examples(page: str, text: str) -> list[Example]:
     """All of a page, in order. Raises yaml.YAMLError for what is no YAML."""
-    found = []
-    for block in re.finditer(
-        r'^( *)```yaml(?: title="([^"]+)")?\n(.*?)^ *```$', text, re.MULTILINE | re.DOTALL
-    ):
-        place = f"{page}:{text.count(chr(10), 0, block.start()) + 1}"
-        content = re.sub(rf"^{block[1]}", "", block[3], flags=re.MULTILINE)
-        found.append(
-            Example(place, block[2] or "", content, tuple(yaml.load_all(content, yaml.CSafeLoader)))
+    return [
+        Example(
+            f"{page}:{it.line}", it.title, it.text, tuple(yaml.load_all(it.text, yaml.CSafeLoader))
         )
-    return found
+        for it in pages.fenced(text, "yaml")
+    ]
 
 
 def of_folder(root: Path) -> list[Example]:
     """Those of the README, of all pages of the documentation, and of the charts."""
-    pages = [
-        root / "README.md",
-        *sorted(root.glob("docs/*.md")),
-        *sorted(root.glob("charts/*/README.md")),
-    ]
-    return [
-        each
-        for path in pages
-        for each in examples(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
-    ]
+    return [it for page, text in pages.of_folder(root).items() for it in examples(page, text)]
 
 
 def unmarked(example: Example) -> bool:

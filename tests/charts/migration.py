@@ -130,7 +130,7 @@ def problems_of(case: Case, base: dict[str, Any]) -> list[str]:
     manifests = [
         each for each in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if each is not None
     ]
-    found += [problem for manifest in manifests for problem in objects.problems(manifest, "1.35.0")]
+    found += [problem for manifest in manifests for problem in objects.problems(manifest, "1.37.0")]
     if "contains" in case.expected:
         return found + contained_problems(manifests, case.expected["contains"])
     expected = wanted(case.expected.get("objects") or {}, base, case.expected.get("stem", "slurm"))

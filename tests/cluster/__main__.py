@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from tests.cluster import cache, elsewhere, guest, install, local
+from tests.cluster.addresses import IPV4, IPV6
 from tests.cluster.errors import ClusterError
 from tests.cluster.progress import Progress
 
@@ -37,13 +38,21 @@ def main(argv: list[str]) -> int:
         "--cgroup2", action="store_true", help="of up and start: a fourth node, which has cgroup v2"
     )
     parser.add_argument(
+        "--ipv6",
+        action="store_true",
+        help="of up and start: a new cluster has IPv6 addresses alone",
+    )
+    parser.add_argument(
         "--times", type=int, default=20, help="of boot: how many times (%(default)s)"
     )
     given = parser.parse_args(argv)
+    if given.ipv6 and given.cgroup2:
+        parser.error("the node with cgroup v2 has IPv4 addresses alone")
+    versions = (IPV6,) if given.ipv6 else (IPV4,)
     try:
         if given.command == "boot":
             return _boot(given.times)
-        return _run(given.command, given.name, cgroup2=given.cgroup2)
+        return _run(given.command, given.name, versions, cgroup2=given.cgroup2)
     except ClusterError as error:
         print(f"\n{error}{disk_remedy(str(error))}", file=sys.stderr)
         return 1
@@ -72,14 +81,14 @@ def disk_remedy(message: str) -> str:
     )
 
 
-def _run(command: str, name: str, *, cgroup2: bool) -> int:
+def _run(command: str, name: str, versions: tuple[int, ...], *, cgroup2: bool) -> int:
     progress = Progress()
     if command == "up":
-        _up(name, progress, cgroup2=cgroup2)
+        _up(name, progress, versions, cgroup2=cgroup2)
     elif command == "status":
         return _status(name)
     elif command == "start":
-        cluster = local.cluster_up(name, progress)
+        cluster = local.cluster_up(name, progress, versions=versions)
         if cgroup2:
             guest.start(cluster, progress)
         progress.note(f"KUBECONFIG={cluster.kubeconfig}")
@@ -112,7 +121,7 @@ def _boot(times: int) -> int:
     return 1 if failed else 0
 
 
-def _up(name: str, progress: Progress, *, cgroup2: bool) -> None:
+def _up(name: str, progress: Progress, versions: tuple[int, ...], *, cgroup2: bool) -> None:
     named = os.environ.get("KUBECONFIG")
     own = local.named_by(named) if named else None
     if own is not None:
@@ -129,7 +138,10 @@ def _up(name: str, progress: Progress, *, cgroup2: bool) -> None:
         )
     values = install.chosen_values(local=True)
     cluster = local.cluster_up(
-        name, progress, check=lambda progress: install.check_charts(values, progress)
+        name,
+        progress,
+        check=lambda progress: install.check_charts(values, progress),
+        versions=versions,
     )
     if cgroup2:
         guest.start(cluster, progress)

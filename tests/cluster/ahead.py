@@ -14,12 +14,13 @@ from functools import partial
 
 from tests.cluster import cache, debian, kernel
 from tests.cluster.errors import ClusterError
-from tests.cluster.images import build_images
+from tests.cluster.images import build_images, trees
 from tests.cluster.nodes import pause_archive
 from tests.cluster.tools import tool
 
 CLUSTERS = ("kube", "kubectl", "helm", "helm4", "deviceplugin", "push")
 PROCESSES = ("helm-unittest", "ct", "kustomize", "versitygw", "jobset", "lws")
+JUPYTER = ("login-jupyter", "slurmd-jupyter")
 WORTH_A_LINE = 1.0
 """Seconds from which on a line reports what has been built."""
 
@@ -40,7 +41,10 @@ def steps() -> Mapping[str, tuple[Steps, Steps]]:
         "clusters": ({name: partial(tool, name) for name in CLUSTERS}, images),
         "processes": (
             {name: partial(tool, name) for name in PROCESSES},
-            {"kernel": kernel.kernel},
+            {
+                "kernel": kernel.kernel,
+                **{f"image {name}": partial(trees, cache.root(), name) for name in JUPYTER},
+            },
         ),
     }
 

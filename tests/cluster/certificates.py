@@ -8,6 +8,7 @@ cluster.
 import base64
 import secrets
 from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 from pathlib import Path
 
 from tests.cluster import cache
@@ -62,9 +63,7 @@ class Authority:
             subject = "".join(f"/O={group}" for group in groups) + f"/CN={user}"
             request = run(["openssl", "req", "-new", "-key", key, "-subj", subject])
             extensions = self.folder / f".{name}.ext"
-            names = [
-                f"{'IP' if host.replace('.', '').isdigit() else 'DNS'}:{host}" for host in hosts
-            ]
+            names = [f"{'IP' if _is_address(host) else 'DNS'}:{host}" for host in hosts]
             lines = [
                 "basicConstraints=CA:FALSE",
                 "keyUsage=critical,digitalSignature,keyEncipherment",
@@ -109,6 +108,14 @@ class Authority:
             made = run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout"])
             cache.write(key, made, mode=0o600)
         return key
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def kubeconfig(

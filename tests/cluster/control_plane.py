@@ -19,6 +19,7 @@ from pathlib import Path
 import yaml
 
 from tests.cluster import cache, debian
+from tests.cluster.addresses import in_url
 from tests.cluster.certificates import Authority, kubeconfig
 from tests.cluster.commands import GO
 from tests.cluster.errors import ClusterError
@@ -61,9 +62,15 @@ class Place:
     address: str
     ports: Mapping[str, int]
     service_network: str
+    """One network, or two of different IP families with a comma between."""
     hosts: Sequence[str]
     cgroup: Path | None = None
     bound: bool = False
+
+    @property
+    def anywhere(self) -> str:
+        """All addresses of the host, of the family of `address` at least."""
+        return "::" if ":" in self.address else "0.0.0.0"
 
 
 @dataclass
@@ -122,7 +129,7 @@ class ControlPlane:
     @property
     def server(self) -> str:
         """URL of the apiserver."""
-        return f"https://{self.place.address}:{self.place.ports['kube-apiserver']}"
+        return f"https://{in_url(self.place.address)}:{self.place.ports['kube-apiserver']}"
 
     def client(self, name: str, user: str, *groups: str) -> Path:
         """Kubeconfig file of a user, created if it doesn't exist."""
@@ -221,7 +228,7 @@ class ControlPlane:
             "kube-apiserver",
             [
                 tool("kube-apiserver"),
-                f"--bind-address={'127.0.0.1' if self.place.bound else '0.0.0.0'}",
+                f"--bind-address={'127.0.0.1' if self.place.bound else self.place.anywhere}",
                 f"--advertise-address={self.place.address}",
                 *(["--endpoint-reconciler-type=none"] if self.place.bound else []),
                 f"--secure-port={self.place.ports['kube-apiserver']}",

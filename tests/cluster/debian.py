@@ -102,6 +102,25 @@ def directory() -> Path:
     return cache.entry(cache.root() / "debian" / f"{release()}-directory", unpack)
 
 
+def browser() -> Path:
+    """Chromium without windows. Beside it is fonts.conf, for fontconfig: it finds the same fonts on
+    each host.
+    """
+    name = "chromium-headless-shell"
+
+    def unpack(folder: Path) -> None:
+        root = _install(folder, (name, "fonts-dejavu-core"))
+        final = _final(folder)
+        _wrap(folder / name, root, Path("usr/lib/chromium") / name, final)
+        (folder / "fonts.conf").write_text(
+            f"<fontconfig><dir>{final}/root/usr/share/fonts</dir><cachedir>{final}/fonts</cachedir>"
+            "<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer>"
+            "</alias></fontconfig>\n"
+        )
+
+    return cache.entry(cache.root() / "debian" / f"{release()}-{name}", unpack) / name
+
+
 def _install(folder: Path, names: Sequence[str]) -> Path:
     """Download packages and what they need and this host lacks, and unpack them; where they
     lie.
@@ -200,7 +219,7 @@ def _find(root: Path, program: str) -> Path:
 
 def _wrap(wrapper: Path, root: Path, program: Path, final: Path, *first: str) -> None:
     """A script that runs the program with the unpacked libraries."""
-    libraries = sorted({path.parent.relative_to(root) for path in root.glob("**/lib*.so.*")})
+    libraries = sorted({path.parent.relative_to(root) for path in root.glob("**/lib*.so*")})
     extensions = next(iter(sorted(root.glob("**/xtables/libxt_comment.so"))), None)
     settings = ["LD_LIBRARY_PATH=" + ":".join(f"{final}/root/{path}" for path in libraries)]
     if extensions is not None and "xtables" in program.name:

@@ -226,7 +226,7 @@ def _node_script(of: Node, archives: list[Path]) -> str:
         name=of.name,
         number=of.number,
         cache=shlex.quote(str(cache.root())),
-        address=f"{plan.node_address(of.number)}/{plan.node_network.prefixlen}",
+        address=f"{plan.node_address(of.number)}/{plan.families[0].node_network.prefixlen}",
         gateway=plan.host_address,
         path=shlex.quote(":".join(map(str, folders))) + ":$PATH",
         logs=shlex.quote(str(of.plane.folder / "logs")),

@@ -11,6 +11,7 @@ Needs root: it mounts, in mount namespaces of its own that end with the process 
 Layers and layout: https://github.com/opencontainers/image-spec
 """
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -45,7 +46,11 @@ _DEFAULTS = [
 IMAGES = {image.repository.removeprefix(f"{REGISTRY}/"): image.tag for image in _DEFAULTS}
 """Names and tags of the images, which are those of the charts' default values."""
 
-VARIANTS = {"slurmd-mpi": IMAGES["slurmd"]}
+VARIANTS = {
+    "login-jupyter": IMAGES["login"],
+    "slurmd-jupyter": IMAGES["slurmd"],
+    "slurmd-mpi": IMAGES["slurmd"],
+}
 """Names and tags of images that continue one of the others. They are built on request alone."""
 
 DEBIAN = "docker.io/library/debian:"
@@ -220,8 +225,20 @@ def build_images(
     cache folder; `say` gets what is being done. The archive's name changes with its content; a
     killed build has no archive and is continued by the next. Raises ClusterError.
     """
+    return _archive(cache, note, plan(names=only))
+
+
+def build_text(cache: Path, reference: str, text: str) -> Path:
+    """As `build_images`, with one image of this name from the text of a Containerfile with one
+    stage.
+    """
+    [stage] = parse(text, reference)
+    image = Image(reference, _top(stage, {}, REPOSITORY), stage.config)
+    return _archive(cache, lambda _: None, [image])
+
+
+def _archive(cache: Path, note: Callable[[str], None], images: Sequence[Image]) -> Path:
     folder = cache / "images"
-    images = plan(names=only)
     parts = [_ARCHIVE, *(image.reference + image.top.key + repr(image.config) for image in images)]
     final = folder / "archives" / _digest(parts)
     with cache_folder.locked(folder / "build.lock"):
@@ -247,6 +264,7 @@ def trees(cache: Path, name: str) -> list[Path]:
     [image] = plan(names=(name,))
     with cache_folder.locked(folder / "build.lock"):
         _Builder(folder, lambda _: None).blobs([image])
+        _keep(folder / "layers", _used([image]))
     return [folder / "layers" / layer.key / "tree" for layer in reversed(image.top.chain)]
 
 
@@ -625,7 +643,8 @@ def packages(trees: Sequence[Path]) -> list[sbom.Package]:
     for tree in trees:
         found += [
             sbom.python_package(path.read_text())
-            for path in sorted(tree.glob("opt/*/*.dist-info/METADATA"))
+            for folder in ("opt/*", "opt/*/lib/python3*/site-packages")
+            for path in sorted(tree.glob(f"{folder}/*.dist-info/METADATA"))
         ]
     return found
 
@@ -716,18 +735,25 @@ def prune(folder: Path, archive: Path, images: Iterable[Image]) -> None:
     """Remove layers and archives that no checkout has used for a day; those of `images` are used
     now.
     """
-    used = {layer.key for image in images for layer in image.top.chain}
-    used |= {
-        below.key
-        for image in images
-        for layer in image.top.chain
-        if layer.source
-        for below in layer.source.chain
-    }
+    used = _used(images)
     now = time.time()
     for place, names in ((folder / "layers", used), (folder / "archives", {archive.name})):
         for path in place.glob("*"):
-            if path.name in names:
-                os.utime(path, (now, now))
-            elif path.is_dir() and now - path.stat().st_mtime > _KEPT_SECONDS:
+            old = path.is_dir() and now - path.stat().st_mtime > _KEPT_SECONDS
+            if old and path.name not in names:
                 shutil.rmtree(path)
+        _keep(place, names)
+
+
+def _used(images: Iterable[Image]) -> set[str]:
+    """The keys of the layers of images, and of those from which they copy."""
+    chains = [image.top.chain for image in images]
+    sources = [it.source.chain for chain in chains for it in chain if it.source]
+    return {layer.key for chain in [*chains, *sources] for layer in chain}
+
+
+def _keep(place: Path, names: Iterable[str]) -> None:
+    """Record that entries are used now, where they exist."""
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(place / name)

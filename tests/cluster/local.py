@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster import cache, cgroups, debian, network, preconditions
-from tests.cluster.addresses import INDEXES, NODES, Plan, valid_name
+from tests.cluster.addresses import INDEXES, IPV4, NODES, Plan, valid_name
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane, Place, daemon_environment, decoded
 from tests.cluster.errors import ClusterError
@@ -108,7 +108,7 @@ class Cluster:
             name=self.name,
             address=str(plan.host_address),
             ports=plan.ports,
-            service_network=str(plan.service_network),
+            service_network=",".join(str(it.service_network) for it in plan.families),
             hosts=[
                 *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
                 *("kubernetes.default.svc.cluster.local", "127.0.0.1"),
@@ -258,7 +258,8 @@ def load(name: str) -> Cluster | None:
     except FileNotFoundError:
         return None
     iptables = tuple(Path(path) for path in record["iptables"])
-    return Cluster(Plan(name, record["index"]), iptables, record.get("pod_security", PRIVILEGED))
+    plan = Plan(name, record["index"], tuple(record.get("versions", (IPV4,))))
+    return Cluster(plan, iptables, record.get("pod_security", PRIVILEGED))
 
 
 def existing(name: str) -> Cluster:
@@ -275,13 +276,15 @@ def cluster_up(
     images: ImageBuilder | None = build_images,
     check: Callable[[Progress], object] | None = None,
     pod_security: str = PRIVILEGED,
+    versions: tuple[int, ...] = (IPV4,),
 ) -> Cluster:
     """Start the cluster, or what is missing of it, and wait until its nodes are Ready and have the
     images.
 
     `images` builds the archive of images that every node gets; None for a cluster without. `check`
-    is called once the programs exist and before anything on the host is changed. A cluster
-    that exists keeps its `pod_security`. Raises ClusterError.
+    is called once the programs exist and before anything on the host is changed. `versions`
+    are those of IP, the preferred one first. A cluster that exists keeps its `pod_security` and
+    `versions`. Raises ClusterError.
     """
     name = default_name() if name is None else name
     progress = progress or Progress()
@@ -290,7 +293,7 @@ def cluster_up(
             f"{name!r} can't be a cluster's name: lower-case letters, digits and dashes, at most 20"
         )
     with _alone(name, progress):
-        return _up(name, progress, images, check, pod_security)
+        return _up(name, progress, images, check, (pod_security, versions))
 
 
 def cluster_down(name: str | None = None, progress: Progress | None = None) -> bool:
@@ -311,11 +314,12 @@ def _up(
     progress: Progress,
     images: ImageBuilder | None,
     check: Callable[[Progress], object] | None,
-    pod_security: str,
+    wanted: tuple[str, tuple[int, ...]],
 ) -> Cluster:
     cluster = load(name)
+    pod_security, versions = wanted
     with progress.step("preconditions"):
-        plan = cluster.plan if cluster else Plan(name, _index(name))
+        plan = cluster.plan if cluster else Plan(name, _index(name), versions)
         preconditions.demand(
             preconditions.observe(plan, running=cluster is not None, cold=not built("kube"))
         )
@@ -338,11 +342,12 @@ def _up(
         for leftover in (clusters() / name / "state", clusters() / name / "gone"):
             shutil.rmtree(leftover, ignore_errors=True)
         with progress.step("packet filter"):
-            cluster = Cluster(plan, _iptables(), pod_security)
+            cluster = Cluster(plan, _iptables(plan.versions), pod_security)
         _remember_sysctls()
         _allow_inotify()
         record = {
             "index": plan.index,
+            "versions": plan.versions,
             "iptables": [str(path) for path in cluster.iptables],
             "pod_security": pod_security,
         }
@@ -501,7 +506,7 @@ def _index(name: str) -> int:
         return found
 
 
-def _iptables() -> tuple[Path, ...]:
+def _iptables(versions: tuple[int, ...]) -> tuple[Path, ...]:
     """Folders with the iptables programs to use: none for the host's own, which are
     preferred.
     """
@@ -513,7 +518,7 @@ def _iptables() -> tuple[Path, ...]:
     if shutil.which("iptables"):
         candidates = {"own": (), **candidates}
     found = network.usable_iptables(
-        {name: daemon_environment(*paths) for name, paths in candidates.items()}
+        {name: daemon_environment(*paths) for name, paths in candidates.items()}, versions
     )
     if found is None:
         raise ClusterError(

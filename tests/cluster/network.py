@@ -2,7 +2,8 @@
 the outside.
 
 Nodes reach each other and the host over the bridge; pods of other nodes are routed to their node's
-address.
+address. Only IPv4 is forwarded to the outside: a host that forwards IPv6 ignores the routes that
+its routers announce.
 """
 
 import json
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster.addresses import NODES, Plan
+from tests.cluster.addresses import IPV4, IPV6, NODES, Family, Plan
 from tests.cluster.commands import run, succeeds
 from tests.cluster.waiting import until
 
@@ -20,11 +21,11 @@ def links() -> set[str]:
     return {link["ifname"] for link in json.loads(run(["ip", "-json", "link", "show"]))}
 
 
-def routes() -> list[tuple[str, str]]:
-    """Destination and device of each of the host's IPv4 routes."""
+def routes(version: int = IPV4) -> list[tuple[str, str]]:
+    """Destination and device of each of the host's routes of one IP family."""
     return [
         (each["dst"], each.get("dev", ""))
-        for each in json.loads(run(["ip", "-json", "-4", "route", "show"]) or "[]")
+        for each in json.loads(run(["ip", "-json", f"-{version}", "route", "show"]) or "[]")
     ]
 
 
@@ -42,36 +43,19 @@ class Network:
         plan = self.plan
         if plan.bridge not in links():
             run(["ip", "link", "add", plan.bridge, "type", "bridge"])
-        run(
-            [
-                "ip",
-                "addr",
-                "replace",
-                f"{plan.host_address}/{plan.node_network.prefixlen}",
-                "dev",
-                plan.bridge,
-            ]
-        )
+        for family in plan.families:
+            run(_address(family, family.host_address, plan.bridge))
         run(["ip", "link", "set", plan.bridge, "up"])
-        for node in NODES:
-            run(
-                [
-                    "ip",
-                    "route",
-                    "replace",
-                    str(plan.node_pods(node)),
-                    "via",
-                    str(plan.node_address(node)),
-                ]
-            )
-        # Cluster IPs work from the host as well, by the first node's kube-proxy.
-        run(["ip", "route", "replace", str(plan.service_network), "via", str(plan.node_address(1))])
-        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+        for family in plan.families:
+            for node in NODES:
+                run(_route(family, str(family.node_pods(node)), family.node_address(node)))
+            # Cluster IPs work from the host as well, by the first node's kube-proxy.
+            run(_route(family, str(family.service_network), family.node_address(1)))
+        if IPV4 in plan.versions:
+            Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         for rule in self._rules():
-            if not succeeds(
-                ["iptables", "-w", *self._table(rule), "-C", *rule[1:]], env=self.iptables_env
-            ):
-                run(["iptables", "-w", *self._table(rule), "-I", *rule[1:]], env=self.iptables_env)
+            if not succeeds(rule.words("-C"), env=self.iptables_env):
+                run(rule.words("-I"), env=self.iptables_env)
 
     def join(self, node: int, holder: int) -> None:
         """Link the network namespace of the process `holder` to the bridge as `node`."""
@@ -101,28 +85,18 @@ class Network:
                 ]
             )
         run(["ip", "link", "set", host_end, "master", plan.bridge, "up"])
-        inside(
-            "ip",
-            "addr",
-            "replace",
-            f"{plan.node_address(node)}/{plan.node_network.prefixlen}",
-            "dev",
-            node_end,
-        )
+        for family in plan.families:
+            inside(*_address(family, family.node_address(node), node_end))
         inside("ip", "link", "set", "lo", "up")
         inside("ip", "link", "set", node_end, "up")
-        inside("ip", "route", "replace", "default", "via", str(plan.host_address))
-        for other in NODES:
-            if other != node:
-                inside(
-                    "ip",
-                    "route",
-                    "replace",
-                    str(plan.node_pods(other)),
-                    "via",
-                    str(plan.node_address(other)),
-                )
-        inside("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        for family in plan.families:
+            inside(*_route(family, "default", family.host_address))
+            for other in NODES:
+                if other != node:
+                    inside(
+                        *_route(family, str(family.node_pods(other)), family.node_address(other))
+                    )
+            inside("sysctl", "-qw", _FORWARDING[family.version])
 
     def attach(self, node: int) -> str:
         """A link for the kernel of `node`, and the route to its pods; the device on which the
@@ -135,24 +109,14 @@ class Network:
         run(["ip", "link", "set", bridge_end, "master", plan.bridge, "up"])
         # The host itself must not answer on it.
         run(["ip", "link", "set", kernel_end, "arp", "off", "addrgenmode", "none", "up"])
-        run(
-            [
-                "ip",
-                "route",
-                "replace",
-                str(plan.node_pods(node)),
-                "via",
-                str(plan.node_address(node)),
-            ]
-        )
+        for family in plan.families:
+            run(_route(family, str(family.node_pods(node)), family.node_address(node)))
         return kernel_end
 
     def down(self) -> None:
         """Remove devices, routes and rules."""
         for rule in self._rules():
-            while succeeds(
-                ["iptables", "-w", *self._table(rule), "-D", *rule[1:]], env=self.iptables_env
-            ):
+            while succeeds(rule.words("-D"), env=self.iptables_env):
                 pass
         for node in (*NODES, NODES[-1] + 1):
             self._drop(self.plan.node_veth(node))
@@ -165,44 +129,67 @@ class Network:
             succeeds(["ip", "link", "delete", device])
             until(lambda: device not in links(), f"network device {device} to be gone", 60)
 
-    def _rules(self) -> list[list[str]]:
-        """Table, chain and rule of what lets the nodes' packets through a host that is closed, and
-        to the outside.
-        """
+    def _rules(self) -> list["_Rule"]:
+        """What lets the nodes' packets through a host that is closed, and to the outside."""
         plan = self.plan
-        mark = ["-m", "comment", "--comment", plan.cgroup]
-        return [
-            ["filter", "INPUT", "-i", plan.bridge, *mark, "-j", "ACCEPT"],
-            ["filter", "FORWARD", "-i", plan.bridge, *mark, "-j", "ACCEPT"],
-            ["filter", "FORWARD", "-o", plan.bridge, *mark, "-j", "ACCEPT"],
-            [
-                "nat",
-                "POSTROUTING",
-                "-s",
-                str(plan.block),
-                "!",
-                "-o",
-                plan.bridge,
-                *mark,
-                "-j",
-                "MASQUERADE",
-            ],
-        ]
-
-    @staticmethod
-    def _table(rule: list[str]) -> list[str]:
-        return ["-t", rule[0]]
+        mark = ("-m", "comment", "--comment", plan.cgroup)
+        found = []
+        for family in plan.families:
+            here = [
+                ("INPUT", "-i", plan.bridge),
+                ("FORWARD", "-i", plan.bridge),
+                ("FORWARD", "-o", plan.bridge),
+            ]
+            found += [
+                _Rule(family.version, "filter", (*words, *mark, "-j", "ACCEPT")) for words in here
+            ]
+            if family.version == IPV4:
+                outside = ("POSTROUTING", "-s", str(family.block), "!", "-o", plan.bridge)
+                found.append(_Rule(IPV4, "nat", (*outside, *mark, "-j", "MASQUERADE")))
+        return found
 
 
-def usable_iptables(candidates: Mapping[str, Mapping[str, str]]) -> str | None:
-    """The first of the candidates whose rules this kernel takes, tried in a network namespace of
-    their own.
+@dataclass(frozen=True)
+class _Rule:
+    """A rule of the packet filter: `rest` begins with its chain."""
+
+    version: int
+    table: str
+    rest: tuple[str, ...]
+
+    def words(self, action: str) -> list[str]:
+        """Words that do it: `-I` inserts, `-D` deletes, `-C` looks whether it exists."""
+        return [PACKET_FILTERS[self.version], "-w", "-t", self.table, action, *self.rest]
+
+
+PACKET_FILTERS = {IPV4: "iptables", IPV6: "ip6tables"}
+"""The program that sets the rules of an IP family."""
+_FORWARDING = {IPV4: "net.ipv4.ip_forward=1", IPV6: "net.ipv6.conf.all.forwarding=1"}
+
+
+def _address(family: Family, address: object, device: str) -> list[str]:
+    """Words that give a device an address among the nodes'."""
+    words = ["ip", "addr", "replace", f"{address}/{family.node_network.prefixlen}", "dev", device]
+    # No other host can have the address, and until that was found out it can't be used.
+    return [*words, "nodad"] if family.version == IPV6 else words
+
+
+def _route(family: Family, destination: str, gateway: object) -> list[str]:
+    return ["ip", f"-{family.version}", "route", "replace", destination, "via", str(gateway)]
+
+
+def usable_iptables(
+    candidates: Mapping[str, Mapping[str, str]], versions: tuple[int, ...] = (IPV4,)
+) -> str | None:
+    """The first of the candidates whose rules this kernel takes for these IP families, tried in a
+    network namespace of their own.
     """
+    elsewhere = {IPV4: "192.0.2.1:1", IPV6: "[2001:db8::1]:1"}
     tries = [
         "-t nat -A POSTROUTING -m comment --comment try -j MASQUERADE",
         (
             "-t nat -A PREROUTING -m addrtype --dst-type LOCAL -p tcp -j DNAT --to-destination "
-            "192.0.2.1:1"
+            "{elsewhere}"
         ),
         (
             "-t nat -A OUTPUT -m statistic --mode random --probability 0.5 -j MARK --set-xmark "
@@ -211,7 +198,11 @@ def usable_iptables(candidates: Mapping[str, Mapping[str, str]]) -> str | None:
         "-t filter -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
         "-t mangle -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN",
     ]
-    script = " && ".join(f"iptables -w {words}" for words in tries)
+    script = " && ".join(
+        f"{PACKET_FILTERS[version]} -w {words.format(elsewhere=elsewhere[version])}"
+        for version in versions
+        for words in tries
+    )
     for name, env in candidates.items():
         if succeeds(["unshare", "--net", "sh", "-ec", script], env=env):
             return name

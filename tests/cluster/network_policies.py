@@ -4,7 +4,8 @@ network alone.
 It turns the NetworkPolicy objects of the API into packet filter rules in the node's network
 namespace, in the table mangle, where kube-proxy has none. The rules drop packets that are forwarded
 to or from pods. A kubelet's probes come from the node itself and aren't forwarded, so that they are
-always admitted, as with every network plugin. Pods with hostNetwork are not subject. IPv4 only.
+always admitted, as with every network plugin. Pods with hostNetwork are not subject. Each IP family
+has rules of its own.
 
 A daemon of its own on each node: it stands on the standard library alone.
 """
@@ -19,12 +20,18 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network, ip_network
-from typing import Any
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Any, TypeVar
 
 Manifest = Mapping[str, Any]
 
+Network = IPv4Network | IPv6Network
+N = TypeVar("N", IPv4Network, IPv6Network)
+
 CHAIN = "SLURM-POLICY"
+PROGRAMS = {4: "iptables", 6: "ip6tables"}
+"""By version of IP."""
+_NEIGHBOURS = ("neighbour-solicitation", "neighbour-advertisement")
 PATHS = (
     "/apis/networking.k8s.io/v1/networkpolicies",
     "/api/v1/pods",
@@ -34,7 +41,7 @@ PATHS = (
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod with an address in the pod network."""
+    """A pod with an address in the pod network of one IP family."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -42,15 +49,24 @@ class Pod:
     ports: Mapping[tuple[str, str], int]
     """Numbers of its named ports, by protocol and name."""
 
+    @property
+    def version(self) -> int:
+        """The version of IP that its address has."""
+        return ip_address(self.address).version
+
 
 def ruleset(
-    policies: Sequence[Manifest], pods: Sequence[Manifest], namespaces: Sequence[Manifest]
+    policies: Sequence[Manifest],
+    pods: Sequence[Manifest],
+    namespaces: Sequence[Manifest],
+    version: int = 4,
 ) -> str:
-    """Input of `iptables-restore --noflush` that replaces all rules of CHAIN. The rest of FORWARD
-    isn't changed.
+    """Input of `iptables-restore --noflush`, or of `ip6tables-restore` for version 6 of IP, that
+    replaces all rules of CHAIN. The rest of FORWARD isn't changed.
     """
     everyone = sorted(
-        (found for pod in pods if (found := _pod(pod)) is not None), key=lambda it: it.address
+        (found for pod in pods if (found := _pod(pod, version)) is not None),
+        key=lambda it: it.address,
     )
     of_namespace = {it["metadata"]["name"]: it["metadata"].get("labels") or {} for it in namespaces}
     chains, jumps, rules = [CHAIN], [], []
@@ -80,20 +96,19 @@ def ruleset(
                 " ".join(f"-A {chain} {match} -j RETURN".split()) for match in sorted(admitted)
             ]
             rules.append(f"-A {chain} -j DROP")
-    answers = f"-A {CHAIN} -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
+    always = [f"-A {CHAIN} -m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"]
+    if version == 6:
+        # How pods of one node find each other.
+        always += [f"-A {CHAIN} -p icmpv6 --icmpv6-type {it} -j RETURN" for it in _NEIGHBOURS]
     declared = [f":{chain} - [0:0]" for chain in chains]
-    return "\n".join(["*mangle", *declared, answers, *jumps, *rules, "COMMIT", ""])
+    return "\n".join(["*mangle", *declared, *always, *jumps, *rules, "COMMIT", ""])
 
 
-def _pod(manifest: Manifest) -> Pod | None:
+def _pod(manifest: Manifest, version: int) -> Pod | None:
     spec, status = manifest["spec"], manifest.get("status") or {}
-    address = status.get("podIP", "")
-    if (
-        spec.get("hostNetwork")
-        or not address
-        or ":" in address
-        or status.get("phase") in {"Succeeded", "Failed"}
-    ):
+    addresses = [it["ip"] for it in status.get("podIPs") or ()]
+    address = next((it for it in addresses if ip_address(it).version == version), None)
+    if spec.get("hostNetwork") or not address or status.get("phase") in {"Succeeded", "Failed"}:
         return None
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     named = {
@@ -131,7 +146,7 @@ def _matches(
         return
     for peer in peers:
         if "ipBlock" in peer:
-            for block in _blocks(peer["ipBlock"]):
+            for block in _blocks(peer["ipBlock"], pod.version):
                 for ports in _ports(rule, [pod] if direction == "Ingress" else everyone):
                     yield f"{side} {block} {ports}"
             continue
@@ -173,20 +188,24 @@ def _ports(rule: Manifest, targets: Sequence[Pod]) -> Iterator[str]:
                 yield f"-p {protocol.lower()} --dport {number}"
 
 
-def _blocks(block: Manifest) -> list[str]:
-    """The networks of an ipBlock without those that it excepts. IPv6 has none here."""
-    whole = ip_network(block["cidr"], strict=False)
-    if not isinstance(whole, IPv4Network):
-        return []
-    left = [whole]
+def _blocks(block: Manifest, version: int) -> list[str]:
+    """The networks of an ipBlock without those that it excepts. None of another version of IP."""
+    left: list[Network] = [ip_network(block["cidr"], strict=False)]
     for text in block.get("except") or ():
         hole = ip_network(text, strict=False)
-        if isinstance(hole, IPv4Network):
-            left = [part for network in left for part in _without(network, hole)]
-    return [str(network) for network in sorted(left)]
+        left = [part for network in left for part in _without(network, hole)]
+    return [str(network) for network in sorted(left, key=str) if network.version == version]
 
 
-def _without(network: IPv4Network, hole: IPv4Network) -> list[IPv4Network]:
+def _without(network: Network, hole: Network) -> list[Network]:
+    if isinstance(network, IPv4Network) and isinstance(hole, IPv4Network):
+        return [*_rest(network, hole)]
+    if isinstance(network, IPv6Network) and isinstance(hole, IPv6Network):
+        return [*_rest(network, hole)]
+    return [network]
+
+
+def _rest(network: N, hole: N) -> Sequence[N]:
     if network.subnet_of(hole):
         return []
     return list(network.address_exclude(hole)) if hole.subnet_of(network) else [network]
@@ -283,10 +302,10 @@ class Api:
         return answer
 
 
-def apply(rules: str) -> None:
-    """Replace the rules in this network namespace. Raises OSError."""
-    hook = ["iptables", "-w", "-t", "mangle"]
-    _run(["iptables-restore", "-w", "--noflush"], rules)
+def apply(rules: str, version: int) -> None:
+    """Replace the rules of a version of IP in this network namespace. Raises OSError."""
+    hook = [PROGRAMS[version], "-w", "-t", "mangle"]
+    _run([f"{PROGRAMS[version]}-restore", "-w", "--noflush"], rules)
     if subprocess.run(
         [*hook, "-C", "FORWARD", "-j", CHAIN], capture_output=True, check=False
     ).returncode:
@@ -304,13 +323,14 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("address", "port", "authority", "certificate", "key"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--version", required=True, action="append", type=int, help="of IP")
     given = parser.parse_args(argv)
     api = Api(given.address, int(given.port), given.authority, given.certificate, given.key)
     changed = threading.Event()
     watches = [Watch(api, path, changed) for path in PATHS]
     for watch in watches:
         watch.start()
-    applied = ""
+    applied: dict[int, str] = {}
     while True:
         changed.wait()
         changed.clear()
@@ -318,18 +338,22 @@ def main(argv: Sequence[str]) -> None:
         policies, pods, namespaces = found
         if policies is None or pods is None or namespaces is None:
             continue
-        rules = ruleset(policies, pods, namespaces)
-        if rules == applied:
-            continue
-        try:
-            apply(rules)
-        except OSError as error:
-            print(f"again in a second: {error}", flush=True)
-            time.sleep(1)
-            changed.set()
-            continue
-        applied = rules
-        print(f"{rules.count('-j DROP')} directions of pods are restricted", flush=True)
+        for version in given.version:
+            rules = ruleset(policies, pods, namespaces, version)
+            if rules == applied.get(version):
+                continue
+            try:
+                apply(rules, version)
+            except OSError as error:
+                print(f"again in a second: {error}", flush=True)
+                time.sleep(1)
+                changed.set()
+                continue
+            applied[version] = rules
+            print(
+                f"IPv{version}: {rules.count('-j DROP')} directions of pods are restricted",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

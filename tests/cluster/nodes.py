@@ -204,17 +204,18 @@ class Node:
                 f"--hostname-override={self.name}",
                 "--root-dir=/run/kubelet",
             ]
-            words += [f"--node-ip={self.plan.node_address(self.number)}", "--node-labels=", "--v=1"]
-            words = [word for word in words if word != "--node-labels="]
+            addresses = [str(it.node_address(self.number)) for it in self.plan.families]
+            words += [f"--node-ip={','.join(addresses)}", "--v=1"]
             # Nothing reads the statistics of containers, which take a good part of an idle
-            # kubelet's CPU.
-            words.append("--housekeeping-interval=60s")
+            # kubelet's CPU: each look reads all processes of the host.
+            words.append("--housekeeping-interval=10m")
         elif name == "network-policies":
             certificate, key = self.plane.authority.issue(
                 f"network-policies-{self.number}", "local-cluster:network-policies"
             )
             words = [sys.executable, "-P", Path(__file__).with_name("network_policies.py")]
             words += [f"--address={self.plan.host_address}", f"--port={self.plan.apiserver_port}"]
+            words += [f"--version={version}" for version in self.plan.versions]
             words += [
                 f"--authority={self.plane.authority.certificate}",
                 f"--certificate={certificate}",
@@ -250,7 +251,7 @@ class Node:
         serving = self.plane.authority.issue(
             f"kubelet-{self.number}-serving",
             self.name,
-            hosts=[self.name, str(self.plan.node_address(self.number))],
+            hosts=[self.name, *(str(it.node_address(self.number)) for it in self.plan.families)],
         )
         kubelet = kubelet_configuration(
             self.plan,
@@ -326,8 +327,8 @@ def cni_configuration(plan: Plan, node: int) -> dict[str, Any]:
                 "ipam": {
                     "type": "host-local",
                     "dataDir": "/run/cni-addresses",
-                    "ranges": [[{"subnet": str(plan.node_pods(node))}]],
-                    "routes": [{"dst": "0.0.0.0/0"}],
+                    "ranges": [[{"subnet": str(it.node_pods(node))}] for it in plan.families],
+                    "routes": [{"dst": it.anywhere} for it in plan.families],
                 },
             },
             {"type": "portmap", "capabilities": {"portMappings": True}},
@@ -389,7 +390,7 @@ def proxy_configuration(plan: Plan, node: int, kubeconfig: Path) -> dict[str, An
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "clientConnection": {"kubeconfig": str(kubeconfig)},
-        "clusterCIDR": str(plan.pod_network),
+        "clusterCIDR": ",".join(str(it.pod_network) for it in plan.families),
         "conntrack": {
             "maxPerCore": 0,
             "min": 0,

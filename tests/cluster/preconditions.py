@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Network
+from ipaddress import ip_network
 from pathlib import Path
 
 from tests.cluster import cache, cgroups, network
@@ -229,10 +229,11 @@ def _taken(port: int) -> bool:
 def _overlaps(plan: Plan) -> list[str]:
     return [
         destination
-        for destination, device in network.routes()
+        for family in plan.families
+        for destination, device in network.routes(family.version)
         if destination != "default"
         and device != plan.bridge
-        and IPv4Network(destination).overlaps(plan.block)
+        and ip_network(destination).overlaps(family.block)
     ]
 
 

@@ -16,7 +16,30 @@ from tests.cluster.commands import run
 from tests.cluster.errors import ClusterError
 
 HERE = Path(__file__).parent
-KUBERNETES = "1.35.4"
+NEWEST_KUBERNETES = "1.37.2"
+"""What `make test` runs. Its module is kubernetes/go.mod."""
+FORMER_KUBERNETES = ("1.36.3", "1.35.4")
+"""What `make soak` runs as well. The module of 1.36 is kubernetes/1.36.mod."""
+KUBERNETES_VERSION = "KUBERNETES_VERSION"
+"""Environment variable: the Kubernetes to run, such as `1.36`."""
+
+
+def chosen_kubernetes(wanted: str) -> str:
+    """Return the Kubernetes to run, which is the newest without a wish. Raises ClusterError for one
+    that is not known.
+    """
+    known = {_minor(it): it for it in (NEWEST_KUBERNETES, *FORMER_KUBERNETES)}
+    if wanted and wanted not in known:
+        raise ClusterError(f"{KUBERNETES_VERSION}={wanted}: is not one of {', '.join(known)}")
+    return known[wanted] if wanted else NEWEST_KUBERNETES
+
+
+def _minor(version: str) -> str:
+    return version.rpartition(".")[0]
+
+
+KUBERNETES = chosen_kubernetes(os.environ.get(KUBERNETES_VERSION, ""))
+KUBERNETES_MINOR = int(KUBERNETES.split(".")[1])
 MANIFESTS = "manifests.yaml"
 _VERSION = "k8s.io/component-base/version"
 _STAMP = {
@@ -26,7 +49,8 @@ _STAMP = {
     f"{_VERSION}.gitTreeState": "clean",
     "k8s.io/client-go/pkg/version.gitVersion": f"v{KUBERNETES}",
 }
-_MAJOR, _MINOR, _ = KUBERNETES.split(".")
+_KUBERNETES_MODULE = "go" if KUBERNETES == NEWEST_KUBERNETES else _minor(KUBERNETES)
+_MAJOR, _MINOR, _ = NEWEST_KUBERNETES.split(".")
 # Without these, Helm renders for a Kubernetes of years ago when it has no cluster to ask.
 _HELM_STAMP = {
     "helm.sh/helm/v3/internal/version.version": "v3.21.4",
@@ -52,12 +76,15 @@ class Module:
     the program.
     """
 
+    module: str = "go"
+    """Its files are `module`.mod and `module`.sum."""
+
     def key(self) -> str:
         """Changes with anything that the program is built from."""
         files = [
             path
             for path in sorted((HERE / self.folder).rglob("*"))
-            if path.name in {"go.mod", "go.sum", "main.go"}
+            if path.name in {f"{self.module}.mod", f"{self.module}.sum", "main.go"}
         ]
         parts = self.manifests or ()
         return _digest(
@@ -69,6 +96,7 @@ class Module:
         program = folder / self.names[0]
         words: list[str | Path] = [
             "build",
+            *([] if self.module == "go" else [f"-modfile={self.module}.mod"]),
             "-trimpath",
             "-ldflags",
             _links(self.stamp),
@@ -128,8 +156,11 @@ KUBERNETES_PROGRAMS = (
     "coredns",
 )
 _GO: dict[str, Module | Published] = {
-    **dict.fromkeys(KUBERNETES_PROGRAMS, Module("kubernetes", ".", KUBERNETES_PROGRAMS, _STAMP)),
-    "kubectl": Module("kubernetes", "./kubectl", ("kubectl",), _STAMP),
+    **dict.fromkeys(
+        KUBERNETES_PROGRAMS,
+        Module("kubernetes", ".", KUBERNETES_PROGRAMS, _STAMP, module=_KUBERNETES_MODULE),
+    ),
+    "kubectl": Module("kubernetes", "./kubectl", ("kubectl",), _STAMP, module=_KUBERNETES_MODULE),
     "pause": Module("pause", ".", ("pause",), {}),
     "deviceplugin": Module("deviceplugin", ".", ("deviceplugin",), {}),
     "push": Module("push", ".", ("push",), {}),
@@ -163,6 +194,7 @@ _GO: dict[str, Module | Published] = {
     "lws": Module(
         "tools/lws", "sigs.k8s.io/lws/cmd", ("lws",), {}, ("sigs.k8s.io/lws", "config/default")
     ),
+    "otelcol": Module("tools/otelcol", ".", ("otelcol",), {}),
     "helm-unittest": Module(
         "tools/helm-unittest",
         "github.com/helm-unittest/helm-unittest/cmd/helm-unittest",

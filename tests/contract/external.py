@@ -139,6 +139,26 @@ async def a_submitted_job_waits_for_its_start_and_belongs_to_the_tokens_user(
 
 
 @scenario
+async def a_started_job_keeps_the_priority_that_an_operator_gives_it_and_its_user_raises_none(
+    slurm: Target, run: Run
+) -> None:
+    await fresh(slurm)
+    large = dataclasses.replace(ONE, cpus_per_task=8)
+    await started(slurm, run, large)
+    waits = await slurm.call(protocol.submit_external(large), user=USER)
+    assert 2042 in await slurm.refused(Rejected, protocol.set_priority(waits, 700))
+    await slurm.call(protocol.start_external(waits, "ours"))
+    await slurm.call(protocol.set_priority(waits, 700))
+    now = await job(slurm, waits)
+    assert (now.blocked, now.priority, now.admin_comment) == (False, 700, "ours")
+    assert 2002 in await slurm.refused(
+        AuthenticationError, protocol.set_priority(waits, 900), user=USER
+    )
+    assert (await job(slurm, waits)).priority == 700
+    await all_end(slurm)
+
+
+@scenario
 async def a_job_that_its_user_has_started_gets_its_admin_comment_while_it_runs(
     slurm: Target, run: Run
 ) -> None:

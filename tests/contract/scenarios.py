@@ -84,6 +84,37 @@ async def a_time_that_is_none_is_refused(slurm: Target) -> None:
 
 
 @scenario
+async def features_alone_are_the_active_ones_too_and_no_active_one_is_unavailable(
+    slurm: Target,
+) -> None:
+    name = slurm.nodes[0]
+    before = await slurm.node(name)
+
+    async def update(features: set[str] | None, active: set[str] | None) -> list[set[str]]:
+        await slurm.call(
+            protocol.update_nodes(
+                [name],
+                features=None if features is None else sorted(features),
+                active_features=None if active is None else sorted(active),
+            )
+        )
+        node = await slurm.node(name)
+        return [set(node.features), set(node.active_features)]
+
+    own = set(before.features)
+    more, most = own | {"contract/a"}, own | {"contract/a", "contract/b"}
+    assert await update(most, own) == [most, own]
+    assert await update(None, more) == [most, more]
+    unavailable = protocol.update_nodes([name], active_features=[*sorted(own), "contract/c"])
+    assert 2031 in await slurm.refused(Rejected, unavailable)
+    assert await update(more, None) == [more, more]
+    # Those that are active until then count, although they would be replaced.
+    fewer = protocol.update_nodes([name], features=sorted(own))
+    assert 2031 in await slurm.refused(Rejected, fewer)
+    assert await update(own, own) == [own, own]
+
+
+@scenario
 async def drain_sets_the_flag_and_the_reason(slurm: Target) -> None:
     asked = int(time.time())
     await slurm.write(slurm.nodes, "DRAIN", reason=WHY)

@@ -13,17 +13,17 @@ from tests.charts.examples import examples
 from tests.cluster.tools import tool
 from tests.support.real import prometheus
 from tests.support.real.following import (
-    IDLE_SECONDS,
+    EXPORTER,
     MOST,
     Source,
     Way,
+    autoscaled,
     follow_to_two_and_back,
     has_no_number,
     until_none,
 )
-from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Kubernetes, Slurm
+from tests.support.real.harness import REPOSITORY, Kubernetes, Slurm
 
-EXPORTER = "slurm-exporter"
 ADAPTER = "prometheus-adapter"
 PROMETHEUS = (prometheus.NAMESPACE, "prometheus")
 
@@ -45,37 +45,8 @@ def exporter_values() -> dict[str, Any]:
     for document in documents():
         values: dict[str, Any] = document.get(EXPORTER, {})
         if values and "externalMetrics" not in values["exporter"]["autoscaling"]:
-            values["exporter"]["cacheFrequency"] = "1s"
-            values["exporter"]["autoscaling"]["nodeSets"]["slinky"]["idleSeconds"] = IDLE_SECONDS
             return values
     raise AssertionError("the page has no such values")
-
-
-@contextmanager
-def autoscaled(slurm: Slurm, values: dict[str, Any]) -> Iterator[None]:
-    """The exporter, and an autoscaler."""
-    kubernetes = slurm.kubernetes
-    autoscaler = next(it for it in documents() if it.get("kind") == "HorizontalPodAutoscaler")
-    autoscaler["spec"] |= {"minReplicas": 0, "maxReplicas": MOST}
-    autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
-    install = (
-        "install",
-        EXPORTER,
-        str(CHARTS / EXPORTER),
-        "-n",
-        "slurm",
-        "--wait",
-        "--timeout=3m",
-        "-f",
-        "-",
-    )
-    try:
-        kubernetes.helm(*install, stdin=json.dumps(values))
-        kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
-        yield
-    finally:
-        kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
-        kubernetes.helm("uninstall", EXPORTER, "-n", "slurm", "--ignore-not-found")
 
 
 def adapter(kubernetes: Kubernetes) -> list[dict[str, Any]]:
@@ -113,7 +84,9 @@ def by_adapter(slurm: Slurm) -> Iterator[Way]:
         "memory": node["real_memory"],
     }
     with ExitStack() as stack:
-        stack.enter_context(autoscaled(slurm, values))
+        autoscaler = next(it for it in documents() if it.get("kind") == "HorizontalPodAutoscaler")
+        autoscaler["spec"] |= {"minReplicas": 0, "maxReplicas": MOST}
+        stack.enter_context(autoscaled(kubernetes, values, autoscaler))
         monitor = prometheus.service_monitor(EXPORTER, "slurm")
         stack.enter_context(prometheus.running(kubernetes, [monitor]))
         objects = [json.dumps(it) for it in adapter(kubernetes)]

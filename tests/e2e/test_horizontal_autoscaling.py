@@ -12,18 +12,20 @@ import pytest
 
 from tests.charts.examples import examples
 from tests.support.real.following import (
-    IDLE_SECONDS,
+    EXPORTER as RELEASE,
+)
+from tests.support.real.following import (
     MOST,
     REST,
     TARGET,
     Way,
+    autoscaled,
     follow_to_two_and_back,
     has_no_number,
     until_none,
 )
-from tests.support.real.harness import CHARTS, NODESET, REPOSITORY, Slurm, condition, until
+from tests.support.real.harness import NODESET, REPOSITORY, Slurm, condition, until
 
-RELEASE = "slurm-exporter"
 EXPORTER = ("slurm", RELEASE)
 
 
@@ -41,34 +43,15 @@ def recipe() -> tuple[dict[str, Any], dict[str, Any]]:
     return documents[autoscaler - 1][RELEASE], documents[autoscaler]
 
 
-@pytest.fixture(scope="module")
-def autoscaled(slurm: Slurm) -> Iterator[Slurm]:
+@pytest.fixture(scope="module", name="autoscaled")
+def _autoscaled(slurm: Slurm) -> Iterator[Slurm]:
     """The cluster with one worker, the autoscaler's minimum."""
-    kubernetes, (values, autoscaler) = slurm.kubernetes, recipe()
-    autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
-    idle = f"--set=exporter.autoscaling.nodeSets.slinky.idleSeconds={IDLE_SECONDS}"
-    quick = ("--set=exporter.cacheFrequency=1s", idle)
-    install = (
-        "install",
-        RELEASE,
-        str(CHARTS / RELEASE),
-        "-n",
-        "slurm",
-        "--wait",
-        "--timeout=3m",
-        "-f",
-        "-",
-        *quick,
-    )
     slurm.until_idle(2)
     try:
-        kubernetes.helm(*install, stdin=json.dumps(values))
-        kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
-        slurm.until_idle(1)
-        yield slurm
+        with autoscaled(slurm.kubernetes, *recipe()):
+            slurm.until_idle(1)
+            yield slurm
     finally:
-        kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
-        kubernetes.helm("uninstall", RELEASE, "-n", "slurm", "--ignore-not-found")
         slurm.login("scancel", "--user=root")
         # The worker that is left has the ordinal of the job that ended last; other tests know
         # slinky-0 and slinky-1.

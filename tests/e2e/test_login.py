@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.real.clocks import changed, logged
 from tests.support.real.harness import (
+    SSH,
     CommandError,
     Kubernetes,
     Slurm,
@@ -20,15 +21,6 @@ from tests.support.real.harness import (
 LOGIN = "slurm-login-slinky"
 PROMISE = 30
 """Seconds that a change may take. A kubelet alone takes a minute or more."""
-SSH = (
-    "ssh",
-    "-o",
-    "StrictHostKeyChecking=no",
-    "-o",
-    "UserKnownHostsFile=/dev/null",
-    "-o",
-    "BatchMode=yes",
-)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Debian's Prometheus scrapes the exporter and the operator, by the ServiceMonitors of the charts.
 
 With RECORD=SECONDS in the environment, jobs are submitted for that long, and the answers to the
-queries of all dashboards are written to schemas/dashboard_samples, from which `make generate` draws
-the pictures in docs/images.
+queries of dashboards are written to schemas/dashboard_samples, from which `make generate` draws the
+pictures in docs/images. tests.charts.answered records the dashboards that show a busy day.
 """
 
 import itertools
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from schemas import dashboard_pictures, dashboards
+from tests.charts.answered import expression, recorded
 from tests.charts.monitoring import rules
 from tests.e2e.fake_gpus import gpu_nodeset
 from tests.support.real import prometheus
@@ -127,7 +128,7 @@ def test_every_query_of_every_dashboard_has_data_of_a_real_slurm(
 ) -> None:
     empty = {
         (name, query): expression(query)
-        for name in dashboards.DASHBOARDS
+        for name in dashboards.DASHBOARDS.keys() - dashboards.BESIDE
         for query in dashboards.queries(name)
     }
 
@@ -196,25 +197,22 @@ if RECORD:
             kind = GPUS if number % 4 == 0 else ("--cpus-per-task=1", "--partition=all")
             slurm.submit(f"#!/bin/sh\nsleep {seconds}\n", f"--account={account}", *kind)
         end, step = time.time(), RECORD / STEPS
+        points = [end - RECORD + step * it for it in range(STEPS + 1)]
         for name, dashboard in dashboards.DASHBOARDS.items():
+            if name in dashboards.BUSY:
+                continue
             expressions = iter(dashboards.queries(name))
             panels = {
                 panel.title: [
                     recorded(
                         monitored.range(expression(next(expressions)), end - RECORD, end, step),
-                        end - RECORD,
-                        step,
+                        points,
                     )
                     for _ in panel.queries
                 ]
                 for panel in dashboard.panels
             }
             dashboard_pictures.write(name, {"step": step, "panels": panels})
-
-
-def expression(query: str) -> str:
-    """A query with what Grafana's variables stand for."""
-    return query.replace("$slurm_cluster", "slurm").replace("$namespace", "slurm")
 
 
 def by_state(series: list[dict[str, Any]]) -> dict[str, float]:
@@ -229,18 +227,3 @@ def by_state(series: list[dict[str, Any]]) -> dict[str, float]:
 def numbers(series: list[dict[str, Any]]) -> list[float]:
     """The values of an answer that are numbers."""
     return [float(it["value"][1]) for it in series if not math.isnan(float(it["value"][1]))]
-
-
-def recorded(series: list[dict[str, Any]], start: float, step: float) -> list[dict[str, Any]]:
-    """The series of an answer as the pictures need them: a value for each step, None where
-    Prometheus has none.
-    """
-    found = []
-    for it in series:
-        values: list[float | None] = [None] * (STEPS + 1)
-        for at, value in it["values"]:
-            if not math.isnan(float(value)):
-                values[round((at - start) / step)] = float(f"{float(value):.3g}")
-        labels = {name: text for name, text in it["metric"].items() if name != "__name__"}
-        found.append({"labels": labels, "values": values})
-    return found

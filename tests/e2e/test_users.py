@@ -24,6 +24,7 @@ from tests.support.real import directory
 from tests.support.real.directory import PASSWORD, Directory
 from tests.support.real.harness import (
     CHARTS,
+    SSH,
     VALUES,
     CommandError,
     Kubernetes,
@@ -38,15 +39,6 @@ ALICE = {"uid": 10001, "groups": ["physics"], "accounts": ["physics"]}
 ID = "uid=10001(alice) gid=10001(alice) groups=10001(alice),20001(physics)"
 ADA = "uid=10011(ada) gid=10011(ada) groups=10011(ada),20001(physics)"
 DAEMONS = ("slurmctld", "slurmrestd", "slurmdbd", "login", "slurmd")
-SSH = (
-    "ssh",
-    "-o",
-    "StrictHostKeyChecking=no",
-    "-o",
-    "UserKnownHostsFile=/dev/null",
-    "-o",
-    "BatchMode=yes",
-)
 
 
 @dataclass(frozen=True)

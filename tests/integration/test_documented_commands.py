@@ -105,8 +105,10 @@ FILES = {
     "slurm-keys.json": '{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a-key"}}',
     "backup-store.env": "AWS_ACCESS_KEY_ID=a\n",
     **dict.fromkeys(
-        ("slurm.key", "jwt.key", "password", "ca.crt", "sssd.conf", "statesave.tar"), "a"
+        ("slurm.key", "jwt.key", "password", "ca.crt", "sssd.conf", "statesave.tar", "client-id"),
+        "a",
     ),
+    **dict.fromkeys(("client-secret", "jupyterhub_config.py"), "a"),
 }
 """What the commands read, where the page has no block with the file's name."""
 AS_FAR_AS = re.compile(

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from sidecars.bridge.core.groups import SourceKind
 from sidecars.bridge.owners import RESOURCES
 from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import PODS, AlreadyExists, ApiError, Manifest, NotFound, Resource
-from sidecars.policy.bridge.groups import SourceKind
 from sidecars.slurm import protocol
 from sidecars.slurm.external import ExternalJob
 from sidecars.slurm.job_states import has_ended
@@ -45,7 +45,7 @@ LEADER_WORKER_SETS = Resource(
 
 @pytest.fixture
 def daemons(tmp_path: Path) -> Iterator[Daemons]:
-    """slurmctld with the lines of docs/bridge.md, and a backfill scheduler that doesn't let
+    """slurmctld with the lines of docs/bridge-install.md, and a backfill scheduler that doesn't let
     heterogeneous jobs wait.
     """
     with running(tmp_path / "slurm", PORT, slurm_conf("bf_interval=1")) as found:
@@ -401,16 +401,16 @@ async def sbatch(daemons: Daemons, script: str) -> None:
 
 
 def brought_along(world: World) -> tuple[Manifest, str]:
-    """The Job and the script of docs/bridge.md, for the namespace of the test."""
+    """The Job and the script of docs/bridge-pods.md, for the namespace of the test."""
     page = (
-        (CHART.parents[1] / "docs" / "bridge.md")
+        (CHART.parents[1] / "docs" / "bridge-pods.md")
         .read_text(encoding="utf-8")
         .replace("physics", world.namespace)
     )
     [section] = re.findall(
-        r"^## A Slurm job that brings pods along$.*?^## ", page, re.MULTILINE | re.DOTALL
+        r"^## A Slurm job that brings pods along$.*?(?:^## |\Z)", page, re.MULTILINE | re.DOTALL
     )
-    [example] = examples("docs/bridge.md", section)
+    [example] = examples("docs/bridge-pods.md", section)
     [script] = re.findall(r"```sh title=\"[^\"]+\"\n(.*?)```", section, re.DOTALL)
     assert script.splitlines()[-1] == "solver"
     return example.documents[0], script.replace(

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 
 from sidecars.bridge.claimed_devices import CLAIMS, CLASSES, SLICES
+from sidecars.bridge.core import nodes as policy
+from sidecars.bridge.core.devices import by_index, parse
 from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS, AlreadyExists, Manifest
-from sidecars.policy.bridge import nodes as policy
-from sidecars.policy.bridge.devices import by_index, parse
 from sidecars.slurm import protocol
 from sidecars.slurm.job_states import has_ended
 from tests.cluster.control_plane import ControlPlane
@@ -48,7 +48,7 @@ PORT = ports.BRIDGE_DEVICES
 
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
-    """slurmctld with the lines of docs/bridge.md."""
+    """slurmctld with the lines of docs/bridge-install.md."""
     lines = slurm_conf("bf_interval=1") + "GresTypes=gpu,gpushare\n"
     with running(tmp_path_factory.mktemp("slurm"), PORT, lines) as found:
         asyncio.run(target(found).call(protocol.create_nodes(OTHER)))

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from sidecars.bridge.core import requeued, shape
+from sidecars.bridge.core.manifests import Pod
 from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, Client, Manifest, Resource
-from sidecars.policy.bridge import requeued, shape
-from sidecars.policy.bridge.manifests import Pod
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Rejected
 from sidecars.slurm.external import ExternalRequest
@@ -53,8 +53,8 @@ JOBS = Resource("batch", "v1", "Job", "jobs")
 
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
-    """slurmctld with the lines of docs/bridge.md, and a partition whose jobs preempt those of the
-    other one.
+    """slurmctld with the lines of docs/bridge-install.md, and a partition whose jobs preempt those
+    of the other one.
     """
     with running(
         tmp_path_factory.mktemp("slurm"), ports.BRIDGE_PLACES, slurm_conf() + PREEMPTION
@@ -196,7 +196,7 @@ async def test_a_pod_whose_job_has_ended_keeps_its_grace_period_and_its_place_un
 async def test_a_job_that_may_not_fail_outlives_the_end_of_its_pod_that_slurm_causes(
     daemons: Daemons, slurm: Target, world: World, cause: Cause, partition: str, reason: str
 ) -> None:
-    """With the policy of docs/bridge.md, for the real controller of Jobs."""
+    """With the policy of docs/bridge-lifecycle.md, for the real controller of Jobs."""
     place = world.nodes[0]
     ignore = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
     template = pod(world.namespace, "p", cpu="6")["spec"] | {"restartPolicy": "Never"}

@@ -13,8 +13,7 @@ from sidecars.checks.run import CheckError, Run
 from sidecars.checks.slurm import Slurm
 from sidecars.policy.checks.declared import Check, Strategy
 from sidecars.policy.checks.measures import Limit, quantity
-from sidecars.policy.checks.outcome import Kind
-from sidecars.policy.checks.plan import Verdict
+from sidecars.policy.checks.results import Kind, Verdict
 from sidecars.slurm import protocol
 from tests.support.real import plain, ports
 from tests.support.real.daemons import Daemons

@@ -1,5 +1,7 @@
-"""A running cluster is broken in one way at a time, and `explain` is asked about the job that
-waits: the fault is the first finding, and what it would start with does start the job.
+"""A running cluster is broken in one way at a time. `explain` is asked about the job that waits:
+the fault is the first finding, and what it would start with does start the job. `doctor` is asked
+about the cluster: what it reports is true, needs a person where it reports that, and ends by its
+commands.
 """
 
 import os
@@ -9,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.real import ports, queue_faults
+from tests.support.real import doctor_proof, ports, queue_faults
 from tests.support.real.queue_faults import Cluster
 
 SITUATIONS = 60
@@ -38,14 +40,18 @@ def drawn() -> list[int]:
 
 
 @pytest.mark.timeout(1800)
-def test_the_injected_fault_is_the_first_finding_and_what_would_start_the_job_starts_it(
+def test_explain_names_the_fault_first_and_nothing_that_explain_or_doctor_reports_is_refuted(
     cluster: Cluster,
 ) -> None:
+    healthy = cluster.doctor({})
+    assert (healthy.state, healthy.findings, healthy.missing) == ("all is well", (), ())
     wrong, refuted = [], []
+    of_doctor: list[tuple[int, str, list[str]]] = []
     seeds = drawn()
     for seed in seeds:
         name, situation = queue_faults.situation(cluster, seed)
-        answer = cluster.explain(situation)
+        answer, of_all = cluster.explain(situation), cluster.doctor(situation.kube)
+        untrue = doctor_proof.refuted(cluster, situation, of_all)
         first = answer.findings[0]
         shown = " ".join((first.about, first.cause, first.remedy, *first.commands))
         if first.code not in situation.codes or any(it not in shown for it in situation.words):
@@ -56,6 +62,10 @@ def test_the_injected_fault_is_the_first_finding_and_what_would_start_the_job_st
             job = queue_faults.apply(cluster, situation, change)
             if job is not None and not cluster.begins(job):
                 refuted.append((seed, name, change, cluster.state(job)))
+        untrue += doctor_proof.left(cluster, situation, of_all)
+        if untrue:
+            of_doctor.append((seed, name, untrue))
         cluster.mend()
     assert len(wrong) <= (1 - RIGHT) * len(seeds), wrong
     assert refuted == []
+    assert of_doctor == []

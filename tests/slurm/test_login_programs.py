@@ -79,6 +79,7 @@ def test_all_pending_jobs_and_the_cluster_are_shown_to_a_user(slurm: Daemons) ->
     number = int(as_user(slurm, "sbatch", "--parsable", "--hold", *named))
     shown = as_user(slurm, "slurm-explain")
     assert f"{number} of {USER}" in shown
+    assert str(number) in as_user(slurm, "squeue", "--me", "--noheader").split()
     assert "\x1b" not in shown
     assert "nodes     2" in answer(slurm, 0, uid=NUMBER, program="slurm-top")
     offered = as_user(slurm, "slurm-explain", "__complete", "")
@@ -92,5 +93,5 @@ def test_the_options_of_documented_commands_are_those_of_the_real_programs(
 ) -> None:
     found = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", slurm.login(program, "--help"))
     listed = {it.rstrip("=") for it in documented_rules.SLURM[program].split()}
-    # sbatch takes it, and doesn't list it.
-    assert listed - {"--external"} <= set(found)
+    # sbatch and squeue take them, and don't list them.
+    assert listed - {"--external", "--me"} <= set(found)

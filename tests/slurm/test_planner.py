@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from sidecars.policy.autoscaling.ledger import Ledger
-from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.present import present, reserved
-from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import (
+from sidecars.autoscaling.ledger import Ledger
+from sidecars.autoscaling.plan import Autoscaling, Jobs
+from sidecars.autoscaling.present import present, reserved
+from sidecars.autoscaling.queue import Queue
+from sidecars.autoscaling.records import (
     Nodes,
     Plan,
     PresentNode,

@@ -1,18 +1,22 @@
 """A user gets into a worker by ssh while a job of the user runs there, into that job, and not
-otherwise.
+otherwise. sshd asks declared users for a key and nothing else.
 
 The daemons of the images slurmctld, slurmd and login run outside of the Kubernetes cluster, slurmd
 and sshd by the entrypoint of their image, with the value of PrologFlags that the operator writes.
 """
 
 import contextlib
+import json
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from sidecars.workloads import slurm_conf_lines
+from sidecars.contract import paths
+from sidecars.policy.users import declared
+from sidecars.workloads import slurm_conf_lines, users
 from tests.support import builders
 from tests.support.real import ports
 from tests.support.real.daemons import ADDRESS, ALL, Daemons
@@ -25,8 +29,12 @@ useradd --uid {ALICE} --create-home alice && useradd --uid {BOB} --create-home b
 for user in alice bob; do
   install -D -o $user -g $user /etc/slurm/key.pub /home/$user/.ssh/authorized_keys
 done
+# As the kubelet mounts a ConfigMap.
+mount -t tmpfs none {paths.USERS} && mkdir {paths.USERS}/1 {paths.USERS}/2
+touch {paths.USERS}/1/sshd.conf
+ln -s 1 {paths.USERS}/..data && ln -s ..data/sshd.conf {paths.USERS}/sshd.conf
 printf '%s\\n' 'Port {PORT + 2}' 'ListenAddress {ADDRESS}' 'UsePAM yes' 'PerSourcePenalties no' \\
-  >/etc/ssh/sshd_config
+  >/etc/ssh/sshd_config && cat /etc/slurm/users.conf >>/etc/ssh/sshd_config
 chmod 755 /etc/slurm && chmod 644 /etc/slurm/*.conf
 exec slurmd-entrypoint
 """
@@ -70,10 +78,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             "login", "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/root/key", check=True
         )
         key = daemons.run("login", "cat", "/root/key.pub", check=True).stdout.encode()
-        daemons.add("worker", "slurmd", 0, ["sh", "-c", PREPARE], {**daemons.files, "key.pub": key})
+        lines = users.sshd_config(builders.controller(usersRef={"name": "users", "key": "y"}), "")
+        files = {**daemons.files, "key.pub": key, "users.conf": lines.encode()}
+        daemons.add("worker", "slurmd", 0, ["sh", "-c", PREPARE], files)
         daemons.until_idle()
         found = Site(daemons)
-        until("sshd to answer", lambda: "Access denied" in found.ssh("alice", "true")[1] or None)
+        until(
+            "sshd to answer",
+            lambda: "Access denied" in found.ssh("alice", "true")[1] or None,
+            seconds=40,
+        )
         yield found
 
 
@@ -101,3 +115,36 @@ def test_a_user_with_a_job_on_the_worker_gets_into_it_and_others_and_later_ones_
     site.run("worker", "scancel", "--user=alice")
     until_equal("the job to end", site.states, [])
     assert "you have no active jobs" in site.ssh("alice", "id")[1]
+
+
+def declare(site: Site, folder: str, *names: str) -> None:
+    """Put the file of these users where the kubelet puts a changed ConfigMap."""
+    text = json.dumps({"users": {name: {"uid": 2000 + len(name)} for name in names}})
+    content = declared.files(declared.parse(text.encode()))["sshd.conf"]
+    script = (
+        f"printf %s '{content}' >{folder}/sshd.conf && ln -sfn {folder} ..new && mv -T ..new ..data"
+    )
+    code, output = site.run("worker", "sh", "-c", f"cd {paths.USERS} && {script}")
+    assert code == 0, output
+
+
+def asked(site: Site, user: str) -> str:
+    """What sshd of the worker would take from the user."""
+    words = ("-o", "PreferredAuthentications=none", f"{user}@{ADDRESS}", "true")
+    found = re.search(r"Permission denied \((.*)\)", site.run("login", *SSH, *words)[1])
+    return found[1] if found else ""
+
+
+def test_sshd_asks_declared_users_for_a_key_alone_also_those_that_are_declared_later(
+    site: Site,
+) -> None:
+    others = asked(site, "alice")
+    assert "password" in others, "a user of SSSD can have one"
+    declare(site, "1", "bob")
+    assert asked(site, "bob") == others, "sshd follows a file that is another one"
+    declare(site, "2", "bob", "carol")
+    until_equal("the new users", lambda: asked(site, "bob"), "publickey")
+    assert asked(site, "alice") == others
+    declare(site, "1", "alice")
+    until_equal("the change", lambda: asked(site, "alice"), "publickey")
+    assert asked(site, "bob") == others

@@ -71,13 +71,14 @@ def tenants(namespace: str, **entries: str) -> dict[str, Any]:
 
 
 def gate_steps(namespace: str) -> list[dict[str, Any]]:
-    """The steps of slurm-postrender in docs/bridge.md, for this namespace."""
+    """The steps of slurm-postrender in docs/bridge-security.md, for this namespace."""
     page = (
-        (ROOT / "docs" / "bridge.md")
+        (ROOT / "docs" / "bridge-security.md")
         .read_text(encoding="utf-8")
         .replace("namespace: physics", f"namespace: {namespace}")
     )
-    [found] = [it for it in examples("docs/bridge.md", page) if it.title == "postrender.yaml"]
+    given = examples("docs/bridge-security.md", page)
+    [found] = [it for it in given if it.title == "postrender.yaml"]
     steps: list[dict[str, Any]] = found.documents[0]["steps"]
     return steps
 

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from sidecars.bridge.claimed_devices import CLASSES, SLICES
+from sidecars.bridge.core.devices import parse
 from sidecars.kube import Manifest, Resource
-from sidecars.policy.bridge.devices import parse
 from tests.support.bridge import pod
 
 DRIVER = "gpu.example.com"
@@ -25,7 +25,9 @@ RULES = [
     },
     {"gres": "shard", "extendedResource": "nvidia.com/gpu.shared"},
 ]
-PARSED = parse(msgspec.json.encode(RULES).decode())
+NIC = "nic.example.com"
+"""A DeviceClass, and its driver, whose devices kube-scheduler gives to pods."""
+PARSED = parse(msgspec.json.encode(RULES).decode(), [NIC])
 TEMPLATES = Resource("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
 
 
@@ -39,10 +41,10 @@ def device(name: str, **attributes: str) -> dict[str, Any]:
     return {"name": name, "attributes": values}
 
 
-def resource_slice(node: str, *devices: dict[str, Any]) -> Manifest:
+def resource_slice(node: str, *devices: dict[str, Any], driver: str = DRIVER) -> Manifest:
     """What the driver on a node publishes."""
     spec = {
-        "driver": DRIVER,
+        "driver": driver,
         "nodeName": node,
         "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
         "devices": list(devices),
@@ -50,7 +52,7 @@ def resource_slice(node: str, *devices: dict[str, Any]) -> Manifest:
     return {
         "apiVersion": SLICES.api_version,
         "kind": SLICES.kind,
-        "metadata": {"name": f"{node}-gpu"},
+        "metadata": {"name": f"{node}-{driver.partition('.')[0]}"},
         "spec": spec,
     }
 
@@ -66,6 +68,12 @@ def device_class(name: str = DRIVER, kind: str = "gpu") -> Manifest:
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+def nic_class() -> Manifest:
+    """A class of all devices of NIC's driver."""
+    selectors = [{"cel": {"expression": f'device.driver == "{NIC}"'}}]
+    return device_class(NIC) | {"spec": {"selectors": selectors}}
 
 
 def claim_spec(count: int = 1, name: str = DRIVER, **more: Any) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """A tenant's namespace and Kubernetes nodes for the bridge, on a real kube-apiserver and
 kube-scheduler.
 
-With the rights and the admission policies of the chart, as docs/bridge.md installs it.
+With the rights and the admission policies of the chart, as docs/bridge-install.md installs it.
 """
 
 import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,18 +38,20 @@ from tests.cluster import cache
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.install import helm_environment
-from tests.cluster.tools import tool
+from tests.cluster.tools import KUBERNETES_MINOR, tool
 from tests.support.apiserver import until
 from tests.support.bridge import live, node, pod
-from tests.support.bridge_devices import RULES
+from tests.support.bridge_devices import NIC, RULES
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "slurm-bridge"
-MUTATING = (
+MUTATING: tuple[str, ...] = (
     "--feature-gates=MutatingAdmissionPolicy=true",
     "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
 )
-"""Options of kube-apiserver that docs/bridge.md names."""
+"""Options of kube-apiserver that docs/bridge-security.md names, for Kubernetes that needs them."""
+if KUBERNETES_MINOR >= 36:
+    MUTATING = ()
 TENANT = ("tenant", "system:authenticated")
 NUMBERS = itertools.count()
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
@@ -64,9 +66,10 @@ ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 def documented() -> str:
-    """The values that docs/bridge.md installs the chart with."""
-    page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
-    values, *_ = [it for it in examples("docs/bridge.md", page) if it.title == "bridge-values.yaml"]
+    """The values that docs/bridge-install.md installs the chart with."""
+    page = "docs/bridge-install.md"
+    found = examples(page, (ROOT / page).read_text(encoding="utf-8"))
+    values = next(it for it in found if it.title == "bridge-values.yaml")
     return yaml.safe_dump_all(values.documents)
 
 
@@ -80,7 +83,7 @@ def a_namespace(name: str, **labels: str) -> Manifest:
 
 
 async def bind(admin: Client, namespace: str) -> None:
-    """Let the bridge change the pods of a namespace, by the command of docs/bridge.md."""
+    """Let the bridge change the pods of a namespace, by the command of docs/bridge-security.md."""
     metadata = {"name": "slurm-bridge-tenant", "namespace": namespace}
     role = {
         "apiGroup": "rbac.authorization.k8s.io",
@@ -93,11 +96,11 @@ async def bind(admin: Client, namespace: str) -> None:
     )
 
 
-def slurm_conf(*parameters: str) -> str:
-    """The lines of slurm.conf that docs/bridge.md asks for, with these SchedulerParameters more."""
-    page = (ROOT / "docs" / "bridge.md").read_text(encoding="utf-8")
+def slurm_conf(*parameters: str, page: str = "docs/bridge-install.md") -> str:
+    """The lines of slurm.conf that a page asks for, with these SchedulerParameters more."""
+    found = examples(page, (ROOT / page).read_text(encoding="utf-8"))
     # Further values of the chart are for workers.
-    values = next(it for it in examples("docs/bridge.md", page) if it.title == "values.yaml")
+    values = next(it for it in found if it.title == "values.yaml")
     lines = str(values.documents[0]["controller"]["extraConf"])
     [scheduler] = [it for it in lines.splitlines() if it.startswith("SchedulerParameters=")]
     return lines.replace(scheduler, ",".join([scheduler, *parameters]))
@@ -139,12 +142,16 @@ def install(
 
 @contextlib.contextmanager
 def control_plane(
-    folder: Path, options: Sequence[str] = MUTATING, scheduler_requests: int = 50
+    folder: Path,
+    options: Sequence[str] = MUTATING,
+    scheduler_requests: int = 50,
+    values: Mapping[str, Any] | None = None,
 ) -> Iterator[ControlPlane]:
-    """etcd, kube-apiserver and kube-scheduler, with the chart as docs/bridge.md installs it.
+    """etcd, kube-apiserver and kube-scheduler, and the chart as docs/bridge-install.md installs it.
 
     No controllers run: the Deployments have no pods. If they are started, they are those of
     ResourceClaims alone. `options`: of kube-apiserver. `scheduler_requests`: see ControlPlane.
+    `values`: further ones of the chart.
     """
     found = ControlPlane.temporary(folder, options=options)
     found.manager_options = ["--controllers=resourceclaim-controller,garbage-collector-controller"]
@@ -152,8 +159,13 @@ def control_plane(
     try:
         found.scheduler.start()
         kubectl: list[str | Path] = [tool("kubectl"), f"--kubeconfig={found.kubeconfig}"]
-        values = {**yaml.safe_load(documented()), "devices": RULES}
-        install(found, "slurm-bridge", yaml.safe_dump(values), "--create-namespace")
+        all_values = {
+            **yaml.safe_load(documented()),
+            "devices": RULES,
+            "unmanagedDeviceClasses": [NIC],
+        }
+        all_values |= values or {}
+        install(found, "slurm-bridge", yaml.safe_dump(all_values), "--create-namespace")
         edit = ["create", "clusterrolebinding", "tenant", "--clusterrole=edit", "--user=tenant"]
         run([*kubectl, *edit], seconds=60)
         yield found

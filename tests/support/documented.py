@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import pages
+
 PROMPT = re.compile(r"^(?:[\w.-]+@[\w.-]+:\S*[$#]|[$#]) ")
-_FENCE = re.compile(
-    r'^( *)```(console|sh)(?: title="[^"]+")?\n(.*?)^\1```$', re.MULTILINE | re.DOTALL
-)
 _LOCAL = re.compile(r"(^|[|;] *)\./(?:[\w-]+/)*([\w-]+)", re.MULTILINE)
 _HARNESS = """\
 record() { printf '%s\\0' "$#" "$@" >> "$RECORD"; }
@@ -73,24 +72,15 @@ class Block:
 
 def blocks(page: str, text: str) -> Iterator[Block]:
     """Yield all of a page, in order."""
-    for found in _FENCE.finditer(text):
-        content = re.sub(rf"^{found[1]}", "", found[3], flags=re.MULTILINE)
-        prompted = found[2] == "console" and bool(PROMPT.match(content))
-        yield Block(page, text.count("\n", 0, found.start()) + 1, content, prompted)
+    for it in pages.fenced(text, "console", "sh"):
+        prompted = it.language == "console" and bool(PROMPT.match(it.text))
+        yield Block(page, it.line, it.text, prompted)
 
 
 def of_folder(root: Path) -> list[Block]:
     """Those of the README, of all pages of the documentation, and of the charts."""
-    pages = [
-        root / "README.md",
-        *sorted(root.glob("docs/**/*.md")),
-        *sorted(root.glob("charts/*/README.md")),
-    ]
-    return [
-        block
-        for path in pages
-        for block in blocks(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
-    ]
+    texts = pages.of_folder(root, "**/*.md")
+    return [block for page, text in texts.items() for block in blocks(page, text)]
 
 
 class ScriptError(Exception):

@@ -39,6 +39,7 @@ MARKED: Sequence[tuple[str, str, str]] = (
     ("docs/images.md", "docker build", ENGINE),
     ("docs/images.md", "cosign verify ", RELEASE),
     ("docs/images.md", "cosign verify-blob ", RELEASE),
+    ("docs/jupyterhub.md", "docker build", ENGINE),
     ("docs/local.md", "for image in slurmctld:26.05", ENGINE),
     ("docs/local.md", "kind load", ENGINE),
     ("docs/migrating.md", "helm install slurm-operator oci:", "needs another registry"),
@@ -62,7 +63,7 @@ SLURM: Mapping[str, str] = {
     "--ntasks-per-node= --cpus-per-task= --mem-per-cpu= --time= --output= --job-name= "
     "--partition= --comment= --container= --external",
     "salloc": "--nodes= --gres=",
-    "squeue": "--noheader --states= --format=",
+    "squeue": "--me --noheader --states= --format=",
     "sinfo": "-N -R -o= -p=",
     "sacct": "-X",
     "scontrol": "-o",
@@ -76,7 +77,7 @@ tests/slurm/test_login_programs.py compares them with what the real programs hav
 PYXIS = "--container-image= --container-mounts= --container-workdir= --container-name="
 """Those that the images of this project add to srun and salloc."""
 VERBS: Mapping[str, Sequence[str]] = {
-    "scontrol": ("show", "update", "requeue", "token", "release"),
+    "scontrol": ("show", "update", "delete", "requeue", "token", "release"),
     "sacctmgr": ("add", "show"),
 }
 

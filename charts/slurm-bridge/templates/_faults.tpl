@@ -37,7 +37,7 @@
   {{- include "slurm-charts.check.line" (list
     "tenantNamespaces"
     "with tenantsConfigMap, the chart doesn't know in which namespaces the bridge may change pods"
-    "Set the namespaces of the ConfigMap, or [] if you create their RoleBindings (docs/bridge.md)."
+    "Set the namespaces of the ConfigMap, or [] if you create their RoleBindings (docs/bridge-security.md)."
   ) -}}
 {{- end -}}
 {{- range $index, $name := .Values.tenantNamespaces -}}
@@ -55,6 +55,11 @@
     {{- include "slurm-charts.check.line" (list (printf "%s.deviceClasses" $place) "without a DeviceClass no claim requests these devices" "Set the names of DeviceClasses.") -}}
   {{- else if and $rule.extendedResource (or $rule.deviceClasses $rule.attributes) -}}
     {{- include "slurm-charts.check.line" (list $place "deviceClasses and attributes belong to a driver" "Remove them, or set driver instead of extendedResource.") -}}
+  {{- end -}}
+  {{- range $rule.deviceClasses -}}
+    {{- if has . ($.Values.unmanagedDeviceClasses | default list) -}}
+      {{- include "slurm-charts.check.line" (list "unmanagedDeviceClasses" (printf "`%s` is in a rule of `devices`, too" .) "Remove it from one of them: Slurm gives its devices, or kube-scheduler does.") -}}
+    {{- end -}}
   {{- end -}}
   {{- if hasKey $seen $rule.gres -}}
     {{- include "slurm-charts.check.line" (list (printf "%s.gres" $place) (printf "`%s` has a rule already" $rule.gres) "Set another type, such as gpu:TYPE.") -}}

@@ -232,6 +232,7 @@ matchExpressions:
 {{- range .Values.devices -}}
   {{- if .driver -}}true{{- end -}}
 {{- end -}}
+{{- if .Values.unmanagedDeviceClasses -}}true{{- end -}}
 {{- end }}
 
 {{/* Which new pods get the gate, as match conditions: of the policy, and of the webhook. */}}

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from sidecars.autoscaling import applied
 from sidecars.contract.autoscaling import Applied, encode
 from sidecars.custom_resources import NODESETS
 from sidecars.operator.autoscaling.memory import Memory
 from sidecars.operator.autoscaling.observe import Seen
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
-from sidecars.policy.autoscaling import applied
 from sidecars.workloads import names
 
 

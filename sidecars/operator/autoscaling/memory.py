@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sidecars.autoscaling.ledger import Ledger
+from sidecars.autoscaling.misfits import Misfits
+from sidecars.autoscaling.plan import Autoscaling
+from sidecars.autoscaling.queue import Queue
+from sidecars.autoscaling.records import PresentNode, Settings
+from sidecars.operator.autoscaling.core.closed import Closed
+from sidecars.operator.autoscaling.core.counted import Standing
 from sidecars.operator.runtime.queues import Key
-from sidecars.policy.autoscaling.closed import Closed
-from sidecars.policy.autoscaling.counted import Standing
-from sidecars.policy.autoscaling.ledger import Ledger
-from sidecars.policy.autoscaling.misfits import Misfits
-from sidecars.policy.autoscaling.plan import Autoscaling
-from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import PresentNode, Settings
 from sidecars.slurm.pending import Answer
 from sidecars.slurm.records import Node, Partition, QueuedJobs, Reservation
 

@@ -7,19 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sidecars import objects
-from sidecars.contract.autoscaling import Applied, decode
-from sidecars.contract.text import printable
-from sidecars.kube import Manifest
-from sidecars.operator.autoscaling.memory import Memory
-from sidecars.operator.runtime.clusters import Cluster
-from sidecars.operator.runtime.queues import Key
-from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy.autoscaling import applied, nodesets, offers
-from sidecars.policy.autoscaling.applied import Owner
-from sidecars.policy.autoscaling.nodesets import Pods, Worker
-from sidecars.policy.autoscaling.plan import Jobs
-from sidecars.policy.autoscaling.present import present, reserved
-from sidecars.policy.autoscaling.records import (
+from sidecars.autoscaling import applied, nodesets, offers
+from sidecars.autoscaling.applied import Owner
+from sidecars.autoscaling.nodesets import Pods, Worker
+from sidecars.autoscaling.plan import Jobs
+from sidecars.autoscaling.present import present, reserved
+from sidecars.autoscaling.records import (
     Nodes,
     PresentNode,
     ScaledNodeSet,
@@ -27,6 +20,13 @@ from sidecars.policy.autoscaling.records import (
     allocates_memory,
     patience,
 )
+from sidecars.contract.autoscaling import Applied, decode
+from sidecars.contract.text import printable
+from sidecars.kube import Manifest
+from sidecars.operator.autoscaling.memory import Memory
+from sidecars.operator.runtime.clusters import Cluster
+from sidecars.operator.runtime.queues import Key
+from sidecars.operator.runtime.runtime import Runtime
 from sidecars.policy.conditions import timestamp
 from sidecars.policy.node_autoscalers import Answer, gives_up_at
 from sidecars.policy.nodeset.observation import CONTAINER, has_started, slurm_node, waits_for

@@ -1,6 +1,6 @@
 """One pass over all NodeSets of a Controller that are scaled: observe, plan, apply, report.
 
-`sidecars.policy.autoscaling` decides. The queue is read once a second while such a NodeSet exists.
+`sidecars.autoscaling` decides. The queue is read once a second while such a NodeSet exists.
 A plan is computed when jobs, nodes, pods or settings have changed, and every few seconds because
 time alone may change it.
 
@@ -14,6 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from sidecars.autoscaling import applied, sizing
+from sidecars.autoscaling.plan import Autoscaling, Jobs
+from sidecars.autoscaling.records import Plan
+from sidecars.autoscaling.sizing import Size
 from sidecars.custom_resources import NODESETS
 from sidecars.kube import ApiError, Manifest, NotFound
 from sidecars.operator.autoscaling import effects, observe
@@ -26,10 +30,6 @@ from sidecars.operator.runtime.notices import is_unscheduled
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import key_of
-from sidecars.policy.autoscaling import applied, sizing
-from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.records import Plan
-from sidecars.policy.autoscaling.sizing import Size
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Autoscaled
 from sidecars.slurm.errors import SlurmError

@@ -61,7 +61,7 @@ async def prune(runtime: Runtime, key: Key) -> None:
         if not left and not proven:
             return
         jobs, reservations = await cluster.poller.jobs(), await cluster.poller.reservations()
-        named = named_nodes(jobs.value.jobs, reservations)
+        named = named_nodes(jobs.value.jobs, reservations, nodes)
         free = [name for name in (*left, *proven) if name not in named]
         deleted = [
             name

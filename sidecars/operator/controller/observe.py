@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sidecars import objects
+from sidecars.operator.core import claim
+from sidecars.operator.core import topology as core
 from sidecars.operator.runtime import topology, workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import claim
-from sidecars.policy import topology as policy
 from sidecars.policy.conditions import Condition
 from sidecars.policy.configuration import lint as rules
 from sidecars.policy.reasons import SlurmReachable
@@ -126,7 +126,7 @@ def _lint(
         nodes,
     )
     places = {it.name: it.topology for it in (nodes or {}).values()}
-    lost = [f"{FILE}: {it}" for it in policy.lost(places, config_set.files)]
+    lost = [f"{FILE}: {it}" for it in core.lost(places, config_set.files)]
     return (
         [str(finding) for finding in findings if finding.severity == "error"] + lost,
         [str(finding) for finding in findings if finding.severity == "warning"],

@@ -5,6 +5,7 @@ from sidecars.kube import STATEFUL_SETS, Manifest
 from sidecars.operator.controller import effects, leftovers, monitoring, observe
 from sidecars.operator.controller.memory import Memory
 from sidecars.operator.controller.observe import Observed
+from sidecars.operator.core import keys
 from sidecars.operator.keys import distribution, generation
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
@@ -13,7 +14,7 @@ from sidecars.operator.runtime.kept import AGAIN_SECONDS
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.upgrade import accounting, order, takeover
-from sidecars.policy import failover, gate, keys
+from sidecars.policy import failover, gate
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import Ready
 from sidecars.policy.upgrades import Block

@@ -12,11 +12,12 @@ from functools import partial
 from sidecars import objects
 from sidecars.contract.manifest import SLURM_JWKS
 from sidecars.kube import DEPLOYMENTS, STATEFUL_SETS, Manifest
+from sidecars.operator.core import keys
 from sidecars.operator.runtime import workload
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import conditions, keys
+from sidecars.policy import conditions
 from sidecars.policy.conditions import Condition
 from sidecars.policy.reasons import EventReason, Ready, SlurmKey
 from sidecars.slurm import jwks, protocol

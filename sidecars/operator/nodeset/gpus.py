@@ -1,7 +1,7 @@
 """Whether a NodeSet may have its GPUs, from what is known of the Kubernetes nodes."""
 
+from sidecars.operator.core import gpus
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import gpus
 from sidecars.workloads.resources import Manifest, NodeSet
 
 

@@ -15,6 +15,7 @@ and a pass
 Each change in the pods or in Slurm starts another pass, until nothing is left to be done.
 """
 
+from sidecars.autoscaling import sizing
 from sidecars.custom_resources import NODESETS, WORKERS_TERMINATE_FIRST
 from sidecars.operator.nodeset import cordons, deferral
 from sidecars.operator.nodeset.adoption import adopt, delete_revisions
@@ -30,7 +31,6 @@ from sidecars.operator.runtime.notices import is_unscheduled
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.runtime.waking import own_id
-from sidecars.policy.autoscaling import sizing
 from sidecars.policy.conditions import Condition
 from sidecars.policy.nodeset.report import report
 from sidecars.policy.reasons import Ready

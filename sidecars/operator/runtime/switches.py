@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from sidecars import objects
 from sidecars.kube import Event
+from sidecars.operator.core import topology as core
 from sidecars.operator.runtime.caches import Caches
 from sidecars.operator.runtime.queues import Key
-from sidecars.policy import topology as policy
 from sidecars.workloads.resources import Topology
 
 
@@ -15,18 +15,18 @@ from sidecars.workloads.resources import Topology
 class Switches:
     """Where the switches of the Controllers are. Computed again after a change of labels."""
 
-    _known: dict[Key, tuple[Sequence[Topology], policy.Positions]] = field(default_factory=dict)
+    _known: dict[Key, tuple[Sequence[Topology], core.Positions]] = field(default_factory=dict)
 
     def wire(self, caches: Caches) -> None:
         """Subscribe. Call it once, before the reflectors run."""
         caches.kube_nodes.store.subscribe(self._kube_nodes)
 
-    def of(self, caches: Caches, key: Key, topologies: Sequence[Topology]) -> policy.Positions:
+    def of(self, caches: Caches, key: Key, topologies: Sequence[Topology]) -> core.Positions:
         """Return the positions of the Controller with this key and these topologies."""
         known = self._known.get(key)
         if known is None or known[0] != topologies:
             labels = (node.metadata.labels for node in caches.kube_nodes.store.values())
-            known = self._known[key] = topologies, policy.positions(topologies, labels)
+            known = self._known[key] = topologies, core.positions(topologies, labels)
         return known[1]
 
     def _kube_nodes(self, event: Event[objects.Node]) -> None:

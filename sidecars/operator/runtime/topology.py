@@ -5,9 +5,9 @@ worker pods share.
 from collections.abc import Callable, Sequence
 
 from sidecars import objects
+from sidecars.operator.core import topology as core
 from sidecars.operator.runtime.queues import Key
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import topology as policy
 from sidecars.workloads import config_maps, names
 from sidecars.workloads import topology as files
 from sidecars.workloads.resources import Controller, Manifest, ResourceError, Topology
@@ -24,7 +24,7 @@ def topologies_of(runtime: Runtime, controller: Key) -> Sequence[Topology]:
     return found.spec.topologies if found is not None and not found.spec.external else ()
 
 
-def line(runtime: Runtime, controller: Key, node: objects.Node) -> policy.Line | None:
+def line(runtime: Runtime, controller: Key, node: objects.Node) -> core.Line | None:
     """Return the place of the workers of a Kubernetes node, None if the Controller has no
     topologies.
     """
@@ -33,7 +33,7 @@ def line(runtime: Runtime, controller: Key, node: objects.Node) -> policy.Line |
         return None
     where = runtime.switches.of(runtime.caches, controller, topologies)
     known = _blocks_of_file(runtime, controller, names.accepted_config)
-    return policy.line(topologies, node.metadata.labels, where, known)
+    return core.line(topologies, node.metadata.labels, where, known)
 
 
 def wanted_blocks(runtime: Runtime, controller: Controller) -> files.Blocks:
@@ -45,7 +45,7 @@ def wanted_blocks(runtime: Runtime, controller: Controller) -> files.Blocks:
     topologies = controller.spec.topologies
     if all(it.block is None for it in topologies):
         return {}
-    found = policy.blocks(
+    found = core.blocks(
         topologies, (node.metadata.labels for node in runtime.caches.kube_nodes.store.values())
     )
     published = _blocks_of_file(runtime, (controller.namespace, controller.name), names.config)

@@ -19,10 +19,11 @@ from sidecars.kube import (
     NotFound,
     Resource,
 )
+from sidecars.operator.core import rollout
 from sidecars.operator.runtime.apply import APPLIED, is_ours, is_settled, with_former_image
 from sidecars.operator.runtime.errors import NotUsableError, RefusedError
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import immutable, rollout, upgrades
+from sidecars.policy import immutable, upgrades
 from sidecars.policy.conditions import Condition
 from sidecars.policy.conditions import find as condition_of
 from sidecars.policy.immutable import Claim, Plan, Resize

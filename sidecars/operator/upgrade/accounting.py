@@ -1,8 +1,8 @@
-"""Waits until a Controller's configuration may name slurmdbd; see `sidecars.policy.accounting`."""
+"""Waits until a Controller's configuration may name slurmdbd, as `core.accounting` decides."""
 
+from sidecars.operator.core import accounting
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.runtime.runtime import Runtime
-from sidecars.policy import accounting
 from sidecars.workloads import names
 from sidecars.workloads.config_maps import CONFIG_MAPS
 from sidecars.workloads.resources import Controller

@@ -8,6 +8,7 @@ from typing import Any
 from sidecars import objects
 from sidecars.contract.annotations import TOPOLOGY
 from sidecars.kube import PODS, Manifest
+from sidecars.operator.core.topology import Line, annotated
 from sidecars.operator.runtime import topology as labels
 from sidecars.operator.runtime.clusters import Cluster
 from sidecars.operator.runtime.lookup import controller_of
@@ -15,7 +16,6 @@ from sidecars.operator.runtime.runtime import Runtime
 from sidecars.operator.worker_pod import annotations as policy
 from sidecars.policy.nodeset.observation import slurm_node
 from sidecars.policy.reasons import EventReason
-from sidecars.policy.topology import Line, annotated
 from sidecars.slurm import protocol
 from sidecars.slurm.errors import Refused
 from sidecars.slurm.owners import belongs_to

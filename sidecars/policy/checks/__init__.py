@@ -1,3 +1,1 @@
-"""Checks that run as Slurm jobs: which nodes they test, what a job's end means, and what becomes of
-a node. Pure.
-"""
+"""What a check declares, and the stored result of its last run. Pure."""

@@ -3,16 +3,40 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from sidecars.policy.checks.measures import quantity
-from sidecars.policy.checks.outcome import Kind
-from sidecars.policy.checks.plan import Verdict
 
 MOST_NODES = 2000
 """Nodes in a result, those that didn't pass first."""
 MOST_BYTES = 900_000
 """Of the nodes in the results of all checks: a ConfigMap has at most one MiB."""
+
+
+class Kind(StrEnum):
+    """How a test of a node ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    HUNG = "hung"
+    """It did not end in time, which counts as failed."""
+    SKIPPED = "skipped"
+    """The node lacks what the check tests: neither passed nor failed."""
+    INTERRUPTED = "interrupted"
+    """The job was cancelled, preempted or requeued: nothing follows for the node."""
+
+
+BAD = frozenset({Kind.FAILED, Kind.HUNG})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run found out about a node."""
+
+    kind: Kind
+    text: str = ""
+    measured: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

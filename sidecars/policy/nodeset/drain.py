@@ -165,7 +165,7 @@ def _with_names(slurm: SlurmView, jobs: Iterable[Job], reservations: Answer | No
     """Add who names the nodes. Raises Malformed."""
     match reservations:
         case Known(found):
-            return replace(slurm, named=named_nodes(jobs, found))
+            return replace(slurm, named=named_nodes(jobs, found, slurm.nodes.values()))
         case Pending():
             return replace(slurm, unread=frozenset(slurm.nodes))
         case Failed(why):

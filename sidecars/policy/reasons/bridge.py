@@ -22,7 +22,7 @@ class PodQueued(Explained):
             "The job of a group is submitted when all pods of the group exist. The message has "
             "their number."
         ),
-        "Create the other pods, or correct the [size of the group](../bridge.md#groups).",
+        "Create the other pods, or correct the [size of the group](../bridge-pods.md#groups).",
     )
     REFUSED = (
         "Refused",
@@ -40,7 +40,7 @@ class PodQueued(Explained):
         ),
         (
             "Submit [a job that brings the pods "
-            "along](../bridge.md#a-slurm-job-that-brings-pods-along)."
+            "along](../bridge-pods.md#a-slurm-job-that-brings-pods-along)."
         ),
     )
     NODE_NOT_FREE = (
@@ -53,7 +53,10 @@ class PodQueued(Explained):
     )
     JOB_UNKNOWN = (
         "JobUnknown",
-        "Slurm doesn't list the pod's job. The pod is neither deleted nor submitted again.",
+        (
+            "slurmctld doesn't list the pod's job, and slurmdbd has no end of it. The pod is "
+            "neither deleted nor submitted again."
+        ),
         "If the job has ended, delete the pod.",
     )
     RELEASED = "Released", "The job runs, and the pod may start.", NOTHING
@@ -62,7 +65,7 @@ class PodQueued(Explained):
 class PodDisrupted(Explained):
     """The reasons of the condition `DisruptionTarget` of a pod that the Slurm Bridge deletes though
     neither its owner nor its time limit ends it ([the end of a
-    job](../bridge.md#pods-that-end-through-no-fault-of-their-own)).
+    job](../bridge-lifecycle.md#pods-that-end-through-no-fault-of-their-own)).
     """
 
     PREEMPTED = "PreemptedBySlurm", "Slurm has preempted the pod's job.", NOTHING
@@ -98,7 +101,7 @@ class BridgeEvent(Explained):
     NO_ROLE_BINDING = (
         "NoRoleBinding",
         "A tenant's namespace has no RoleBinding with which the bridge may change its pods.",
-        "Run the command in the note ([Rights](../bridge.md#rights)).",
+        "Run the command in the note ([Rights](../bridge-security.md#rights)).",
     )
     REQUEUED = (
         "Requeued",

@@ -6,11 +6,14 @@ the image.
 """
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 import msgspec
 import yaml
+
+from sidecars.contract import paths
 
 MOST_BYTES = 1_000_000
 """Of all files together. A ConfigMap has room for 1 MiB."""
@@ -40,6 +43,9 @@ _KEY = re.compile(
     r"(?:ssh-(?:rsa|ed25519)|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|"
     r"ecdsa-sha2-nistp256)@openssh\.com) [A-Za-z0-9+/]{16,}={0,3}(?: [^\x00-\x1f\x7f]*)?"
 )
+
+
+_SSHD_CONF = PurePath(paths.USERS_SSHD_CONF).name
 
 
 class DeclaredError(Exception):
@@ -178,8 +184,9 @@ def faults(declared: Declared) -> Iterator[str]:
 
 
 def files(declared: Declared) -> dict[str, str]:
-    """Return the files by name: `passwd`, `group`, and `keys-USER` with the public keys of each
-    user who has some. Nobody can log in with a password: `*` is no hash of one.
+    """Return the files by name: `passwd`, `group`, `sshd.conf`, and `keys-USER` with the public
+    keys of each user who has some. Nobody can log in with a password: `*` is no hash of one, and
+    sshd asks for none.
     """
     members: dict[str, list[str]] = {}
     own: list[tuple[str, int]] = []
@@ -200,12 +207,23 @@ def files(declared: Declared) -> dict[str, str]:
         "group": "".join(
             f"{name}:*:{gid}:{','.join(members.get(name, ()))}\n" for name, gid in groups
         ),
+        _SSHD_CONF: _keys_only(sorted(declared.users)),
         **{
             f"keys-{name}": "".join(f"{key}\n" for key in user.ssh_keys)
             for name, user in sorted(declared.users.items())
             if user.ssh_keys
         },
     }
+
+
+def _keys_only(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return (
+        f"Match User {','.join(names)}\n"
+        "PasswordAuthentication no\n"
+        "KbdInteractiveAuthentication no\n"
+    )
 
 
 def _name(place: str, name: str) -> Iterator[str]:

@@ -33,6 +33,7 @@ from sidecars.slurm.protocol.external import (
     cancel_job,
     get_external_job,
     get_job_states,
+    set_priority,
     start_again,
     start_external,
     submit_external,
@@ -74,6 +75,7 @@ from sidecars.slurm.protocol.slurmctld import (
     select_type_parameters,
     slurmctld_start,
 )
+from sidecars.slurm.protocol.stored import get_stored_job
 from sidecars.slurm.protocol.usage import (
     get_job_usage,
     get_licenses,
@@ -116,6 +118,7 @@ __all__ = [
     "get_reservation_usage",
     "get_reservations",
     "get_statistics",
+    "get_stored_job",
     "get_waiting_ids",
     "get_waiting_job",
     "lines_of_nodes",
@@ -123,6 +126,7 @@ __all__ = [
     "reconfigure",
     "save_reservation",
     "select_type_parameters",
+    "set_priority",
     "slurmctld_start",
     "start_again",
     "start_external",

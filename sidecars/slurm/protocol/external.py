@@ -97,6 +97,15 @@ def start_external(job_id: int, admin_comment: str) -> Request[None]:
     )
 
 
+def set_priority(job_id: int, priority: int) -> Request[None]:
+    """Give a job that waits a priority, which it keeps. Use an operator's token: no other user may
+    raise it.
+
+    Rejected for a held job (2042), and for one that has begun.
+    """
+    return Request("POST", f"job/{job_id}", body={"priority": _number(priority)}, read=nothing)
+
+
 def start_again(job_id: int, admin_comment: str) -> Request[None]:
     """Write the admin comment again: slurmctld looks again at a job that it has blocked, because no
     node fitted it.
@@ -144,6 +153,7 @@ def _one(answer: Fields, job_id: int) -> ExternalJob:
 
 def _job(job: Fields) -> ExternalJob:
     states = job.states("job_state")
+    priority = job.number_or_none("priority") if "PENDING" in states else None
     nodes = job.nested("job_resources").nested("nodes")
     return ExternalJob(
         job_id=job.number("job_id"),
@@ -154,7 +164,8 @@ def _job(job: Fields) -> ExternalJob:
         user_id=job.number("user_id"),
         comment=job.text("comment"),
         admin_comment=job.text("admin_comment"),
-        blocked="PENDING" in states and job.number_or_none("priority") == 0,
+        blocked=priority == 0,
+        priority=priority or 0,
         reason=job.text("state_reason"),
         start_time=job.number("start_time"),
         end_time=job.number("end_time"),

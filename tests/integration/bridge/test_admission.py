@@ -6,10 +6,10 @@ import msgspec
 import pytest
 import yaml
 
+from sidecars.bridge.core import pods
+from sidecars.bridge.core.manifests import Pod
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS, ApiError, Client, Resource, load_credentials
-from sidecars.policy.bridge import pods
-from sidecars.policy.bridge.manifests import Pod
 from tests.charts import objects
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
@@ -50,7 +50,13 @@ async def test_a_pod_gets_the_gate_beside_its_own_gates_and_nothing_else(
 async def test_a_pod_written_for_schedmds_bridge_is_bound_by_kubernetes_and_its_nodes_taint_stays(
     world: World, tenant: Client, gates: list[dict[str, str]]
 ) -> None:
-    other = {"key": "example.com/gpu", "operator": "Exists"}
+    other = {
+        "key": "example.com/gpu",
+        "operator": "Equal",
+        "value": "a",
+        "effect": "NoExecute",
+        "tolerationSeconds": 60,
+    }
     theirs = [{"key": bridge.TAINT, "operator": "Exists"}, other]
     written = without_gate(
         world.namespace,

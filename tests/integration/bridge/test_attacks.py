@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from sidecars.bridge.core import pods
+from sidecars.bridge.core.manifests import Pod
 from sidecars.contract import bridge
 from sidecars.kube import NAMESPACES, NODES, PODS, ApiError, Client, Resource, load_credentials
-from sidecars.policy.bridge import pods
-from sidecars.policy.bridge.manifests import Pod
 from tests.cluster.commands import run
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.errors import ClusterError

@@ -9,16 +9,20 @@ import pytest
 import pytest_asyncio
 
 from sidecars.bridge.claimed_devices import CLAIMS, CLASSES, SLICES
+from sidecars.bridge.core.claims import FINALIZER
 from sidecars.kube import PODS, AlreadyExists, ApiError, Client, Manifest, load_credentials
-from sidecars.policy.bridge.claims import FINALIZER
+from tests.cluster.commands import run as run_command
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.tools import tool
 from tests.support.bridge import live
 from tests.support.bridge_devices import (
+    NIC,
     PARSED,
     TEMPLATES,
     claim_spec,
     device,
     device_class,
+    nic_class,
     resource_slice,
     template,
     with_gpu,
@@ -175,6 +179,28 @@ async def test_a_device_that_another_claim_has_is_given_to_nobody(gpus: World) -
         await until_bound(gpus, "p")
 
 
+async def test_kube_scheduler_gives_a_device_that_slurm_does_not_manage_beside_one_that_it_does(
+    gpus: World,
+) -> None:
+    with contextlib.suppress(AlreadyExists):
+        await gpus.admin.create(CLASSES, nic_class())
+    nics = resource_slice(gpus.nodes[1], {"name": "nic-0"}, driver=NIC)
+    await gpus.admin.create(SLICES, nics)
+    await gpus.admin.create(TEMPLATES, template(gpus.namespace, "nic", claim_spec(name=NIC)))
+    item = with_gpu(gpus.namespace, "p")
+    item["spec"]["resourceClaims"].append({"name": "nic", "resourceClaimTemplateName": "nic"})
+    item["spec"]["containers"][0]["resources"]["claims"].append({"name": "nic"})
+    async with gpus.bridge():
+        await gpus.records()
+        await gpus.admin.create(PODS, item)
+        await run(gpus, "2", node=1)
+        await until_bound(gpus, "p")
+    found, _ = await gpus.admin.list(CLAIMS, gpus.namespace)
+    allocations = [it["status"]["allocation"]["devices"]["results"] for it in found]
+    assert sorted(one["device"] for its in allocations for one in its) == ["gpu-2", "nic-0"]
+    await gpus.admin.delete(SLICES, None, nics["metadata"]["name"])
+
+
 async def test_what_slurm_can_not_be_asked_for_is_refused_in_the_condition(gpus: World) -> None:
     selectors = [{"cel": {"expression": 'device.attributes["gpu.example.com"].type == "gpu"'}}]
     await gpus.admin.create(
@@ -205,6 +231,12 @@ async def test_nobody_but_the_bridge_allocates_and_no_tenant_frees_a_device(
     found = await claim(gpus, "p")
     place = CLAIMS, gpus.namespace, found["metadata"]["name"]
     await all_rights(gpus.admin, gpus.namespace)
+    # Otherwise, Kubernetes 1.36 and newer refuses most of it before any policy.
+    kubectl = [str(tool("kubectl")), f"--kubeconfig={plane.kubeconfig}", "create"]
+    rule = ["--verb=patch", "--resource=resourceclaims.resource.k8s.io/binding"]
+    run_command([*kubectl, "clusterrole", "tenant-binds", *rule], seconds=60)
+    binding = ["clusterrolebinding", "tenant-binds", "--clusterrole=tenant-binds", "--user=tenant"]
+    run_command([*kubectl, *binding], seconds=60)
     async with Client.connect(load_credentials(plane.client("tenant", *TENANT))) as tenant:
 
         async def may() -> bool:

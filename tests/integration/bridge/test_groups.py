@@ -1,5 +1,5 @@
 """Groups of pods with the labels and annotations of their controllers, and with the rights of
-docs/bridge.md.
+docs/bridge-pods.md.
 """
 
 from collections.abc import Iterator
@@ -7,24 +7,30 @@ from typing import Any
 
 import pytest
 
-from sidecars.bridge.owners import RESOURCES
+from sidecars.bridge.core.groups import SourceKind
+from sidecars.bridge.owners import NEWER, RESOURCES
 from sidecars.contract import bridge
 from sidecars.kube import PODS, ApiError, Resource
-from sidecars.policy.bridge.groups import SourceKind
 from sidecars.simulate.records import SimJob
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.tools import KUBERNETES_MINOR
 from tests.support.bridge import live, pod
 from tests.support.bridge_world import CRDS, World, control_plane, crd
 
 CLUSTER_ROLES = Resource(
     "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
 )
-WORKLOADS = RESOURCES[SourceKind.WORKLOAD]
+GANGS = {
+    35: RESOURCES[SourceKind.WORKLOAD],
+    36: RESOURCES[SourceKind.POD_GROUP],
+    37: NEWER[SourceKind.POD_GROUP],
+}[KUBERNETES_MINOR]
+"""The kind that Kubernetes itself has for pods that start together."""
 OPTIONS = (
     "--feature-gates=MutatingAdmissionPolicy=true,GenericWorkload=true",
-    "--runtime-config=admissionregistration.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha1=true",
+    f"--runtime-config=admissionregistration.k8s.io/v1beta1=true,{GANGS.api_version}=true",
 )
-"""Of a kube-apiserver that has the kind Workload."""
+"""Of a kube-apiserver that has this kind, and the policy in each version."""
 JOB_SETS = RESOURCES[SourceKind.JOB_SET]
 
 
@@ -226,22 +232,35 @@ async def test_a_right_that_is_missing_is_named_on_the_pod_and_used_when_it_is_g
         }
 
 
-async def test_the_pods_of_a_workload_start_together_if_it_asks_for_that(world: World) -> None:
-    policies: dict[str, Any] = {"workers": {"gang": {"minCount": 2}}, "others": {"basic": {}}}
-    workload = {
-        "apiVersion": WORKLOADS.api_version,
-        "kind": WORKLOADS.kind,
-        "metadata": {"namespace": world.namespace, "name": "w"},
-        "spec": {
-            "podGroups": [{"name": name, "policy": policy} for name, policy in policies.items()]
-        },
-    }
-    await world.admin.create(WORKLOADS, workload)
+async def create_gangs(world: World, policies: dict[str, Any], **annotations: str) -> None:
+    """A group of pods with each of the policies: a PodGroup, or all in one Workload."""
+    metadata = {"namespace": world.namespace, "annotations": annotations}
+    specs: dict[str, Any] = {name: {"schedulingPolicy": it} for name, it in policies.items()}
+    if GANGS.kind == "Workload":
+        specs = {"w": {"podGroups": [{"name": it, "policy": policies[it]} for it in policies]}}
+    for name, spec in specs.items():
+        item = {"metadata": {**metadata, "name": name}, "spec": spec}
+        await world.admin.create(
+            GANGS, {"apiVersion": GANGS.api_version, "kind": GANGS.kind, **item}
+        )
+
+
+def of_gang(group: str) -> dict[str, Any]:
+    """The fields of the spec of a pod of that group."""
+    if GANGS.kind == "Workload":
+        return {"workloadRef": {"name": "w", "podGroup": group}}
+    return {"schedulingGroup": {"podGroupName": group}}
+
+
+async def test_the_pods_of_a_gang_start_together_and_those_of_another_group_do_not(
+    world: World,
+) -> None:
+    await create_gangs(world, {"workers": {"gang": {"minCount": 2}}, "others": {"basic": {}}})
     async with world.bridge():
         await world.records()
         for name, group in (("a", "workers"), ("b", "workers"), ("c", "others")):
             item = pod(world.namespace, name, cpu="2")
-            item["spec"]["workloadRef"] = {"name": "w", "podGroup": group}
+            item["spec"] |= of_gang(group)
             await world.admin.create(PODS, item)
 
         async def both() -> bool:
@@ -257,23 +276,17 @@ async def test_the_pods_of_a_workload_start_together_if_it_asks_for_that(world: 
         assert labels == {"a": found[2], "b": found[2], "c": found[1]}
 
 
-async def test_the_annotations_of_a_workload_are_those_of_its_pods_unless_they_have_their_own(
+async def test_the_annotations_of_a_gang_are_those_of_its_pods_unless_they_have_their_own(
     world: World,
 ) -> None:
     limit = f"{bridge.WISHES}timelimit"
-    workload = {
-        "apiVersion": WORKLOADS.api_version,
-        "kind": WORKLOADS.kind,
-        "metadata": {"namespace": world.namespace, "name": "w", "annotations": {limit: "7"}},
-        "spec": {"podGroups": [{"name": "all", "policy": {"basic": {}}}]},
-    }
-    await world.admin.create(WORKLOADS, workload)
+    await create_gangs(world, {"all": {"basic": {}}}, **{limit: "7"})
     async with world.bridge():
         await world.records()
         for name, annotations in (("plain", {}), ("own", {limit: "9"})):
             item = pod(world.namespace, name)
             item["metadata"]["annotations"] = annotations
-            item["spec"]["workloadRef"] = {"name": "w", "podGroup": "all"}
+            item["spec"] |= of_gang("all")
             await world.admin.create(PODS, item)
 
         async def both() -> bool:

@@ -1,5 +1,5 @@
 """`helm upgrade` in place of a bridge that could change the pods of all namespaces
-(docs/bridge.md).
+(docs/bridge-install.md).
 """
 
 import asyncio

@@ -31,13 +31,15 @@ from tests.support.bridge_world import (
 
 NAME = "slurm-bridge-webhook"
 GATE = [{"name": bridge.GATE}]
+WEBHOOK = "--set=admission.mode=webhook"
 DOWN = r'failed calling webhook "slurm-bridge-adds-the-scheduling-gate\.slinky\.slurm\.net"'
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """As Kubernetes up to 1.35 is without further options."""
-    with control_plane(tmp_path_factory.mktemp("webhook"), options=()) as found:
+    """With the webhook, which Kubernetes up to 1.35 needs without further options."""
+    values = {"admission": {"mode": "webhook"}}
+    with control_plane(tmp_path_factory.mktemp("webhook"), options=(), values=values) as found:
         yield found
 
 
@@ -186,7 +188,14 @@ async def test_an_upgrade_of_the_chart_changes_neither_the_certificate_nor_what_
     before = await webhook.data(), await webhook.trusted()
     change = "--set=admission.replicas=3"
     await asyncio.to_thread(
-        install, plane, "slurm-bridge", documented(), "--reset-values", change, verb="upgrade"
+        install,
+        plane,
+        "slurm-bridge",
+        documented(),
+        "--reset-values",
+        WEBHOOK,
+        change,
+        verb="upgrade",
     )
     assert (await webhook.data(), await webhook.trusted()) == before
 

@@ -18,11 +18,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from sidecars.autoscaling.records import Shape
 from sidecars.exporter import external
 from sidecars.exporter.collector import Collector
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.settings import Settings
-from sidecars.policy.autoscaling.records import Shape
 from sidecars.serving import serve
 from sidecars.simulate import Fault, ModelCarrier, SlurmModel
 from tests.cluster.commands import run

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sidecars.ldap import search
+from sidecars.ldap.directory import merge
 from sidecars.ldap.settings import Settings
 from sidecars.policy.users.declared import Declared
-from sidecars.policy.users.directory import merge
 from tests.cluster import debian
 from tests.cluster.control_plane import free_ports
 from tests.support.real import directory

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.autoscaling import applied
 from sidecars.custom_resources import NODESETS
-from sidecars.policy.autoscaling import applied
 from tests.support.apiserver import WatchedNamespace, until
 
 pytestmark = pytest.mark.timeout(120, func_only=True)

@@ -29,38 +29,169 @@ SITE = Site(workloads=structure.load(structure.folder(None)), sidecars_image="si
 READ = (CONTROLLERS, RESTAPIS, NODESETS, LOGINSETS)
 
 MARK = [{"name": "MARK", "value": "1"}]
-CHANGES: Sequence[tuple[str, str, dict[str, Any]]] = (
-    ("more workers", "NodeSet", {"replicas": 4}),
-    ("fewer workers", "NodeSet", {"replicas": 2}),
-    ("another image of slurmd", "NodeSet", {"slurmd": {"image": "slurmd:next"}}),
-    ("a variable for slurmd", "NodeSet", {"slurmd": {"image": "slurmd:next", "env": MARK}}),
-    ("a label of the pods", "NodeSet", {"template": {"metadata": {"labels": {"team": "hpc"}}}}),
-    (
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the spec of one custom resource."""
+
+    sort: str
+    """What it is about."""
+    what: str
+    kind: str
+    patch: dict[str, Any]
+
+
+def of_pods(**spec: Any) -> dict[str, Any]:
+    """A change of the pod template."""
+    return {"template": {"spec": spec}}
+
+
+CHANGES: Sequence[Change] = (
+    Change("size", "more workers", "NodeSet", {"replicas": 4}),
+    Change("size", "fewer workers", "NodeSet", {"replicas": 2}),
+    Change("image", "another image of slurmd", "NodeSet", {"slurmd": {"image": "slurmd:next"}}),
+    Change("variables", "a variable for slurmd", "NodeSet", {"slurmd": {"env": MARK}}),
+    Change(
+        "metadata",
+        "a label of the pods",
+        "NodeSet",
+        {"template": {"metadata": {"labels": {"team": "hpc"}}}},
+    ),
+    Change(
+        "scheduling",
         "a toleration",
         "NodeSet",
-        {"template": {"spec": {"tolerations": [{"key": "hpc", "operator": "Exists"}]}}},
+        of_pods(tolerations=[{"key": "hpc", "operator": "Exists"}]),
     ),
-    ("attributes of the Slurm nodes", "NodeSet", {"extraConf": "Weight=2"}),
-    ("a partition", "NodeSet", {"partition": {"enabled": True}}),
-    ("no protection", "NodeSet", {"workloadDisruptionProtection": False}),
-    ("a default that is written out", "NodeSet", {"minReadySeconds": 0}),
-    ("updates by hand", "NodeSet", {"updateStrategy": {"type": "OnDelete"}}),
-    ("an update by hand", "NodeSet", {"slurmd": {"image": "slurmd:later"}}),
-    ("rolling updates again", "NodeSet", {"updateStrategy": {"type": "RollingUpdate"}}),
-    ("fewer and others at once", "NodeSet", {"replicas": 1, "slurmd": {"image": "slurmd:last"}}),
-    ("another scheduler", "Controller", {"extraConf": "SchedulerParameters=bf_interval=9"}),
-    ("another image of slurmctld", "Controller", {"slurmctld": {"image": "slurmctld:next"}}),
-    (
+    Change("nodes", "attributes of the Slurm nodes", "NodeSet", {"extraConf": "Weight=2"}),
+    Change("partition", "a partition", "NodeSet", {"partition": {"enabled": True}}),
+    Change("protection", "no protection", "NodeSet", {"workloadDisruptionProtection": False}),
+    Change("defaults", "a default that is written out", "NodeSet", {"minReadySeconds": 0}),
+    Change("strategy", "updates by hand", "NodeSet", {"updateStrategy": {"type": "OnDelete"}}),
+    Change("strategy", "an update by hand", "NodeSet", {"slurmd": {"image": "slurmd:later"}}),
+    Change(
+        "strategy",
+        "rolling updates again",
+        "NodeSet",
+        {"updateStrategy": {"type": "RollingUpdate"}},
+    ),
+    Change(
+        "size",
+        "fewer and others at once",
+        "NodeSet",
+        {"replicas": 1, "slurmd": {"image": "slurmd:last"}},
+    ),
+    Change(
+        "slurm.conf",
+        "another scheduler",
+        "Controller",
+        {"extraConf": "SchedulerParameters=bf_interval=9"},
+    ),
+    Change(
+        "image",
+        "another image of slurmctld",
+        "Controller",
+        {"slurmctld": {"image": "slurmctld:next"}},
+    ),
+    Change(
+        "scheduling",
         "a toleration of slurmctld",
         "Controller",
-        {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}},
+        of_pods(tolerations=[{"operator": "Exists"}]),
     ),
-    ("pods that restart for the configuration", "Controller", {"configUpdate": "Recreate"}),
-    ("more of slurmrestd", "RestApi", {"replicas": 3}),
-    (
+    Change(
+        "restarts",
+        "pods that restart for the configuration",
+        "Controller",
+        {"configUpdate": "Recreate"},
+    ),
+    Change("size", "more of slurmrestd", "RestApi", {"replicas": 3}),
+    Change(
+        "variables",
         "a variable for slurmrestd",
         "RestApi",
         {"slurmrestd": {"image": "slurmrestd:test", "env": MARK}},
+    ),
+    Change("size", "no workers", "NodeSet", {"replicas": 0}),
+    Change("size", "workers again", "NodeSet", {"replicas": 3}),
+    Change(
+        "partition",
+        "a limit of the partition",
+        "NodeSet",
+        {"partition": {"config": "MaxTime=60"}},
+    ),
+    Change("partition", "a closed partition", "NodeSet", {"partition": {"enabled": False}}),
+    Change(
+        "resources",
+        "resources of slurmd",
+        "NodeSet",
+        {"slurmd": {"resources": {"requests": {"cpu": "100m"}}}},
+    ),
+    Change(
+        "resources",
+        "resources of the log's container",
+        "NodeSet",
+        {"logfile": {"resources": {"requests": {"memory": "8Mi"}}}},
+    ),
+    Change(
+        "volumes",
+        "a volume of slurmd",
+        "NodeSet",
+        {
+            "slurmd": {"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]},
+            **of_pods(volumes=[{"name": "scratch", "emptyDir": {}}]),
+        },
+    ),
+    Change(
+        "metadata",
+        "an annotation of the pods",
+        "NodeSet",
+        {"template": {"metadata": {"annotations": {"team": "hpc"}}}},
+    ),
+    Change(
+        "protection",
+        "a longer grace period",
+        "NodeSet",
+        of_pods(terminationGracePeriodSeconds=7200),
+    ),
+    Change(
+        "scheduling", "pods that share Kubernetes nodes", "NodeSet", {"oversubscribeNode": True}
+    ),
+    Change("scheduling", "pinned ordinals", "NodeSet", {"pinToNode": True}),
+    Change(
+        "strategy",
+        "two at a time",
+        "NodeSet",
+        {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}},
+    ),
+    Change("image", "another image, two at a time", "NodeSet", {"slurmd": {"image": "slurmd:two"}}),
+    Change("restarts", "pods that stay again", "Controller", {"configUpdate": "Reconfigure"}),
+    Change("slurm.conf", "another KillWait", "Controller", {"extraConf": "KillWait=9"}),
+    Change(
+        "resources",
+        "resources of slurmctld",
+        "Controller",
+        {"slurmctld": {"resources": {"requests": {"cpu": "50m"}}}},
+    ),
+    Change(
+        "metadata",
+        "a label of slurmctld's pod",
+        "Controller",
+        {"template": {"metadata": {"labels": {"team": "hpc"}}}},
+    ),
+    Change("size", "fewer of slurmrestd", "RestApi", {"replicas": 1}),
+    Change(
+        "resources",
+        "resources of slurmrestd",
+        "RestApi",
+        {"slurmrestd": {"resources": {"requests": {"cpu": "50m"}}}},
+    ),
+    Change(
+        "service",
+        "an annotation of slurmrestd's Service",
+        "RestApi",
+        {"service": {"metadata": {"annotations": {"team": "hpc"}}}},
     ),
 )
 NAMES = {"NodeSet": "slinky", "Controller": "slurm", "RestApi": "slurm"}
@@ -189,14 +320,16 @@ def message(of: Preview) -> tuple[dict[str, str], set[str], bool]:
     return workers, {it.name for it in of.pods if it.action == "restart"}, bool(of.configured)
 
 
-async def test_what_a_preview_shows_happens_for_twenty_changes(
+async def test_what_a_preview_shows_happens_for_forty_changes_of_twelve_kinds(
     world: WatchedNamespace, kubeconfig: Path
 ) -> None:
     await world.nodeset(replicas=2)
     await until_settled(world, "NodeSet")
     await until("slurmrestd", lambda: world.get(DEPLOYMENTS, "slurm-restapi"))
-    assert len(CHANGES) == 20
-    for what, kind, patch in CHANGES:
+    assert len(CHANGES) == 40
+    assert len({it.sort for it in CHANGES}) >= 12
+    for change in CHANGES:
+        what, kind, patch = change.what, change.kind, change.patch
         after = await stream(world)
         changed = next(it for it in after if it["kind"] == kind)
         changed["spec"] = merged(changed["spec"], patch)

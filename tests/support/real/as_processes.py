@@ -5,10 +5,11 @@ Each has the files of its image, a hostname, and a mount and a process namespace
 container has. Needs root.
 """
 
+import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sidecars.contract import manifest, podfiles
@@ -95,6 +96,10 @@ chown -R slurm:slurm /run/slurm /etc/slurm
 exec setpriv --reuid=slurm --regid=slurm --init-groups \
   /usr/sbin/sackd -D --conf-server={ADDRESS}:{{port}}
 """
+_OUTSIDE = """\
+mkdir -p /var/spool/slurmd
+exec /usr/sbin/slurmd -D -Z --conf-server={server} --conf={conf}
+"""
 
 
 @dataclass(frozen=True)
@@ -112,10 +117,23 @@ class Container:
 class Daemons(Processes):
     """All of them, until `running` ends."""
 
-    def __init__(self, home: Path, release: Release) -> None:
-        """Starts none."""
+    def __init__(self, home: Path, release: Release, others: Sequence[str] = ()) -> None:
+        """Starts none. `others`: names of hosts that each daemon finds as well."""
         super().__init__(home)
         self.release = release
+        self._hosts = " ".join([ADDRESS, *release.host_names, LOGIN, *others])
+
+    def begin(self, name: str, container: Container, hostname: str = "") -> None:
+        """Start the daemon `name` of this container, with that or another hostname."""
+        text = _BEGIN.format(name=hostname or name, hosts=self._hosts) + container.script
+        command = ("unshare", "--uts", "sh", "-euc", _FIRST.format(script=text))
+        self.add(name, container.image, 0, command, container.files, container.folders)
+
+    def ask_to_end(self, name: str) -> None:
+        """Ask the daemon `name` to end. Returns when it has, and forgets it."""
+        self.output(name, "sh", "-c", f"kill -TERM $(cat {PID})")
+        until(f"{name} to end", lambda: not self.runs(name))
+        self.forget(name)
 
     @property
     def url(self) -> str:
@@ -181,21 +199,19 @@ def running(
     folders: Mapping[str, Path] | None = None,
     gate: Gate | None = None,
     again: bool = False,
+    others: Sequence[str] = (),
+    login_folders: Mapping[str, Path] | None = None,
 ) -> Iterator[Daemons]:
     """The daemons, with all workers idle.
 
     Workers and login node run the shell text `prepare` before their daemon. Workers share `folders`
-    of this host by the paths at which they have them. slurmctld gets its configuration through the
-    `gate`, if one is given. With `again`, slurmctld and slurmd are started again when they end.
+    of this host by the paths at which they have them, and the login node has `login_folders`.
+    slurmctld gets its configuration through the `gate`, if one is given. With `again`, slurmctld
+    and slurmd are started again when they end. All find the hosts `others`, which the block begins.
     """
-    slurm_key = {manifest.SLURM_KEY: release.keys[manifest.SLURM_KEY]}
-    hosts = " ".join([ADDRESS, *release.host_names, LOGIN])
-    with closing(Daemons(home, release)) as found:
-
-        def start(name: str, container: Container, hostname: str = "") -> None:
-            text = _BEGIN.format(name=hostname or name, hosts=hosts) + container.script
-            command = ("unshare", "--uts", "sh", "-euc", _FIRST.format(script=text))
-            found.add(name, container.image, 0, command, container.files, container.folders)
+    slurm_key = _slurm_key(release)
+    with closing(Daemons(home, release, others)) as found:
+        start = found.begin
 
         if release.storage is not None:
             # slurmdbd waits for its database, and slurmctld for slurmdbd.
@@ -243,15 +259,33 @@ def running(
             )
             start(
                 pod["spec"]["hostname"],
-                Container("slurmd", text, {**written, **slurm_key}, folders),
+                Container(slurmd.image, text, {**written, **slurm_key}, folders),
             )
-        text = _SACKD.format(prepare=prepare, port=release.ports.slurmctld)
-        start(LOGIN, Container("login", text, slurm_key))
+        start(LOGIN, replace(login_host(release, prepare), folders=login_folders))
         try:
             found.until_idle()
         except AssertionError as error:
             raise AssertionError(f"{error}\n{found.logs()}") from error
         yield found
+
+
+def login_host(release: Release, prepare: str = "") -> Container:
+    """A host whose sackd has the key of the cluster, and nothing else."""
+    text = _SACKD.format(prepare=prepare, port=release.ports.slurmctld)
+    return Container("login", text, _slurm_key(release))
+
+
+def outside_worker(release: Release, conf: str) -> Container:
+    """A host whose slurmd has the key of the cluster, and nothing else, with these fields of its
+    node.
+    """
+    server = f"{ADDRESS}:{release.ports.slurmctld}"
+    text = _OUTSIDE.format(server=server, conf=shlex.quote(conf))
+    return Container("slurmd", text, _slurm_key(release))
+
+
+def _slurm_key(release: Release) -> dict[str, bytes]:
+    return {manifest.SLURM_KEY: release.keys[manifest.SLURM_KEY]}
 
 
 def _mariadb(release: Release) -> Container:

@@ -95,14 +95,14 @@ class Daemons(Processes):
             {**self.files, **(files or {})},
         )
 
-    def slurmrestd(self, *environment: str) -> None:
-        """Start it with these variables as well."""
+    def slurmrestd(self, *environment: str, plugins: str = "slurmctld") -> None:
+        """Start it with these variables as well. `plugins`: what it serves."""
         common = (
             "SLURM_JWT=daemon",
             "SLURMRESTD_SECURITY=disable_unshare_files,disable_unshare_sysv",
         )
         listens = f"{ADDRESS}:{self.port('slurmrestd')}"
-        command = ["env", *common, *environment, "slurmrestd", "-s", "slurmctld", listens]
+        command = ["env", *common, *environment, "slurmrestd", "-s", plugins, listens]
         self.add("slurmrestd", "slurmrestd", NOBODY, command, self.files)
 
     def slurmd(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from sidecars.policy.autoscaling.records import ScaledNodeSet, Shape
+from sidecars.autoscaling.records import ScaledNodeSet, Shape
 from sidecars.slurm.gres import Gres
 from sidecars.slurm.hostlists import compress
 

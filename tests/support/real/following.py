@@ -1,14 +1,17 @@
 """A NodeSet that follows its queue while what it needs for that is killed, whatever scales it."""
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from tests.support.real.configuration import until_saved
 from tests.support.real.harness import (
+    CHARTS,
     NODESET,
     Kubernetes,
     Slurm,
@@ -20,6 +23,7 @@ from tests.support.real.harness import (
 from tests.support.real.kills import SLURMRESTD, kill
 
 TARGET = ("-n", "slurm", "nodesets.slinky.slurm.net", NODESET)
+EXPORTER = "slurm-exporter"
 MOST = 3
 """The highest number of workers."""
 IDLE_SECONDS = 5
@@ -37,6 +41,25 @@ class Source:
 
 
 REST = Source("restapis.slinky.slurm.net", "slurm", SLURMRESTD)
+
+
+@contextmanager
+def autoscaled(
+    kubernetes: Kubernetes, values: dict[str, Any], autoscaler: dict[str, Any]
+) -> Iterator[None]:
+    """The exporter with these values, and a HorizontalPodAutoscaler that follows at once."""
+    autoscaler["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
+    exporter = values["exporter"]
+    exporter["cacheFrequency"] = "1s"
+    exporter["autoscaling"]["nodeSets"]["slinky"]["idleSeconds"] = IDLE_SECONDS
+    install = ("install", EXPORTER, str(CHARTS / EXPORTER), "-n", "slurm", "--wait")
+    try:
+        kubernetes.helm(*install, "--timeout=3m", "-f", "-", stdin=json.dumps(values))
+        kubernetes.kubectl("apply", "-f", "-", stdin=json.dumps(autoscaler))
+        yield
+    finally:
+        kubernetes.kubectl("-n", "slurm", "delete", "hpa", NODESET, "--ignore-not-found")
+        kubernetes.helm("uninstall", EXPORTER, "-n", "slurm", "--ignore-not-found")
 
 
 @dataclass(frozen=True)

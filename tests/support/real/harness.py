@@ -25,6 +25,11 @@ T = TypeVar("T")
 REPOSITORY = Path(__file__).resolve().parents[3]
 CHARTS = REPOSITORY / "charts"
 VALUES = CHARTS / "slurm" / "ci" / "local-values.yaml"
+SSH = (
+    *("ssh", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"),
+    *("-o", "BatchMode=yes"),
+)
+"""Without a question to the user."""
 NODESET = "slurm-worker-slinky"
 WILL_COME = 300.0
 """Seconds to wait for what will come, on any host. A wait ends as soon as it comes."""

@@ -3,20 +3,22 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
+from tests.cluster.addresses import IPV4
 from tests.cluster.local import cluster_down, cluster_up
 from tests.cluster.tools import tool
 from tests.support.real.harness import CHARTS, VALUES, Kubernetes, Slurm, condition, until
 
 
 @contextmanager
-def cluster(name: str) -> Iterator[Kubernetes]:
-    """A local cluster with nothing of ours on it, which ends with the block."""
+def cluster(name: str, versions: tuple[int, ...] = (IPV4,)) -> Iterator[Kubernetes]:
+    """A local cluster with nothing of ours on it, which ends with the block. `versions` are those
+    of IP, the preferred one first.
+    """
     # One that was killed has left its own behind, with everything on it.
     cluster_down(name)
     try:
-        with closing(
-            Kubernetes(cluster_up(name).kubeconfig, tool("kubectl"), tool("helm"))
-        ) as found:
+        started = cluster_up(name, versions=versions)
+        with closing(Kubernetes(started.kubeconfig, tool("kubectl"), tool("helm"))) as found:
             yield found
     finally:
         cluster_down(name)
@@ -50,8 +52,8 @@ def install_operator(
         )
 
 
-def install_slurm(kubernetes: Kubernetes) -> Slurm:
-    """A Slurm cluster with two workers, ready for jobs."""
+def install_slurm(kubernetes: Kubernetes, *values: str) -> Slurm:
+    """A Slurm cluster with two workers, ready for jobs. `values` are further options of Helm."""
     kubernetes.helm(
         *(
             "upgrade",
@@ -63,6 +65,7 @@ def install_slurm(kubernetes: Kubernetes) -> Slurm:
             "--create-namespace",
         ),
         *("-f", str(VALUES), "--set", "nodesets.slinky.oversubscribeNode=true"),
+        *values,
     )
     for kind, name in (
         ("controllers.slinky.slurm.net", "slurm"),

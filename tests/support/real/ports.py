@@ -42,3 +42,15 @@ EXPLAIN_FAULTS = 8180
 
 DATABASE_TLS = 8190
 """Ten as well."""
+
+OUTSIDE = 8200
+"""Ten as well."""
+
+SHARED_SLURMDBD = 8210
+"""Twenty, for two clusters."""
+
+JUPYTER = 8230
+"""Ten as well."""
+
+TORCHRUN = 8240
+"""Ten as well."""

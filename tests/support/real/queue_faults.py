@@ -13,17 +13,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sidecars.contract.extra import PodFacts, encode
 from sidecars.explain import commands
-from sidecars.policy.explain import job as explained
-from sidecars.policy.explain.records import Answer, Kube, Seen
+from sidecars.explain.core import cluster_health
+from sidecars.explain.core import job as explained
+from sidecars.explain.core.records import Answer, Kube, Seen
 from sidecars.slurm.rest import Rest
 from sidecars.slurm.tokens import sign
 from tests.support.real import daemons
 from tests.support.real.daemons import ADDRESS, MEMORY, Daemons
 from tests.support.real.simulated_nodes import Slurmctld
-from tests.unit.policy.explain import building
+from tests.unit.explain.core import building
 
 CPUS, GPUS = ("cpu-0", "cpu-1", "cpu-2"), ("gpu-0",)
+CLOUD = ("burst-0", "burst-1")
 MOST_ADDED = 4
 """Nodes that may be added: as many ports are left."""
 CONF = f"""\
@@ -73,6 +76,10 @@ class Situation:
     """What Kubernetes reports instead of a healthy cluster."""
     options: tuple[str, ...] = ()
     """Those of the job's submission."""
+    person: bool | None = False
+    """Whether the job waits for a person who looks after the cluster, or for its user who has to
+    correct it. What its user intends, such as a later begin, counts as no. None: nobody can tell.
+    """
 
 
 class Cluster:
@@ -182,11 +189,17 @@ class Cluster:
 
     def explain(self, situation: Situation) -> Answer:
         """The answer about the job."""
-        words = commands.script("job", situation.job)
+        return explained.explain(self._seen(situation.kube, "job", situation.job), situation.job)
+
+    def doctor(self, kube: dict[str, Any]) -> Answer:
+        """The answer about the cluster, of which Kubernetes reports `kube` instead of health."""
+        return cluster_health.explain(self._seen(kube, "queue"))
+
+    def _seen(self, changed: dict[str, Any], subject: str, parameter: str = "") -> Seen:
+        words = commands.script(subject, parameter)
         done = self.daemons.run("slurmctld", *words)
-        slurm, missing = commands.read(commands.sections(done.stdout, done.stderr), "job")
-        kube = replace(healthy(), **situation.kube)
-        return explained.explain(Seen(time.time(), "slurm", slurm, kube, missing), situation.job)
+        slurm, missing = commands.read(commands.sections(done.stdout, done.stderr), subject)
+        return Seen(time.time(), "slurm", slurm, replace(healthy(), **changed), missing)
 
     # --- afterwards
 
@@ -247,6 +260,9 @@ def running(home: Path, port: int) -> Iterator[Cluster]:
             return cluster._idle() if found.scontrol("ping").returncode == 0 else False
 
         cluster.until("the nodes to be idle", answers)
+        for name in CLOUD:
+            facts = PodFacts("", f"slurm-worker-{name}", "slurm", "uid-of-burst")
+            cluster.node(name, extra=encode(facts))
         cluster.until("slurmrestd to answer", lambda: _answers(cluster))
         yield cluster
 
@@ -321,7 +337,7 @@ def an_administrator_drains_the_only_free_node(of: Cluster, random_: Random) -> 
     node, options = _one(of, random_)
     of.node(node, state="drain", reason=random_.choice(["bad disk", "fan", "moved"]))
     job = of.waits(*options)
-    return Situation(job, frozenset({"Drained"}), (node,), options=(*options,))
+    return Situation(job, frozenset({"Drained"}), (node,), options=(*options,), person=True)
 
 
 @fault
@@ -345,7 +361,8 @@ def the_kubernetes_node_of_the_only_free_node_is_cordoned(
     of.node(node, state="drain", reason=why)
     job = of.waits(*options)
     words = (node, f"kubectl uncordon kube-{node}")
-    return Situation(job, frozenset({"Drained"}), words, options=(*options,))
+    kube = {"kube_nodes": (building.kube_node(f"kube-{node}", cordoned=True),)}
+    return Situation(job, frozenset({"Drained"}), words, kube, (*options,), person=True)
 
 
 @fault
@@ -353,7 +370,7 @@ def a_check_drains_the_node_with_the_gpus(of: Cluster, random_: Random) -> Situa
     of.node("gpu-0", state="drain", reason="slurm-node: check: gpu: Xid 79")
     options = ("--partition=gpu", f"--gres=gpu:{random_.randint(1, 2)}")
     job = of.waits(*options)
-    return Situation(job, frozenset({"Drained"}), ("gpu-0", "Xid 79"), options=options)
+    return Situation(job, frozenset({"Drained"}), ("gpu-0", "Xid 79"), options=options, person=True)
 
 
 @fault
@@ -361,7 +378,7 @@ def a_node_is_down(of: Cluster, random_: Random) -> Situation:
     node, options = _one(of, random_)
     of.node(node, state="down", reason="power supply")
     job = of.waits(*options)
-    return Situation(job, frozenset({"Down"}), (node,), options=(*options,))
+    return Situation(job, frozenset({"Down"}), (node,), options=(*options,), person=True)
 
 
 @fault
@@ -372,7 +389,7 @@ def a_named_node_is_drained_while_another_nodeset_is_at_zero(
     of.node(node, state="drain", reason="bad disk")
     options = (f"--nodelist={node}",)
     job = of.waits(*options)
-    return Situation(job, frozenset({"Drained"}), (node,), options=options)
+    return Situation(job, frozenset({"Drained"}), (node,), options=options, person=True)
 
 
 @fault
@@ -395,8 +412,9 @@ def a_named_node_is_gone(of: Cluster, random_: Random) -> Situation:
     of.run("scancel", "--nodelist=" + node)
     of.until("no job on it", lambda: not of.run("squeue", "-h", "--states=R,CG", f"-w{node}"))
     of.run("scontrol", "delete", f"nodename={node}")
+    of.until_reason(job, "BadConstraints")
     codes = frozenset({"NamedNodeMissing", "BadConstraints"})
-    return Situation(job, codes, options=options)
+    return Situation(job, codes, options=options, person=True)
 
 
 @fault
@@ -440,7 +458,9 @@ def a_partition_is_set_down_or_inactive(of: Cluster, random_: Random) -> Situati
     job = of.waits(f"--partition={name}")
     of.run("scontrol", "update", f"partitionname={name}", f"state={state}")
     of.until_reason(job, f"Partition{state.title()}")
-    return Situation(job, frozenset({"PartitionExcludes", f"Partition{state.title()}"}), (name,))
+    return Situation(
+        job, frozenset({"PartitionExcludes", f"Partition{state.title()}"}), (name,), person=True
+    )
 
 
 @fault
@@ -450,7 +470,7 @@ def the_longest_time_of_a_partition_is_lowered(of: Cluster, random_: Random) -> 
     job = of.waits("--cpus-per-task=4")
     of.run("scontrol", "update", "partitionname=cpu", f"maxtime={limit}")
     of.until_reason(job, "PartitionTimeLimit")
-    return Situation(job, frozenset({"PartitionExcludes"}), (str(limit),))
+    return Situation(job, frozenset({"PartitionExcludes"}), (str(limit),), person=True)
 
 
 @fault
@@ -459,7 +479,7 @@ def the_most_nodes_of_a_partition_are_lowered(of: Cluster, random_: Random) -> S
     job = of.waits("--nodes=2")
     of.run("scontrol", "update", "partitionname=cpu", "maxnodes=1")
     of.until_reason(job, "PartitionNodeLimit")
-    return Situation(job, frozenset({"PartitionExcludes"}), ("MaxNodes of cpu is 1",))
+    return Situation(job, frozenset({"PartitionExcludes"}), ("MaxNodes of cpu is 1",), person=True)
 
 
 @fault
@@ -467,7 +487,9 @@ def more_nodes_are_requested_than_exist(of: Cluster, random_: Random) -> Situati
     count = random_.randint(4, 9)
     options = (f"--nodes={count}",)
     job = of.waits(*options)
-    return Situation(job, frozenset({"TooManyNodes"}), (f"{count} nodes", "has 3"), options=options)
+    return Situation(
+        job, frozenset({"TooManyNodes"}), (f"{count} nodes", "has 3"), options=options, person=True
+    )
 
 
 @fault
@@ -543,7 +565,7 @@ def the_job_that_it_waits_for_has_failed(of: Cluster, random_: Random) -> Situat
     job = of.waits(f"--dependency=afterok:{blocked}")
     of.run("scancel", blocked)
     of.until_reason(job, "DependencyNeverSatisfied")
-    return Situation(job, frozenset({"DependencyNeverSatisfied"}))
+    return Situation(job, frozenset({"DependencyNeverSatisfied"}), person=True)
 
 
 @fault
@@ -574,7 +596,7 @@ def a_feature_is_gone(of: Cluster, random_: Random) -> Situation:
     job = of.waits("--partition=gpu", "--constraint=zen5")
     of.node("gpu-0", activefeatures="gpu", availablefeatures="gpu")
     of.until_reason(job, "BadConstraints", "Resources", "ReqNodeNotAvail")
-    return Situation(job, frozenset({"Impossible", "BadConstraints"}))
+    return Situation(job, frozenset({"Impossible", "BadConstraints"}), person=True)
 
 
 @fault
@@ -593,7 +615,7 @@ def _empty(of: Cluster, random_: Random) -> tuple[str, str]:
 @fault
 def its_nodeset_has_no_workers(of: Cluster, random_: Random) -> Situation:
     job, _ = _empty(of, random_)
-    return Situation(job, frozenset({"ScaledToZero", "NoNodes"}), ("empty",))
+    return Situation(job, frozenset({"ScaledToZero", "NoNodes"}), ("empty",), person=True)
 
 
 @fault
@@ -614,7 +636,7 @@ def the_first_worker_can_not_be_scheduled(of: Cluster, random_: Random) -> Situa
     pod = worker(name, building.unscheduled(name, text))
     scaled = random_.choice([{}, {"autoscaling": {"max": 4}}])
     kube = {"nodesets": nodesets(nodeset("empty", 1, **scaled)), "pods": pods(pod)}
-    return Situation(job, frozenset({"Unschedulable"}), (name, why), kube)
+    return Situation(job, frozenset({"Unschedulable"}), (name, why), kube, person=True)
 
 
 @fault
@@ -623,7 +645,7 @@ def the_image_of_the_first_worker_can_not_be_pulled(of: Cluster, random_: Random
     reason = random_.choice(["ImagePullBackOff", "ErrImagePull"])
     pod = worker(name, building.starting(name, reason, "no such tag"))
     kube = {"nodesets": nodesets(nodeset("empty", 1)), "pods": pods(pod)}
-    return Situation(job, frozenset({reason}), (name, "no such tag"), kube)
+    return Situation(job, frozenset({reason}), (name, "no such tag"), kube, person=True)
 
 
 @fault
@@ -631,7 +653,7 @@ def the_first_worker_crashes(of: Cluster, random_: Random) -> Situation:
     job, name = _empty(of, random_)
     pod = worker(name, building.starting(name, "CrashLoopBackOff", "back-off"))
     kube = {"nodesets": nodesets(nodeset("empty", 1)), "pods": pods(pod)}
-    return Situation(job, frozenset({"CrashLoopBackOff"}), (name,), kube)
+    return Situation(job, frozenset({"CrashLoopBackOff"}), (name,), kube, person=True)
 
 
 @fault
@@ -641,7 +663,7 @@ def a_quota_refuses_the_first_worker(of: Cluster, random_: Random) -> Situation:
     text = f'pods "x" is forbidden: exceeded quota: small, used: pods={random_.randint(1, 9)}'
     event = building.event("NodeSet", "empty", "FailedCreate", text)
     kube = {"nodesets": nodesets(own), "events": (event,)}
-    return Situation(job, frozenset({"ExceededQuota"}), ("empty",), kube)
+    return Situation(job, frozenset({"ExceededQuota"}), ("empty",), kube, person=True)
 
 
 @fault
@@ -650,7 +672,13 @@ def autoscaling_does_not_scale_the_nodeset(of: Cluster, random_: Random) -> Situ
     reason = random_.choice(["NoCapacity", "OtherOwner", "WorkersUnusable", "NoData"])
     condition = building.condition("Autoscaled", "False", reason, "why it does not")
     own = nodeset("empty", 0, condition, autoscaling={"max": 4})
-    return Situation(job, frozenset({reason}), ("empty",), {"nodesets": nodesets(own)})
+    return Situation(
+        job,
+        frozenset({reason}),
+        ("empty",),
+        {"nodesets": nodesets(own)},
+        person=None if reason == "OtherOwner" else True,
+    )
 
 
 @fault
@@ -659,7 +687,7 @@ def one_more_worker_can_not_be_scheduled(of: Cluster, random_: Random) -> Situat
     job = of.waits()
     pod = worker("cpu-3", building.unscheduled("cpu-3"))
     kube = {"nodesets": nodesets(nodeset("cpu", 4)), "pods": pods(pod)}
-    return Situation(job, frozenset({"Unschedulable"}), ("cpu-3",), kube)
+    return Situation(job, frozenset({"Unschedulable"}), ("cpu-3",), kube, person=True)
 
 
 @fault
@@ -673,7 +701,7 @@ def the_worker_of_a_node_that_is_powered_up_does_not_start(
         [building.unscheduled(name), building.starting(name, "ImagePullBackOff", "no such tag")]
     )
     codes = frozenset({"Unschedulable", "ImagePullBackOff"})
-    return Situation(job, codes, (name,), {"pods": pods(worker(name, pod))})
+    return Situation(job, codes, (name,), {"pods": pods(worker(name, pod))}, person=True)
 
 
 @fault
@@ -691,7 +719,7 @@ def a_component_of_a_heterogeneous_job_needs_a_drained_node(
     of.node("gpu-0", state="drain", reason="bad disk")
     job = of.submit("--partition=cpu", ":", "--partition=gpu", f"--mem={random_.randint(50, 90)}")
     of.until_reason(job)
-    return Situation(job, frozenset({"Drained"}), ("gpu-0",))
+    return Situation(job, frozenset({"Drained"}), ("gpu-0",), person=True)
 
 
 def situation(of: Cluster, seed: int) -> tuple[str, Situation]:

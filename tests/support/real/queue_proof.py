@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from sidecars.policy.autoscaling.plan import Autoscaling, Jobs
-from sidecars.policy.autoscaling.present import present
-from sidecars.policy.autoscaling.queue import Queue
-from sidecars.policy.autoscaling.records import Nodes, Plan, Settings
+from sidecars.autoscaling.plan import Autoscaling, Jobs
+from sidecars.autoscaling.present import present
+from sidecars.autoscaling.queue import Queue
+from sidecars.autoscaling.records import Nodes, Plan, Settings
 from sidecars.policy.reasons.autoscaling import NotCounted
 from sidecars.slurm import protocol
 from sidecars.slurm.records import Node, Partition, QueuedJob

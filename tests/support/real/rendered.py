@@ -76,8 +76,11 @@ class Ports:
 
 @dataclass(frozen=True)
 class Command:
-    """What a container of a pod runs: shell text for its environment and its arguments."""
+    """What a container of a pod runs: the image, and shell text for its environment and its
+    arguments.
+    """
 
+    image: str
     environment: str
     arguments: str
 
@@ -145,7 +148,7 @@ class Release:
         # The image's entrypoint has a shell read them.
         words = [moved.get(word, word) for word in found["args"]]
         assert words != found["args"]
-        return Command(shell(constants(found)), shlex.quote(" ".join(words)))
+        return Command(image(found["image"]), shell(constants(found)), shlex.quote(" ".join(words)))
 
     def registration(self, pod: Manifest, number: int, folder: Path) -> dict[str, bytes]:
         """The files that `register` writes in this pod, in an empty `folder`, with the worker's
@@ -184,7 +187,7 @@ class Release:
         moved = {f"0.0.0.0:{ports.SLURMRESTD}": f"{ADDRESS}:{self.ports.slurmrestd}"}
         words = [moved.get(word, word) for word in found["args"]]
         assert words != found["args"]
-        return Command(shell(constants(found)), shlex.join(words))
+        return Command(image(found["image"]), shell(constants(found)), shlex.join(words))
 
     @property
     def storage(self) -> StorageConfig | None:
@@ -274,6 +277,11 @@ def container(spec: Manifest, name: str) -> Manifest:
         it for it in [*spec["containers"], *spec.get("initContainers", ())] if it["name"] == name
     ]
     return dict(found)
+
+
+def image(reference: str) -> str:
+    """The name of an image of this repository, from any registry."""
+    return reference.rpartition("/")[2].partition(":")[0]
 
 
 def with_values(text: str, values: Mapping[str, int]) -> str:

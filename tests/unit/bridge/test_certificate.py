@@ -13,9 +13,9 @@ import pytest_asyncio
 from sidecars import generated
 from sidecars.bridge import metrics
 from sidecars.bridge import webhook_certificate as certificate
+from sidecars.bridge.core import certificate as core
 from sidecars.bridge.webhook_certificate import CONFIGURATIONS, Certificates
 from sidecars.kube import SECRETS, ApiError, Client, KubeError
-from sidecars.policy.bridge import certificate as policy
 from tests.support.apiserver import until
 from tests.support.kube_double import KubeDouble
 
@@ -70,14 +70,14 @@ async def test_the_first_certificate_is_created_and_trusted(scene: Scene) -> Non
     await scene.certificates.check()
     assert scene.trusted == scene.data["tls.crt"]
     assert await generated.fits(scene.data["tls.crt"], scene.data["tls.key"])
-    assert policy.expiry(scene.data["tls.crt"], HOST) is not None
+    assert core.expiry(scene.data["tls.crt"], HOST) is not None
 
 
 async def test_the_end_of_the_certificate_is_a_metric(scene: Scene) -> None:
     await scene.certificates.check()
     made = metrics.REPORTED.certificate
     assert made is not None
-    assert made == policy.expiry(scene.data["tls.crt"], HOST)
+    assert made == core.expiry(scene.data["tls.crt"], HOST)
     # Also in a bridge that finds it.
     metrics.REPORTED.certificate = None
     await scene.certificates.check()

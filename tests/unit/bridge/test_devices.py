@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from sidecars.bridge.claimed_devices import CLAIMS, REPEAT_AFTER, Devices, Stores
+from sidecars.bridge.core import records
+from sidecars.bridge.core.claim_manifests import DeviceClass, ResourceClaim
+from sidecars.bridge.core.devices import Claim
+from sidecars.bridge.core.manifests import Pod
+from sidecars.bridge.core.records import Deallocate, GroupKey
 from sidecars.kube import Client, Invalid, Manifest, Store, Unreachable
 from sidecars.kube.store import Key
-from sidecars.policy.bridge import records
-from sidecars.policy.bridge.claim_manifests import DeviceClass, ResourceClaim
-from sidecars.policy.bridge.devices import Claim
-from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import Deallocate, GroupKey
 from tests.support.bridge_devices import DRIVER, PARSED, claim_spec, device_class, with_gpu
 from tests.support.kube_double import KubeDouble
 

@@ -1,14 +1,15 @@
-"""docs/bridge.md has the times and bounds by which the bridge works."""
+"""The pages about the bridge have the times and bounds by which the bridge works."""
 
 from pathlib import Path
 
 import pytest
 
 from sidecars.bridge import effects, memory, refused
+from sidecars.bridge.core import decide, pods, requeued
 from sidecars.policy import token
-from sidecars.policy.bridge import decide, pods, requeued
 
-PAGE = " ".join((Path(__file__).parents[3] / "docs/bridge.md").read_text().split())
+PAGES = sorted((Path(__file__).parents[3] / "docs").glob("bridge*.md"))
+PAGE = " ".join(word for page in PAGES for word in page.read_text(encoding="utf-8").split())
 WORDS = {
     60.0: "a minute",
     120.0: "two minutes",

@@ -9,6 +9,25 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
+from sidecars.bridge.core.devices import Claim
+from sidecars.bridge.core.manifests import Pod as Manifest
+from sidecars.bridge.core.records import (
+    Action,
+    Cancel,
+    Deallocate,
+    DeletePod,
+    Disruption,
+    Grant,
+    GroupKey,
+    Label,
+    Part,
+    Pod,
+    Release,
+    Report,
+    Submit,
+    Why,
+)
+from sidecars.bridge.core.shape import Shape
 from sidecars.bridge.effects import (
     EVENTS_AT_ONCE,
     EVENTS_SECONDS,
@@ -20,24 +39,8 @@ from sidecars.bridge.effects import (
     Effects,
 )
 from sidecars.bridge.memory import Memory
-from sidecars.bridge.parts import Books, Clock, Kubernetes
+from sidecars.bridge.parts import Books, Clock, Kubernetes, Places
 from sidecars.kube import ApiError, Conflict, Forbidden, Invalid, Store
-from sidecars.policy.bridge.manifests import Pod as Manifest
-from sidecars.policy.bridge.records import (
-    Action,
-    Cancel,
-    DeletePod,
-    Disruption,
-    GroupKey,
-    Label,
-    Part,
-    Pod,
-    Release,
-    Report,
-    Submit,
-    Why,
-)
-from sidecars.policy.bridge.shape import Shape
 from sidecars.policy.reasons.bridge import BridgeEvent
 
 POD = Pod("u", "team", "p", GroupKey("team", "u"))
@@ -62,8 +65,39 @@ class Recorded(Effects):
         )
         self.sent: list[Action] = []
 
-    async def _apply(self, action: Action) -> None:
+    async def _apply(self, action: Action, places: Places) -> None:
         self.sent.append(action)
+
+
+class Refused(Effects):
+    """Changes no claim, for this reason."""
+
+    error: ApiError
+
+    async def _claim(self, action: Grant | Deallocate) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("message", "warnings"),
+    [
+        ('ResourceClaim "p" is invalid: status.allocation: Forbidden: no right', 1),
+        ("the server rejected our request due to an error in our request", 0),
+    ],
+    ids=["it breaks a rule", "the claim has changed"],
+)
+async def test_why_a_claim_gets_no_devices_is_logged_once(
+    message: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    nothing: Any = None
+    books, clock = Books(nothing, nothing, nothing), Clock(lambda: 0.0, lambda: 0.0)
+    kube = Kubernetes(*[nothing] * 5)
+    effects = Refused(kube, nothing, books, nothing, nothing, clock, lambda: None)
+    effects.error = Invalid(422, "Invalid", message)
+    for _ in range(3):
+        await effects.apply([Grant(POD, "k1", Claim("c", "p", ()), ())])
+    shown = [it for it in caplog.records if message in it.getMessage() and it.levelno >= 30]
+    assert len(shown) == warnings
 
 
 async def test_conditions_that_are_due_are_written_beside_other_changes_every_few_seconds() -> None:
@@ -357,7 +391,7 @@ class Announced(Effects):
     async def flush(self) -> None:
         await self.written.wait()
 
-    async def _apply(self, action: Action) -> None:
+    async def _apply(self, action: Action, places: Places) -> None:
         assert isinstance(action, Cancel)
         if action.job:
             self._event(MANIFEST, "Normal", BridgeEvent.RELEASED, str(action.job))

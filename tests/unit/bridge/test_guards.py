@@ -7,19 +7,19 @@ import msgspec
 import pytest
 
 from sidecars.bridge import guarded_nodes as guards
+from sidecars.bridge.core import manifests
+from sidecars.bridge.core.devices import Rules
+from sidecars.bridge.core.nodes import FEATURE
+from sidecars.bridge.core.records import View
 from sidecars.contract import bridge, extra
 from sidecars.kube import EVENTS, NODES, PODS, Store
-from sidecars.policy.bridge import manifests
-from sidecars.policy.bridge.devices import Rules
-from sidecars.policy.bridge.nodes import FEATURE
-from sidecars.policy.bridge.records import View
 from sidecars.simulate.records import Fault, SimJob
 from sidecars.slurm import protocol
 from sidecars.slurm.external import ExternalRequest
 from sidecars.slurm.records import Node
 from tests.support.bridge import live, node, pod
+from tests.unit.bridge.core.test_decide import BOUND, RUNNING
 from tests.unit.bridge.world import World
-from tests.unit.policy.bridge.test_decide import BOUND, RUNNING
 
 
 def worker(world: World, **annotations: str) -> None:
@@ -66,10 +66,12 @@ async def test_a_kubernetes_node_with_a_worker_whose_epilog_does_not_wait_gets_n
     world.kube.put(NODES, labelled)
     async with world.bridge():
         await world.until("the record of another node", lambda: "k1" in world.slurm.nodes)
-        notes = world.kube.objects(EVENTS).values
         await world.until(
             "the refusal",
-            lambda: any("has the worker of Slurm node w0" in it["note"] for it in notes()),
+            lambda: any(
+                "has the worker of Slurm node w0" in event["note"]
+                for event in world.kube.objects(EVENTS).values()
+            ),
         )
         assert "bare" not in world.slurm.nodes
 

@@ -11,24 +11,24 @@ import aiohttp
 import pytest
 
 from sidecars.bridge import main, memory
+from sidecars.bridge.core import decide
+from sidecars.bridge.core.groups import SourceKind
+from sidecars.bridge.core.records import View
 from sidecars.bridge.effects import BY_JOB
 from sidecars.bridge.memory import AVOID_SECONDS, Memory
 from sidecars.bridge.node_records import NodeRecords
 from sidecars.bridge.owners import RESOURCES
-from sidecars.bridge.passes import LEAST_PAUSE, Passes
+from sidecars.bridge.passes import LEAST_PAUSE
 from sidecars.bridge.settings import TokenSecret
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS, SECRETS
-from sidecars.policy.bridge import decide
-from sidecars.policy.bridge.groups import SourceKind
-from sidecars.policy.bridge.records import View
 from sidecars.simulate.records import Fault
 from sidecars.slurm.states import is_drain
 from sidecars.slurm.tokens import sign
 from tests.support.apiserver import until
 from tests.support.bridge import KEY, live, node, pod
 from tests.support.virtual_time import run_with_sockets
-from tests.unit.bridge.world import World, a_world
+from tests.unit.bridge.world import World, a_world, served
 
 
 async def test_a_pod_goes_through_the_whole_protocol(world: World) -> None:
@@ -323,6 +323,48 @@ async def test_a_bridge_that_starts_again_adopts_the_job_that_was_submitted(worl
             "the pod to be gone", lambda: ("team", "p") not in world.kube.objects(PODS)
         )
     assert len(world.slurm.jobs) == 1
+
+
+async def test_a_pod_whose_job_ended_and_was_forgotten_while_no_bridge_ran_ends(
+    world: World,
+) -> None:
+    async with world.bridge():
+        job = await world.running()
+    world.slurm.job_end(job.job_id, state="TIMEOUT")
+    world.slurm.job_forget(job.job_id)
+    async with world.bridge():
+        await world.until(
+            "the pod to be gone", lambda: ("team", "p") not in world.kube.objects(PODS)
+        )
+
+
+async def test_a_pod_whose_forgotten_job_has_no_end_in_slurmdbd_stays_and_shows_that(
+    world: World,
+) -> None:
+    async with world.bridge():
+        job = await world.running()
+    # As after the loss of slurmctld's state.
+    world.slurm.job_forget(job.job_id)
+    async with world.bridge():
+        await world.until("the reason", lambda: world.condition().get("reason") == "JobUnknown")
+        await passes(world, 3)
+        assert len(world.slurm.requests("GET", "slurmdb/job/")) == 1
+        assert ("team", "p") in world.kube.objects(PODS)
+
+
+async def test_without_slurmdbd_the_pod_of_a_forgotten_job_stays_and_others_get_their_jobs(
+    world: World,
+) -> None:
+    world.slurm.accounting = None
+    async with world.bridge():
+        job = await world.running()
+    world.slurm.job_end(job.job_id)
+    world.slurm.job_forget(job.job_id)
+    async with world.bridge():
+        await world.until("the reason", lambda: world.condition().get("reason") == "JobUnknown")
+        world.kube.put(PODS, pod("team", "next"))
+        await world.job()
+        assert ("team", "p") in world.kube.objects(PODS)
 
 
 async def test_an_answer_that_is_lost_leads_to_no_second_job(world: World) -> None:
@@ -935,19 +977,13 @@ async def test_a_submission_carries_a_short_token_of_the_tenants_user(world: Wor
         assert (await world.job()).user == "ada"
 
 
-async def test_health_is_that_of_the_passes() -> None:
-    healthy = True
-    async with main._serving(0, lambda: healthy):
-        pass
-    assert main._healthy([])
+def test_a_bridge_that_waits_for_its_lease_is_healthy() -> None:
+    assert main._fault([]) == ""
 
 
 async def test_the_health_endpoint_answers(port: int) -> None:
-    answers = iter([True, False])
-    async with (
-        main._serving(port, lambda: next(answers)),
-        aiohttp.ClientSession() as session,
-    ):
+    answers = iter(["", "no pass has ended lately"])
+    async with served(port, lambda: next(answers)), aiohttp.ClientSession() as session:
         for status in (200, 503):
             async with session.get(f"http://127.0.0.1:{port}/healthz") as answer:
                 assert answer.status == status
@@ -955,10 +991,7 @@ async def test_the_health_endpoint_answers(port: int) -> None:
 
 async def test_it_is_not_ready_with_a_slurm_that_is_too_old(port: int) -> None:
     problems = iter(["update Slurm", ""])
-    async with (
-        main._serving(port, lambda: True, lambda: next(problems)),
-        aiohttp.ClientSession() as session,
-    ):
+    async with served(port, str, lambda: next(problems)), aiohttp.ClientSession() as session:
         for status, text in ((503, "update Slurm\n"), (200, "ok\n")):
             async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
                 assert (answer.status, await answer.text()) == (status, text)
@@ -1030,6 +1063,22 @@ async def test_a_token_of_another_user_than_slurmuser_submits_nothing_and_the_po
     assert not world.slurm.jobs
 
 
+@pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 3)])
+async def test_the_job_of_a_pod_that_has_ended_has_its_exit_code_in_the_admin_comment(
+    world: World, phase: str, code: int
+) -> None:
+    async with world.bridge():
+        job = await world.running()
+        item = world.pod()
+        ends = [{"name": "c", "state": {"terminated": {"exitCode": it}}} for it in (0, code)]
+        item["status"] = {**item.get("status", {}), "phase": phase, "containerStatuses": ends}
+        world.kube.put(PODS, item)
+        await world.until("the end of the job", lambda: "CANCELLED" in job.states)
+    comment = bridge.decode(job.admin_comment)
+    assert comment is not None
+    assert comment.exit_code == code
+
+
 def test_a_key_that_is_missing_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     key = tmp_path / "absent.key"
     assert main.main(["--slurmrestd-url", "http://x:1", "--jwt-key", str(key)]) == 1
@@ -1040,16 +1089,11 @@ async def test_what_a_pod_requests_counts_also_if_its_label_is_seen_while_node_r
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its user's job has less than the pod requests."""
-    seen: list[Passes] = []
-    read, apply = Passes._read_owners, NodeRecords.apply
-
-    def noted(passes: Passes) -> None:
-        seen[:] = [passes]
-        read(passes)
+    apply = NodeRecords.apply
 
     async def applied(records: NodeRecords, *args: Any) -> None:
         await apply(records, *args)
-        [passes] = seen
+        [passes] = leading
         item = world.kube.objects(PODS).get(("team", "p"))
         if item is None or not passes._book._records:
             return
@@ -1058,11 +1102,11 @@ async def test_what_a_pod_requests_counts_also_if_its_label_is_seen_while_node_r
         item["metadata"]["labels"][bridge.JOB_LABEL] = "1"
         item["metadata"]["annotations"] = {bridge.GROUP_ANNOTATION: "group/g"}
         world.kube.put(PODS, item)
-        await world.until("the label to be seen", lambda: bool(passes._pods.by(BY_JOB, 1)))
+        labelled = passes._parts.kube.pods
+        await world.until("the label to be seen", lambda: bool(labelled.by(BY_JOB, 1)))
 
-    monkeypatch.setattr(Passes, "_read_owners", noted)
     monkeypatch.setattr(NodeRecords, "apply", applied)
-    async with world.bridge():
+    async with world.bridge() as leading:
         await world.until("the node's record", lambda: "k1" in world.slurm.nodes)
         comment = bridge.encode(bridge.Comment("team", "group/g"))
         content = {

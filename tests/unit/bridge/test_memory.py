@@ -2,6 +2,8 @@
 
 import msgspec
 
+from sidecars.bridge.core.manifests import Pod
+from sidecars.bridge.core.records import GroupKey, Job, Obstacle, Phase
 from sidecars.bridge.memory import (
     AVOID_SECONDS,
     LABEL_SECONDS,
@@ -14,8 +16,6 @@ from sidecars.bridge.memory import (
     Submission,
 )
 from sidecars.contract.bridge import Comment
-from sidecars.policy.bridge.manifests import Pod
-from sidecars.policy.bridge.records import GroupKey, Job, Obstacle, Phase
 
 KEY = GroupKey("team", "u")
 

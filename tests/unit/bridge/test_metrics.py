@@ -4,12 +4,12 @@ import aiohttp
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from sidecars.bridge import main, metrics
+from sidecars.bridge import metrics
 from sidecars.contract import bridge
 from sidecars.kube import NODES, PODS
 from sidecars.simulate.records import Fault
 from tests.support.bridge import node, pod
-from tests.unit.bridge.world import World
+from tests.unit.bridge.world import World, served
 
 
 def value(name: str, **labels: str) -> float | None:
@@ -124,7 +124,7 @@ async def test_the_age_of_the_last_answer_grows_while_slurm_is_silent(world: Wor
 async def test_a_pod_that_is_not_bound_is_counted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sidecars.policy.bridge import decide
+    from sidecars.bridge.core import decide
 
     monkeypatch.setattr(decide, "UNTRIED_SECONDS", 0.3)
     before = count("not_bound_total")
@@ -139,7 +139,7 @@ async def test_a_pod_that_is_not_bound_is_counted(
 async def test_the_port_of_health_serves_them(port: int) -> None:
     url = f"http://127.0.0.1:{port}/metrics"
     async with (
-        main._serving(port, lambda: True),
+        served(port),
         aiohttp.ClientSession() as session,
         session.get(url) as answer,
     ):

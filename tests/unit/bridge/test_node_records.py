@@ -6,13 +6,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from sidecars.bridge.core import manifests
+from sidecars.bridge.core.devices import Device, Numbered
+from sidecars.bridge.core.usage import UsageBook
 from sidecars.bridge.node_records import _MOST_KEYS, NodeRecords
 from sidecars.bridge.slurm import SUBMIT_SECONDS
 from sidecars.contract import bridge
 from sidecars.kube import EventRecorder, Store
-from sidecars.policy.bridge import manifests
-from sidecars.policy.bridge.devices import Device, Numbered
-from sidecars.policy.bridge.usage import UsageBook
 from sidecars.slurm.errors import Rejected, Unreachable
 from sidecars.slurm.records import Node
 from tests.support.bridge import node

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from sidecars.bridge import owners
+from sidecars.bridge.core.groups import Source, SourceKind
 from sidecars.bridge.owners import AGAIN_SECONDS, FAILED_SECONDS, NEWER, RESOURCES, Owners
 from sidecars.kube import Forbidden, Manifest, NotFound, Resource, Unreachable
-from sidecars.policy.bridge.groups import Source, SourceKind
 
 JOB_SET = Source(SourceKind.JOB_SET, "team", "js")
 FOUND = {"spec": {"replicatedJobs": [{"name": "w", "replicas": 3, "template": {"spec": {}}}]}}

@@ -4,12 +4,8 @@ import msgspec
 import pytest
 
 from sidecars.bridge import refused
-from sidecars.bridge.refused import FIRST_SECONDS, Refused, is_refusal
-from sidecars.contract import bridge
-from sidecars.kube import PODS, Unreachable
-from sidecars.kube.errors import api_error
-from sidecars.policy.bridge.manifests import Pod as Manifest
-from sidecars.policy.bridge.records import (
+from sidecars.bridge.core.manifests import Pod as Manifest
+from sidecars.bridge.core.records import (
     Action,
     Cancel,
     GroupKey,
@@ -20,6 +16,10 @@ from sidecars.policy.bridge.records import (
     Requeue,
     Why,
 )
+from sidecars.bridge.refused import FIRST_SECONDS, Refused, is_refusal
+from sidecars.contract import bridge
+from sidecars.kube import PODS, Unreachable
+from sidecars.kube.errors import api_error
 from tests.support.bridge import live, pod
 from tests.support.kube_double import MOST_ANNOTATIONS
 from tests.unit.bridge.world import World

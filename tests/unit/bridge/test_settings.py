@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sidecars.bridge.core.nodes import NO_USAGE
 from sidecars.bridge.settings import Settings, TokenSecret, parse
-from sidecars.policy.bridge.nodes import NO_USAGE
 
 URL = "http://slurm-restapi.slurm:6820"
 

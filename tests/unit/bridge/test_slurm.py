@@ -68,6 +68,14 @@ async def test_only_a_submission_is_sent_as_the_tenants_user() -> None:
     assert parts.sent == [("ada", "POST"), ("slurm", "POST"), ("slurm", "DELETE"), ("slurm", "GET")]
 
 
+async def test_a_job_starts_with_its_priority() -> None:
+    parts = Parts()
+    job_id = await parts.slurm.submit("ada", [JOB])
+    await parts.slurm.start(job_id, "admin", 700)
+    started = await parts.slurm.call(protocol.get_external_job(job_id))
+    assert (started.blocked, started.priority, started.admin_comment) == (False, 700, "admin")
+
+
 async def test_a_users_connection_is_kept_and_closed_at_the_end() -> None:
     parts = Parts()
     for _ in range(2):

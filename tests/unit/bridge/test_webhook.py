@@ -21,7 +21,7 @@ from sidecars.serving import serve
 from tests.cluster.control_plane import free_ports
 from tests.support.apiserver import until
 from tests.support.flood import Flood, flood, resident
-from tests.unit.policy.bridge.test_admission import review
+from tests.unit.bridge.core.test_admission import review
 
 HOST = "w.slurm.svc"
 

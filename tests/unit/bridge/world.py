@@ -12,6 +12,7 @@ from sidecars.bridge.passes import Passes
 from sidecars.bridge.settings import Settings
 from sidecars.contract import bridge
 from sidecars.kube import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS, Client
+from sidecars.serving import serve as serve_pages
 from sidecars.simulate import SlurmModel, serve
 from sidecars.simulate.records import SimJob
 from tests.support.apiserver import until
@@ -105,3 +106,15 @@ async def a_world(folder: Path) -> AsyncIterator[World]:
         kube.put(NODES, node("k1"))
         kube.put(CONFIG_MAPS, tenants("slurm", team='{"user": "ada"}', rooted='{"user": "toor"}'))
         yield World(kube, model, Settings(url, "slurm", key_file=folder / "jwt.key", health_port=0))
+
+
+@contextlib.asynccontextmanager
+async def served(
+    port: int, fault: Callable[[], str] = str, problem: Callable[[], str] = str
+) -> AsyncIterator[None]:
+    """Serve what the bridge serves, on this port of all addresses."""
+    end = await serve_pages(main.pages(fault, problem), None, port, None)
+    try:
+        yield
+    finally:
+        await end()

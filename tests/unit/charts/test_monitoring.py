@@ -99,8 +99,17 @@ def test_the_panels_of_a_dashboard_lie_beside_each_other_and_ask_for_the_chosen_
         "datasource",
         dashboards.DASHBOARDS[name].variable[0],
     }
-    asked = [query for query in dashboards.queries(name) if "slurm_operator_" not in query]
-    assert [query for query in asked if 'slurm_cluster="$slurm_cluster"' not in query] == []
+    if name not in dashboards.BESIDE:
+        asked = [query for query in dashboards.queries(name) if "slurm_operator_" not in query]
+        assert [query for query in asked if 'slurm_cluster="$slurm_cluster"' not in query] == []
+
+
+@pytest.mark.parametrize("name", dashboards.BESIDE)
+def test_a_dashboard_of_other_exporters_selects_by_the_namespace_what_is_of_pods(name: str) -> None:
+    of_nodes = re.compile(r"sum\((kube_node_\w+)(\{[^}]*\})?\)")
+    asked = [query for query in dashboards.queries(name) if not of_nodes.fullmatch(query)]
+    assert asked
+    assert [query for query in asked if 'namespace="$namespace"' not in query] == []
 
 
 def test_every_dashboard_has_an_identity_of_its_own() -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from sidecars.checks.core.plan import ALONE
 from sidecars.checks.run import CheckError, Run
 from sidecars.checks.slurm import Slurm
 from sidecars.policy.checks.declared import Check, Strategy
-from sidecars.policy.checks.outcome import Kind
-from sidecars.policy.checks.plan import ALONE, Verdict
+from sidecars.policy.checks.results import Kind, Verdict
 from sidecars.slurm.checks import CheckJob, WaitingJob
 from sidecars.slurm.errors import ErrorEntry, Rejected, Unreachable
 from sidecars.slurm.records import Node, Partition, Reservation

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.cluster.addresses import Plan
+from tests.cluster.addresses import IPV4, IPV6, Plan
 from tests.cluster.local import corefile
 from tests.cluster.nodes import (
     cni_configuration,
@@ -52,3 +52,26 @@ def test_a_name_server_that_only_the_host_reaches_is_not_passed_on() -> None:
         upstream("search x\nnameserver 127.0.0.53\nnameserver 192.0.2.53\n")
         == "nameserver 192.0.2.53\n"
     )
+
+
+def test_pods_have_an_address_and_a_route_of_each_ip_family_in_their_order() -> None:
+    plan = Plan("slurm", 2, (IPV6, IPV4))
+    ipam = cni_configuration(plan, 3)["plugins"][0]["ipam"]
+    assert ipam["ranges"] == [
+        [{"subnet": "fd53:6c75:726d:212::/64"}],
+        [{"subnet": "10.202.18.0/24"}],
+    ]
+    assert ipam["routes"] == [{"dst": "::/0"}, {"dst": "0.0.0.0/0"}]
+    proxy = proxy_configuration(plan, 3, Path("/kubeconfig"))
+    assert proxy["clusterCIDR"] == "fd53:6c75:726d:210::/60,10.202.16.0/20"
+
+
+def test_the_daemons_of_an_ipv6_cluster_answer_and_ask_at_ipv6_addresses() -> None:
+    plan = Plan("slurm", 2, (IPV6,))
+    serving = (Path("/crt"), Path("/key"))
+    kubelet = kubelet_configuration(
+        plan, 1, authority=Path("/ca"), serving=serving, resolv_conf=Path("/resolv.conf")
+    )
+    assert kubelet["address"] == "fd53:6c75:726d:200::b"
+    assert kubelet["clusterDNS"] == ["fd53:6c75:726d:200::1"]
+    assert "bind fd53:6c75:726d:200::1\n" in corefile(plan, Path("/kubeconfig"), "")

@@ -4,7 +4,6 @@ the daemons.
 
 import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.images import REPOSITORY
-from tests.unit.cluster.test_entrypoints import lines, program
+from tests.unit.cluster.test_entrypoints import lines, program, session
 
 SLURMCTLD = REPOSITORY / "images/slurmctld/rootfs/usr/local/bin/slurmctld-entrypoint"
 LOGIN = REPOSITORY / "images/login/rootfs/usr/local/bin/login-entrypoint"
@@ -71,19 +70,8 @@ class Image:
             **environment,
         }
         words = ["env", "--default-signal=INT", "bash", "-c", text, script.name, *arguments]
-        with subprocess.Popen(
-            words,
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                yield process
-            finally:
-                with contextlib.suppress(ProcessLookupError):  # all have ended
-                    os.killpg(process.pid, signal.SIGKILL)
+        with session(words, env=env) as process:
+            yield process
 
     def library(self) -> Path:
         """The scripts that the entrypoints source."""

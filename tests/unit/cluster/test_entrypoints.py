@@ -1,5 +1,6 @@
 """The scripts of the images that start daemons, run with programs that stand in for those."""
 
+import contextlib
 import os
 import re
 import signal
@@ -7,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -88,6 +89,22 @@ def test_what_the_conf_names_itself_is_left(tmp_path: Path) -> None:
 
 
 @contextmanager
+def session(
+    words: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A program in a session of its own, all of which ends with the block."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, cwd=cwd, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # all have ended
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
 def supervisor(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
     """A shell that runs the script with supervise.bash in the folder. It and all that it started
     end with the block.
@@ -95,18 +112,8 @@ def supervisor(folder: Path, script: str) -> Iterator[subprocess.Popen[str]]:
     # Tests in the background of a shell have SIGINT ignored, and bash can't trap what it was
     # started to ignore.
     words = ["env", "--default-signal=INT", "bash", "-c", f". {SUPERVISE}; {script}"]
-    with subprocess.Popen(
-        words,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    with session(words, cwd=folder) as process:
+        yield process
 
 
 def lines(stream: IO[str] | None, count: int) -> list[str]:
@@ -237,7 +244,7 @@ def test_a_daemon_that_does_not_end_when_asked_to_is_killed(
         assert lines(process.stderr, 1) == ["daemon didn't end within 1 s of TERM; killing it"]
 
 
-HOMES = REPOSITORY / "images/ssh/rootfs/usr/local/lib/homes.bash"
+USERS = REPOSITORY / "images/ssh/rootfs/usr/local/lib/users.bash"
 
 
 @pytest.mark.parametrize(("mounted", "added"), [("true", 1), ("false", 0)])
@@ -246,7 +253,7 @@ def test_sshd_creates_home_directories_only_where_declared_users_are_mounted(
 ) -> None:
     pam = tmp_path / "pam"
     pam.write_text("session required pam_limits.so\n")
-    script = HOMES.read_text().replace("/etc/pam.d/sshd", str(pam))
+    script = USERS.read_text().replace("/etc/pam.d/sshd", str(pam))
     # A container that is restarted has the line already.
     words = f"mountpoint() {{ {mounted}; }}; {script}\ncreate_homes_at_login; create_homes_at_login"
     subprocess.run(["bash", "-uc", words], check=False)

@@ -132,6 +132,20 @@ def test_layers_and_archives_that_another_checkout_has_used_within_a_day_are_kep
     assert all(folder.stat().st_mtime > week_ago + 86400 for folder in made if folder.is_dir())
 
 
+def test_the_layers_of_an_image_whose_files_are_read_are_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [image] = plan(names=("login-jupyter",))
+    sources = [it.source for it in image.top.chain if it.source]
+    made = [tmp_path / "images/layers" / key for key in {*keys(image), sources[0].key}]
+    for folder in made:
+        folder.mkdir(parents=True)
+        (folder / "layer.json").write_text('{"digest": "", "diff_id": "", "size": 0}')
+        os.utime(folder, (0, 0))
+    assert len(images.trees(tmp_path, "login-jupyter")) == len(keys(image))
+    assert all(folder.stat().st_mtime > time.time() - 3600 for folder in made)
+
+
 def test_an_executable_bit_makes_a_layer_anew(tmp_path: Path) -> None:
     before = chains(context(tmp_path))
     (tmp_path / "images/slurmd/setup.sh").chmod(0o755)

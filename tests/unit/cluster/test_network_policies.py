@@ -17,7 +17,7 @@ def pod(address: str, app: str, namespace: str = "slurm", **spec: Any) -> dict[s
     return {
         "metadata": metadata,
         "spec": {"containers": [], **spec},
-        "status": {"podIP": address, "phase": "Running"},
+        "status": {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"},
     }
 
 
@@ -38,7 +38,9 @@ CTLD, LOGIN, FOREIGN = (
 PODS = [CTLD, LOGIN, FOREIGN]
 
 
-def admits(rules: str, source: str, target: str, port: int, protocol: str = "tcp") -> bool:
+def admits(
+    rules: str, source: str, target: str, port: int, protocol: str = "tcp", kind: str = ""
+) -> bool:
     """What the packet filter decides about a packet that begins a connection."""
     chains: dict[str, list[list[str]]] = {}
     for line in rules.splitlines():
@@ -52,9 +54,10 @@ def admits(rules: str, source: str, target: str, port: int, protocol: str = "tcp
         given = dict(zip(words[::2], words[1::2], strict=True))
         low, _, high = given.get("--dport", "0:65535").partition(":")
         return (
-            ip_address(source) in ip_network(given.get("-s", "0.0.0.0/0"))
-            and ip_address(target) in ip_network(given.get("-d", "0.0.0.0/0"))
+            ip_address(source) in ip_network(given.get("-s", f"{source}/0"), strict=False)
+            and ip_address(target) in ip_network(given.get("-d", f"{target}/0"), strict=False)
             and given.get("-p", protocol) == protocol
+            and given.get("--icmpv6-type", kind) == kind
             and int(low) <= port <= int(high or low)
         )
 
@@ -173,7 +176,34 @@ def test_policies_add_up_and_a_pod_reaches_itself() -> None:
 
 def test_pods_with_host_network_and_ended_pods_are_no_peers_and_not_subject() -> None:
     host = pod("10.0.0.9", "ctld", hostNetwork=True)
-    ended = {**pod("10.0.0.8", "login"), "status": {"podIP": "10.0.0.8", "phase": "Succeeded"}}
+    ended = {**pod("10.0.0.8", "login"), "status": {**LOGIN["status"], "phase": "Succeeded"}}
     rules = ruleset([policy(ingress=[{"from": [app("login")]}])], [CTLD, host, ended], NAMESPACES)
     assert admits(rules, "192.0.2.1", "10.0.0.9", 1)
-    assert not admits(rules, "10.0.0.8", "10.0.0.1", 1)
+    assert not admits(rules, "10.0.0.2", "10.0.0.1", 1)
+
+
+def test_each_version_of_ip_has_rules_of_its_own() -> None:
+    def both(app: str, number: int) -> dict[str, Any]:
+        found = pod(f"10.0.0.{number}", app)
+        found["status"]["podIPs"].append({"ip": f"fd00::{number}"})
+        return found
+
+    pods = [both("ctld", 1), both("login", 2), both("slurmd", 3)]
+    blocks = [
+        {"ipBlock": {"cidr": "2001:db8::/32", "except": ["2001:db8:1::/48", "192.0.2.0/24"]}},
+        {"ipBlock": {"cidr": "192.0.2.0/24", "except": ["192.0.2.1/32", "2001:db8::/32"]}},
+    ]
+    policies = [policy(ingress=[{"from": [app("login"), *blocks]}])]
+    four, six = (ruleset(policies, pods, NAMESPACES, version) for version in (4, 6))
+    assert ":" not in "".join(line for line in four.splitlines() if line.startswith("-A"))
+    assert admits(four, "10.0.0.2", "10.0.0.1", 1)
+    assert not admits(four, "10.0.0.3", "10.0.0.1", 1)
+    assert admits(four, "192.0.2.2", "10.0.0.1", 1)
+    assert not admits(four, "192.0.2.1", "10.0.0.1", 1)
+    assert admits(six, "fd00::2", "fd00::1", 1)
+    assert not admits(six, "fd00::3", "fd00::1", 1)
+    assert not admits(six, "fd00::3", "fd00::1", 0, "icmpv6", "echo-request")
+    assert admits(six, "fd00::3", "fd00::1", 0, "icmpv6", "neighbour-solicitation")
+    assert admits(six, "fd00::3", "fd00::1", 0, "icmpv6", "neighbour-advertisement")
+    assert admits(six, "2001:db8:2::1", "fd00::1", 1)
+    assert not admits(six, "2001:db8:1::1", "fd00::1", 1)

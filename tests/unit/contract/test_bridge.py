@@ -14,6 +14,8 @@ DAMAGED = [
         '"pods":1,"cluster":7',
         '"pods":"1"',
         '"pods":true',
+        '"exitCode":"1"',
+        '"exitCode":true',
         '"parts":1',
         '"parts":[["a"]]',
         '"parts":[[1,"a"]]',
@@ -26,6 +28,16 @@ def test_a_comment_is_read_back() -> None:
     assert bridge.decode(bridge.encode(comment)) == comment
     comment = bridge.Comment("team", "group/g", "", 3, (("abc", 1), ("def", 2)))
     assert bridge.decode(bridge.encode(comment)) == comment
+
+
+def test_a_comment_has_the_exit_code_of_pods_that_have_ended_and_no_other_has_one() -> None:
+    for code in (0, 137):
+        text = bridge.encode(bridge.Comment("team", "g", "abc", exit_code=code))
+        assert json.loads(text)["slurmBridge"]["exitCode"] == code
+        found = bridge.decode(text)
+        assert found is not None
+        assert found.exit_code == code
+    assert "exitCode" not in bridge.encode(bridge.Comment("team", "g", "abc"))
 
 
 def test_a_comment_names_the_cluster_and_that_of_an_earlier_bridge_none() -> None:

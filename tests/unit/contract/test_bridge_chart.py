@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
+from sidecars.bridge.core import claims
+from sidecars.bridge.core.groups import SourceKind
 from sidecars.contract import bridge, paths
-from sidecars.policy.bridge import claims
-from sidecars.policy.bridge.groups import SourceKind
 
 TEMPLATES = Path(__file__).parents[3] / "charts" / "slurm-bridge" / "templates"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sidecars.explain import bundle as subject
-from sidecars.policy.explain import cluster_health
+from sidecars.explain.core import cluster_health
+from tests.unit.explain.core.test_bundle_contents import JWT, SECRET, with_secrets
 from tests.unit.explain.fake_kubectl import FakeKubectl, forbidden
-from tests.unit.policy.explain.test_bundle_contents import JWT, SECRET, with_secrets
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sidecars.explain import commands
-from sidecars.policy.explain.records import Ending, Missing, Qos, Slurm, Waiting
+from sidecars.explain.core.records import Ending, Missing, Qos, Slurm, Waiting
 from tests.unit.explain.printed import output, recorded, section
 
 

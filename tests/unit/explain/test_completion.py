@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sidecars.explain.completion import names
-from sidecars.policy.explain import objects
+from sidecars.explain.core import objects
 from tests.unit.explain.fake_kubectl import FakeKubectl, forbidden
 
 NODESETS = "/apis/slinky.slurm.net/v1beta1/namespaces/slurm/nodesets?limit=500"

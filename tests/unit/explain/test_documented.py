@@ -13,15 +13,15 @@ import pytest
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
 from sidecars.contract.extra import PodFacts, encode
+from sidecars.explain.core import job as subject
+from sidecars.explain.core import pod as of_pod
+from sidecars.explain.core.records import Ending, Missing, Object, Seen, Slurm
 from sidecars.explain.text import lines
-from sidecars.policy.explain import job as subject
-from sidecars.policy.explain import pod as of_pod
-from sidecars.policy.explain.records import Ending, Missing, Object, Seen, Slurm
 from sidecars.slurm.details import JobDetail
 from sidecars.slurm.records import Node
-from tests.unit.policy.explain.building import busy, event, job, node, nodeset, partition, pod, seen
-from tests.unit.policy.explain.test_bridge_pod import blocking, old_pod
-from tests.unit.policy.explain.test_bridge_pod import waiting as waiting_pod
+from tests.unit.explain.core.building import busy, event, job, node, nodeset, partition, pod, seen
+from tests.unit.explain.core.test_bridge_pod import blocking, old_pod
+from tests.unit.explain.core.test_bridge_pod import waiting as waiting_pod
 
 PAGE = Path(__file__).parents[3] / "docs" / "explain.md"
 NODESET = "slurm-worker-slinky"

@@ -54,7 +54,7 @@ def test_the_file_has_no_module_with_a_dependency() -> None:
         }
         & plugin.modules()
     )
-    assert "sidecars.policy.explain.job" in plugin.modules()
+    assert "sidecars.explain.core.job" in plugin.modules()
 
 
 def test_the_file_starts_in_half_a_second_of_cpu(program: Path) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.contract.bridge import Comment
+from sidecars.explain.core.bridge_pod import BRIDGES
+from sidecars.explain.core.records import Seen
 from sidecars.explain.kubectl import KubectlError, NoKubectl
 from sidecars.explain.reading import GROUP, Question, Reader, find_namespace
-from sidecars.policy.explain.bridge_pod import BRIDGES
-from sidecars.policy.explain.records import Seen
 from sidecars.slurm.external import GUARD_OUTPUT
+from tests.unit.explain.core.building import daemon, kube_node, nodeset, pod, unscheduled
 from tests.unit.explain.fake_kubectl import NOT_FOUND, FakeKubectl, forbidden
 from tests.unit.explain.printed import output, pending_job
-from tests.unit.policy.explain.building import daemon, kube_node, nodeset, pod, unscheduled
 
 PODS = "/api/v1/namespaces/slurm/pods"
 DAEMONS = f"{PODS}?labelSelector=app.kubernetes.io/name!%3Dslurmd"

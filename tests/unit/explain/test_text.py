@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sidecars.explain import text
-from sidecars.policy.explain.records import Answer, Finding, Level, Missing, Moment
+from sidecars.explain.core.records import Answer, Finding, Level, Missing, Moment
 
 NOW = 1_790_000_000.0
 ANSWER = Answer(

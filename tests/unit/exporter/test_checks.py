@@ -9,9 +9,7 @@ import pytest
 from sidecars.exporter.checks import Checks, add_checks, read_checks
 from sidecars.exporter.families import OWN
 from sidecars.exporter.samples import Samples, page
-from sidecars.policy.checks.outcome import Kind
-from sidecars.policy.checks.plan import Verdict
-from sidecars.policy.checks.results import written
+from sidecars.policy.checks.results import Kind, Verdict, written
 from tests.unit.exporter.exposition import parsed
 
 

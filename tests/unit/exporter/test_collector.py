@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import pytest
 
+from sidecars.autoscaling.records import Shape
 from sidecars.exporter.collector import FULL_EVERY, SHARE, TIME_LIMITS, Collector
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.external import NoData, NoNodeSet
 from sidecars.exporter.metrics import Family, NameSet, Source
 from sidecars.exporter.settings import Settings
-from sidecars.policy.autoscaling.records import Shape
 from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.simulate.records import Fault, SimLicense
 from sidecars.slurm.node_cache import CONFIRM_AFTER

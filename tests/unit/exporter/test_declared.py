@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from sidecars.autoscaling.records import Shape
 from sidecars.exporter.declared import Declared, declared
-from sidecars.policy.autoscaling.records import Shape
 from sidecars.slurm.gres import Gres
 
 

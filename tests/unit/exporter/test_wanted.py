@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from sidecars.autoscaling.misfits import ENOUGH
+from sidecars.autoscaling.records import Shape
 from sidecars.contract import reasons
 from sidecars.exporter import families
 from sidecars.exporter.declared import Declared
 from sidecars.exporter.samples import Samples
 from sidecars.exporter.wanted import Cluster, Wanted, read
-from sidecars.policy.autoscaling.misfits import ENOUGH
-from sidecars.policy.autoscaling.records import Shape
 from sidecars.policy.nodeset.drain import drain_reason
 from sidecars.simulate import ModelCarrier, SlurmModel
 from sidecars.simulate.records import Fault
 from sidecars.slurm.errors import ServerFault
 from sidecars.slurm.records import Node, Partition, QueuedJobs
+from tests.unit.autoscaling.builders import NOW, job
 from tests.unit.exporter.exposition import parsed
-from tests.unit.policy.autoscaling.builders import NOW, job
 from tests.unit.policy.nodeset.builders import worker
 
 METRICS = [families.WANTED_REPLICAS, families.NOT_COUNTED]

@@ -22,6 +22,7 @@ from sidecars.kube import (
     Periods,
     Time,
     run_until_lost,
+    status_of,
 )
 
 if TYPE_CHECKING:
@@ -322,3 +323,29 @@ async def test_times_that_cannot_work_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match="0 < retry_period < renew_deadline < lease_duration"):
         Periods(retry_period=retry, renew_deadline=renew, lease_duration=duration)
+
+
+def test_a_fault_that_is_expected_is_logged_and_makes_the_exit_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fails(fault: Exception) -> None:
+        raise fault
+
+    async def ends() -> None:
+        pass
+
+    for fault in (OSError("no port"), ExceptionGroup("", [KeyError("no key")])):
+        assert status_of(fails(fault), KeyError) == 1
+    assert [it.message for it in caplog.records] == ["no port", "'no key'"]
+    assert status_of(ends()) == 0
+
+
+@pytest.mark.parametrize(
+    "fault", [KeyError("x"), ExceptionGroup("", [OSError("no port"), KeyError("x")])]
+)
+def test_a_fault_that_is_not_expected_is_raised(fault: Exception) -> None:
+    async def fails() -> None:
+        raise fault
+
+    with pytest.raises(type(fault)):
+        status_of(fails())

@@ -15,10 +15,10 @@ from sidecars.contract import environment as variables
 from sidecars.kube import SECRETS, Client
 from sidecars.ldap import main as subject
 from sidecars.ldap import search
+from sidecars.ldap.directory import Person
 from sidecars.ldap.search import SearchError
 from sidecars.ldap.settings import Settings
 from sidecars.policy.users import report
-from sidecars.policy.users.directory import Person
 from tests.support.kube_double import KubeDouble
 
 TARGET = ("slurm", "slurm-ldap-users")

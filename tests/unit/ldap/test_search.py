@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sidecars.ldap import search
+from sidecars.ldap.directory import Person, Team
 from sidecars.ldap.settings import Attributes, Settings
-from sidecars.policy.users.directory import Person, Team
 
 SETTINGS = Settings(
     uri="ldaps://a", base="dc=x", group_base="ou=g,dc=x", bind_dn="cn=r", start_tls=True

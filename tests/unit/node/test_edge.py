@@ -151,6 +151,21 @@ def test_who_names_a_node_is_read_from_all_jobs_and_reservations(node_name: str,
     assert it.perform(Names()) == Named(by)
 
 
+def test_a_job_that_names_the_switch_of_the_node_names_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, jobs = json.loads(BODIES["node"]), json.loads(BODIES["jobs"])
+    node["nodes"][0]["topology"] = "fabric:spine:r1"
+    jobs["jobs"][0] |= {"required_nodes": "switch{r1}", "job_state": ["PENDING"], "job_id": 19}
+    monkeypatch.setitem(BODIES, "node", json.dumps(node))
+    monkeypatch.setitem(BODIES, "jobs", json.dumps(jobs))
+    it = edge.Slurm(
+        Carrier(), node["nodes"][0]["name"], lambda: extra.PodFacts("uid-1", "pod-1"), Forgotten()
+    )
+    it.perform(Read())
+    assert it.perform(Names()) == Named("job 19")
+
+
 def test_an_unknown_node_is_absent_to_every_call() -> None:
     fault = NotFound("DELETE node/w-0", 422, (ErrorEntry(2018),))
     assert slurm(Carrier(fault)).perform(Delete()) == Absent()

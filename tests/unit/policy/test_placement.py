@@ -1,10 +1,12 @@
 """Which Kubernetes nodes a pod of DaemonSet mode belongs on."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
-from sidecars.objects import Taint
+from sidecars.objects import Node, Taint
 from sidecars.policy.placement import Place, Rules, tolerated, with_distinct_names
 from sidecars.workloads import names
 from sidecars.workloads.nodeset.naming import is_hostname
@@ -165,6 +167,43 @@ def test_of_two_places_with_one_name_the_settled_one_has_it() -> None:
     assert [
         name for name, place in with_distinct_names(places, {"a": "a.y"}).items() if place.problem
     ] == ["a.x"]
+
+
+def named(
+    *nodes: Node, settled: Mapping[str, str] = MappingProxyType({})
+) -> list[tuple[str, bool]]:
+    """The name of each in Slurm, and whether it has a problem."""
+    found = with_distinct_names(map(Rules.of({}).place, nodes), settled)
+    return [
+        (found[it.metadata.name].slurm_node, bool(found[it.metadata.name].problem)) for it in nodes
+    ]
+
+
+def test_of_nodes_with_one_first_label_the_later_ones_have_their_whole_names() -> None:
+    one, other, third = kube_node("gpu.a"), kube_node("gpu.b"), kube_node("gpu.c.example")
+    assert named(other, one, third) == [
+        ("gpu-b", False),
+        ("gpu", False),
+        ("gpu-c-example", False),
+    ]
+    # Whoever has a name keeps it: a worker isn't replaced because of another Kubernetes node.
+    now = {"gpu": "gpu.b", "gpu-a": "gpu.a"}
+    assert named(one, other, settled=now) == [("gpu-a", False), ("gpu", False)]
+    assert named(one, settled={"gpu-a": "gpu.a"}) == [("gpu-a", False)]
+
+
+def test_a_whole_name_that_is_taken_or_no_hostname_leaves_the_conflict() -> None:
+    taken = kube_node("gpu-b")
+    assert named(kube_node("gpu.a"), kube_node("gpu.b"), taken) == [
+        ("gpu", False),
+        ("gpu", True),
+        ("gpu-b", False),
+    ]
+    long = kube_node(f"gpu.{'b' * 60}")
+    assert named(kube_node("gpu.a"), long) == [("gpu", False), ("gpu", True)]
+    # Who sets a name gets that one or none.
+    override = kube_node("x.b", called("gpu"))
+    assert named(kube_node("gpu.a"), override) == [("gpu", False), ("gpu", True)]
 
 
 def test_a_place_where_no_pod_belongs_takes_no_name() -> None:

@@ -40,8 +40,8 @@ def test_tests_run_in_their_own_lane_and_in_its_order_unless_a_lane_is_given() -
         "tests/e2e/test_jobs.py::test_b",
     ]
     assert {stage.lane: files(stage) for stage in stages.lanes(chosen)} == {
-        2: ["tests/e2e/test_states.py::test_a"],
-        3: ["tests/e2e/test_jobs.py::test_b", "tests/e2e/test_z_leaving.py"],
+        1: ["tests/e2e/test_jobs.py::test_b"],
+        2: ["tests/e2e/test_states.py::test_a", "tests/e2e/test_z_leaving.py"],
     }
     assert [(stage.lane, files(stage)) for stage in stages.lanes(chosen, 2)] == [(2, chosen)]
 

@@ -333,8 +333,8 @@ def test_a_script_on_the_page_keeps_its_lines() -> None:
 
 def test_the_page_links_the_pages_that_descriptions_name() -> None:
     bridge = chart_values.page("slurm-bridge", ROOT / "charts" / "slurm-bridge")
-    title = (ROOT / "docs/bridge.md").read_text().splitlines()[0].removeprefix("# ")
-    assert f"[{title}](../bridge.md) describes" in bridge
+    title = (ROOT / "docs/bridge-install.md").read_text().splitlines()[0].removeprefix("# ")
+    assert f"[{title}](../bridge-install.md) describes" in bridge
     metrics = chart_values.page("slurm-exporter", ROOT / "charts" / "slurm-exporter")
     assert "(metrics.md) describes" in metrics
     for chart in chart_values.charts():

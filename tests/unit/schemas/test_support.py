@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from schemas import support
+from schemas import kubernetes_types, support
 from schemas.sources import SchemaError
 from sidecars.slurm import versions
-from tests.charts.__main__ import OLDEST
+from tests.charts.__main__ import NEWEST, OLDEST
 from tests.cluster import tools
+from tests.cluster.errors import ClusterError
 
 ROOT = support.ROOT
 FOUND = support.read()
@@ -31,12 +32,47 @@ def test_each_chart_needs_the_kubernetes_of_the_table(chart: str) -> None:
     assert metadata["kubeVersion"] == f">= {oldest}.0-0"
 
 
-def test_the_oldest_and_the_newest_kubernetes_are_those_of_the_tests() -> None:
+def test_the_versions_of_kubernetes_are_those_of_the_tests() -> None:
+    former = sorted(minor(it) for it in tools.FORMER_KUBERNETES)
+    newest = minor(tools.NEWEST_KUBERNETES)
     assert [it["version"] for it in FOUND["kubernetes"]["versions"]] == [
         minor(OLDEST),
-        minor(tools.KUBERNETES),
+        *former,
+        newest,
     ]
     assert FOUND["kubernetes"]["oldest"] == minor(OLDEST)
+    assert {newest} == {minor(NEWEST), minor(kubernetes_types.VERSIONS[-1])}
+    assert minor(OLDEST) == minor(kubernetes_types.VERSIONS[0])
+
+
+def test_the_soak_runs_the_tests_of_each_former_kubernetes() -> None:
+    soak = (ROOT / "Makefile").read_text(encoding="utf-8").partition("\nsoak:")[2]
+    loop = re.compile(r"^\tfor version in ([\d. ]+); do$(.*?)^\tdone$", re.MULTILINE | re.DOTALL)
+    [former] = loop.findall(soak)
+    assert former[0].split() == [minor(it) for it in tools.FORMER_KUBERNETES]
+    for row in FOUND["kubernetes"]["versions"]:
+        if row["version"] in former[0].split():
+            run = re.findall(r"^\t  KUBERNETES_VERSION=\$\$version (.*)$", former[1], re.MULTILINE)
+            assert [it for line in run for it in line.split() if it.startswith("tests/")] == row[
+                "tests"
+            ]
+
+
+def test_a_kubernetes_is_chosen_by_its_minor_version_and_another_one_is_refused() -> None:
+    assert tools.chosen_kubernetes("") == tools.NEWEST_KUBERNETES
+    for version in (tools.NEWEST_KUBERNETES, *tools.FORMER_KUBERNETES):
+        assert tools.chosen_kubernetes(minor(version)) == version
+    with pytest.raises(ClusterError, match=r"KUBERNETES_VERSION=1\.28: is not one of 1\.37, 1\.36"):
+        tools.chosen_kubernetes("1.28")
+
+
+@pytest.mark.parametrize("version", [tools.NEWEST_KUBERNETES, *tools.FORMER_KUBERNETES])
+def test_all_programs_of_a_kubernetes_are_of_its_version(version: str) -> None:
+    module = "go" if version == tools.NEWEST_KUBERNETES else minor(version)
+    text = (ROOT / f"tests/cluster/kubernetes/{module}.mod").read_text(encoding="utf-8")
+    assert re.findall(r"^\tk8s\.io/kubernetes (\S+)$", text, re.MULTILINE) == [f"v{version}"]
+    parts = set(re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ (\S+)$", text, re.MULTILINE))
+    assert parts == {f"v0.{version.partition('.')[2]}"}
 
 
 def test_the_versions_of_helm_are_those_of_the_tests() -> None:

@@ -2,7 +2,11 @@
 
 import pytest
 
-from sidecars.slurm import keys
+from sidecars.slurm import keys, versions
+
+
+def test_the_newest_tested_release_is_the_newest_whose_keys_are_known() -> None:
+    assert keys.KNOWN[-1] == versions.NEWEST
 
 
 def test_each_release_has_the_keys_that_it_has() -> None:

@@ -7,7 +7,7 @@ from sidecars.slurm.errors import Malformed
 from sidecars.slurm.job_states import ENDED
 from sidecars.slurm.naming import named_nodes
 from sidecars.slurm.owners import own_words
-from sidecars.slurm.records import Job, Reservation
+from sidecars.slurm.records import Job, Node, Reservation
 
 
 def job(number: int, *states: str, nodes: str) -> Job:
@@ -59,6 +59,25 @@ def test_a_node_is_named_by_its_first_reservation_else_by_its_first_job() -> Non
 def test_a_job_names_nodes_in_every_way_that_slurm_accepts(nodes: str) -> None:
     found = named_nodes([job(17, "PENDING", nodes=nodes)], ())
     assert found == dict.fromkeys(("w-1", "w-2"), "job 17")
+
+
+def test_a_job_that_names_a_switch_or_a_block_names_the_nodes_there() -> None:
+    nodes = [
+        Node("w-1", topology="fabric:spine:r1,nvlink:b1"),
+        Node("w-2", topology="fabric:spine:r2"),
+        Node("w-3", topology="nvlink:b1"),
+        Node("r1"),
+        Node("w-4", topology="r1:spine:r3"),
+    ]
+    for named, want in (
+        ("switch{r1}", {"w-1"}),
+        ("switch{spine}", {"w-1", "w-2", "w-4"}),
+        ("block{b[1-2]}", {"w-1", "w-3"}),
+        ("switch{r9},w-9", {"w-9"}),
+        ("feature{r1}", set()),
+    ):
+        found = named_nodes([job(17, "PENDING", nodes=named)], (), nodes)
+        assert found == dict.fromkeys(want, "job 17")
 
 
 @pytest.mark.parametrize(

@@ -99,9 +99,13 @@ async def test_a_cluster_stays_known_whatever_time_its_answers_have(shown: int) 
         assert "MIXED" in scene.poller.nodes["n1"].states
 
 
-async def test_a_slurmrestd_without_change_reports_is_read_in_full_until_nothing_changes() -> None:
+@pytest.mark.parametrize("reported", [(25, 11, 7), (26, 5, 5), (99, 11, 0)])
+async def test_a_slurmrestd_without_change_reports_is_read_in_full_until_nothing_changes(
+    reported: tuple[int, ...],
+) -> None:
+    """Whichever release it reports: what it refuses counts."""
     scene = Scene(full_every=1e9)
-    scene.model.release = (25, 11, 7)
+    scene.model.release, scene.model.reported = (25, 11, 7), reported
     scene.model.job_start(["n1"])
     async with scene.running():
         await asyncio.sleep(3)

@@ -82,6 +82,7 @@ def test_two_types_of_one_name_are_refused() -> None:
         ("PodSpec", "volumes", "name"),
         ("PodSpec", "imagePullSecrets", "name"),
         ("PodSpec", "topologySpreadConstraints", "topologyKey"),
+        ("PodSpec", "evictionResponders", "name"),
         ("Container", "env", "name"),
         ("Container", "ports", "containerPort"),
         ("Container", "volumeMounts", "mountPath"),

@@ -71,13 +71,18 @@ def config(controller: Controller, extra: str = "") -> list[str]:
 
 def test_sshd_asks_for_the_keys_of_each_user_but_root_unless_the_site_has_a_command() -> None:
     declaring = builders.controller(**DECLARING)
+    keys = [
+        "AuthorizedKeysCommand /usr/bin/cat /var/lib/extrausers/keys-%u",
+        "AuthorizedKeysCommandUser nobody",
+    ]
     lines = config(declaring, "MaxAuthTries 3")
     at = lines.index("Match User *,!root")
-    assert lines[at + 1] == "AuthorizedKeysCommand /usr/bin/cat /var/lib/extrausers/keys-%u"
-    assert lines[at + 2] == "AuthorizedKeysCommandUser nobody"
+    assert lines[at + 1 : at + 4] == ["Include /var/lib/extrausers/sshd.conf", *keys]
     assert lines.index("MaxAuthTries 3") < at < lines.index("Match User root")
     own = "authorizedkeyscommand /usr/bin/sss_ssh_authorizedkeys\nAuthorizedKeysCommandUser nobody"
-    assert config(declaring, own) == config(builders.controller(), own)
+    with_own = config(declaring, own)
+    assert "Include /var/lib/extrausers/sshd.conf" in with_own
+    assert keys[0] not in with_own
     assert "Match User *,!root" in config(declaring, "# AuthorizedKeysCommand none")
     assert "Match User *,!root" not in config(builders.controller())
 

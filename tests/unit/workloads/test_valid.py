@@ -20,7 +20,7 @@ from tests.support.builders import controller, loginset, nodeset, restapi
 # It has no type information.
 kubernetes_validate: Any = importlib.import_module("kubernetes_validate")
 
-VERSION = "1.35"
+VERSION = "1.37"
 
 SERVICE = {"spec": {"type": "NodePort"}, "port": 80, "nodePort": 30080}
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}

@@ -47,17 +47,21 @@ def exists(name: str, live: Live) -> bool:
     """Return whether slurmdbd has what `named` names, on this cluster for what belongs to a
     cluster.
     """
+    return _has(live, live.here, name)
+
+
+def _has(place: Live | Declared, associations: Collection[tuple[str, str]], name: str) -> bool:
     kind, _, rest = name.partition("/")
     if kind == "association":
         account, _, user = rest.partition("/")
-        return (account, user) in live.here
-    existing: Mapping[str, Mapping[str, object]] = {
-        "account": live.accounts,
-        "user": live.users,
-        "qos": live.qos,
-        "reservation": live.reservations,
+        return (account, user) in associations
+    kinds: Mapping[str, Mapping[str, object]] = {
+        "account": place.accounts,
+        "user": place.users,
+        "qos": place.qos,
+        "reservation": place.reservations,
     }
-    return rest in existing.get(kind, {})
+    return rest in kinds.get(kind, {})
 
 
 def plan(declared: Declared, live: Live, created: Collection[str]) -> Plan:
@@ -310,7 +314,10 @@ class _Pruning:
         """What stays, each with the reason."""
         self._declared = declared
         self._live = live
-        self._stale = {name for name in ours if not _is_declared(name, declared)}
+        associations = {(account, "") for account in declared.accounts}
+        for user, it in declared.users.items():
+            associations |= {(account, user) for account in it.accounts}
+        self._stale = {name for name in ours if not _has(declared, associations, name)}
         self._remaining = list(live.associations)
         """The associations that exist after the deletions."""
         self._reservations()
@@ -415,22 +422,6 @@ class _Pruning:
             else ""
         )
         self._delete(named("qos", name), f"QOS {name}", used, partial(accounting.delete_qos, name))
-
-
-def _is_declared(name: str, declared: Declared) -> bool:
-    kind, _, rest = name.partition("/")
-    if kind == "association":
-        account, _, user = rest.partition("/")
-        if not user:
-            return account in declared.accounts
-        return user in declared.users and account in declared.users[user].accounts
-    declarations: dict[str, Mapping[str, object]] = {
-        "account": declared.accounts,
-        "user": declared.users,
-        "qos": declared.qos,
-        "reservation": declared.reservations,
-    }
-    return rest in declarations.get(kind, {})
 
 
 def _stale_association(association: Association, live: Live, stale: Collection[str]) -> bool:

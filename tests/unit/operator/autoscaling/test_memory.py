@@ -1,9 +1,9 @@
 """What is remembered of a queue: `sidecars.operator.autoscaling.memory`."""
 
+from sidecars.autoscaling.records import Settings
 from sidecars.operator.autoscaling.memory import QueueMemory
-from sidecars.policy.autoscaling.records import Settings
 from sidecars.slurm.records import QueuedJobs
-from tests.unit.policy.autoscaling.builders import job
+from tests.unit.autoscaling.builders import job
 
 
 def waiting(memory: QueueMemory) -> set[int]:

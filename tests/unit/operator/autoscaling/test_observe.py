@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sidecars.autoscaling.records import Nodes, Settings
 from sidecars.contract import autoscaling
 from sidecars.contract.autoscaling import Applied
 from sidecars.contract.extra import PodFacts, encode
@@ -13,7 +14,6 @@ from sidecars.operator.autoscaling import observe
 from sidecars.operator.autoscaling.memory import Memory
 from sidecars.operator.autoscaling.observe import Seen
 from sidecars.operator.runtime.clusters import Cluster
-from sidecars.policy.autoscaling.records import Nodes, Settings
 from sidecars.policy.conditions import timestamp
 from sidecars.simulate import Fault
 from sidecars.simulate.records import SimLicense

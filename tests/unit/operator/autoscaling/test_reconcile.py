@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sidecars.autoscaling.records import Plan
 from sidecars.kube.errors import api_error
 from sidecars.operator.autoscaling import effects, reconcile
-from sidecars.policy.autoscaling.records import Plan
 from sidecars.simulate.records import Fault
 from sidecars.workloads import names
 from tests.support.virtual_time import run

@@ -9,9 +9,9 @@ import pytest
 from sidecars.operator.controller.failover import LOOK_SECONDS, Pods, Primaries
 from sidecars.operator.controller.memory import Memory
 from sidecars.operator.controller.statuses import Statuses
+from sidecars.operator.core.keys import Walk
 from sidecars.operator.keys.distribution import Distribution
 from sidecars.policy.gate import Pod, Published
-from sidecars.policy.keys import Walk
 from sidecars.slurm.pending import PendingRequest
 from sidecars.slurm.records import Ping
 from tests.support.operator_parts import CONTROLLER, EPOCH

@@ -2,9 +2,9 @@
 
 import pytest
 
+from sidecars.operator.core.accounting import DEADLINE_SECONDS
 from sidecars.operator.runtime.errors import NotUsableError
 from sidecars.operator.upgrade import accounting
-from sidecars.policy.accounting import DEADLINE_SECONDS
 from sidecars.policy.reasons import Ready
 from sidecars.workloads.resources import Controller, read
 from tests.support.operator_parts import CONTROLLER, Parts

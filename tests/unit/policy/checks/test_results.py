@@ -2,9 +2,7 @@
 
 import pytest
 
-from sidecars.policy.checks.outcome import Kind
-from sidecars.policy.checks.plan import Verdict
-from sidecars.policy.checks.results import MOST_NODES, read, value_of, written
+from sidecars.policy.checks.results import MOST_NODES, Kind, Verdict, read, value_of, written
 
 FAILED, PASSED = Verdict(Kind.FAILED, "full"), Verdict(Kind.PASSED)
 

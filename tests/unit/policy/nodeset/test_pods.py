@@ -169,6 +169,13 @@ def test_no_list_that_the_user_of_a_pending_job_has_written_stops_the_deletion_o
     assert names(result) == ["slinky-1"]
 
 
+def test_nodes_of_a_switch_that_a_pending_job_names_are_named_by_the_job() -> None:
+    nodes = [replace(node(number, "IDLE"), topology=f"t:root:r{number}") for number in (0, 1)]
+    jobs = (Job(7, states=frozenset({"PENDING"}), required_nodes="switch{r1}"),)
+    view = with_jobs(slurm(*nodes), Known(JobList(jobs, 0.0)), Known(()))
+    assert view.named == {"slinky-1": "job 7"}
+
+
 def test_a_drained_node_keeps_its_pod_while_its_jobs_are_being_read() -> None:
     view = slurm(node(0, "IDLE"), node(1, "IDLE", "DRAIN", reason=SCALE_IN.format(1)))
     result = decide(

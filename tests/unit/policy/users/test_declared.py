@@ -35,6 +35,8 @@ def test_the_files_are_those_of_extrausers_in_an_order_of_their_own() -> None:
         "Ä:/home/alice:/bin/bash\nbob:*:10002:20001::/scratch/bob:/bin/zsh\n",
         "group": "alice:*:10001:\nlasers:*:20002:alice\nphysics:*:20001:alice\n",
         "keys-alice": f"{KEY}\n",
+        "sshd.conf": "Match User alice,bob\nPasswordAuthentication no\n"
+        "KbdInteractiveAuthentication no\n",
     }
 
 
@@ -46,7 +48,7 @@ def test_json_is_read_like_yaml_and_nothing_declares_nobody() -> None:
         "a:*:1000:1000:"
     )
     for empty in (b"", b"{}", b"# nobody\n"):
-        assert files(parse(empty)) == {"passwd": "", "group": ""}
+        assert files(parse(empty)) == {"passwd": "", "group": "", "sshd.conf": ""}
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ class Cluster:
         self.objects = list(objects)
         self.asked: list[list[str]] = []
         self.forbidden: set[str] = set()
+        self.refusals: dict[str, str] = {}
+        """What kubectl reports of an applied object, by its kind."""
         self.slurm: dict[str, Any] = {
             "scontrol": {
                 "nodes": [{"name": "slinky-0", "state": ["IDLE"]}],
@@ -43,6 +45,13 @@ class Cluster:
             if found is None:
                 raise PostrenderError("kubectl exec: slurmctld doesn't answer")
             return json.dumps(found)
+        if words[0] == "apply":
+            assert "--dry-run=server" in words
+            manifest = json.loads(stdin)
+            kinds = {it["kind"] for it in manifest.get("items", [manifest])}
+            for kind in kinds & self.refusals.keys():
+                raise PostrenderError(f"kubectl apply --server-side: {self.refusals[kind]}")
+            return ""
         plurals = [it.partition(".")[0] for it in words[1].split(",")]
         kinds = {it.removesuffix(end) for it in plurals for end in ("s", "es")}
         if kinds & self.forbidden:
@@ -201,6 +210,51 @@ def test_a_slurm_that_cannot_be_asked_is_unknown_with_the_reason() -> None:
     )
     cluster.slurm["squeue"] = {"jobs": 3}
     assert "jobs" in read(cluster, streams.controller())[1].of_slurm(("slurm", "slurm")).problem
+
+
+def test_what_the_api_server_refuses_in_a_dry_run_is_named_with_its_words() -> None:
+    cluster = Cluster(*streams.known_keys(), streams.controller(), streams.nodeset())
+    policy = 'admission webhook "site" denied the request:\n  no NodeSet here'
+    cluster.refusals = {"NodeSet": policy}
+    after = [streams.controller(), streams.nodeset(replicas=3)]
+    before, state = read(cluster, *after)
+    [refused] = preview(before, after, streams.SITE, state, "slurm").refused
+    assert (refused.kind, refused.namespace, refused.name) == (
+        "NodeSet",
+        "slurm",
+        "slurm-worker-slinky",
+    )
+    assert refused.why == ('admission webhook "site" denied the request: no NodeSet here',)
+    # A rule that is known here is in the words of the rule alone.
+    cluster.refusals = {"Controller": "spec: Invalid value"}
+    after[0] = streams.controller(clusterName="other")
+    before, state = read(cluster, *after)
+    [refused] = preview(before, after, streams.SITE, state, "slurm").refused
+    assert refused.why == ("spec.clusterName: cannot change ClusterName after deployment",)
+
+
+def test_a_refusal_that_repeats_a_password_of_the_stream_is_shown_without_it() -> None:
+    cluster = Cluster(streams.nodeset())
+    cluster.refusals = {"NodeSet": 'spec.extraConf: Invalid value: "StoragePass=hunter2hunter2"'}
+    _, state = read(cluster, streams.nodeset())
+    [why] = state.refusals.values()
+    assert "hunter2" not in why
+    assert why.startswith("spec.extraConf: Invalid value")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'User "ada" cannot patch resource "nodesets" in API group "slinky.slurm.net"',
+        'Error from server (NotFound): namespaces "slurm" not found',
+        'no matches for kind "NodeSet" in version "slinky.slurm.net/v1beta1"',
+    ],
+)
+def test_what_can_not_be_asked_is_no_refusal(message: str) -> None:
+    cluster = Cluster(streams.nodeset())
+    cluster.refusals = {"NodeSet": message}
+    _, state = read(cluster, streams.nodeset())
+    assert state.refusals == {}
 
 
 def test_an_external_slurmctld_is_not_asked() -> None:

@@ -171,7 +171,8 @@ def test_what_the_api_server_refuses_is_first() -> None:
 
 def test_json_has_all_of_it() -> None:
     found = json.loads(as_json(PREVIEW))
-    kinds = ["changes", "configured", "pods", "refused", "upgrades", "volumes", "workers"]
+    kinds = ["changes", "configured", "pods", "refused", "stranded", "upgrades", "volumes"]
+    kinds.append("workers")
     assert sorted(found) == kinds
     assert found["workers"][0]["workers"][0]["jobs"] == [
         {"job_id": 7, "user": "ada", "ends": 0.0, "by": None}
@@ -188,6 +189,7 @@ def test_no_change_is_reported_as_such() -> None:
         "pods": [],
         "volumes": [],
         "workers": [],
+        "stranded": [],
     }
 
 

@@ -1,4 +1,4 @@
-"""The scheduling gate of the Slurm Bridge, by the steps that docs/bridge.md describes."""
+"""The scheduling gate of the Slurm Bridge, by the steps that docs/bridge-security.md describes."""
 
 from typing import Any
 

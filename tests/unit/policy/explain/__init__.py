@@ -1,1 +1,0 @@
-"""Tests of sidecars.policy.explain."""

@@ -115,7 +115,7 @@ def slurmdbd(slurm: Slurm) -> str:
 
 
 def until_back(slurm: Slurm, before: str) -> None:
-    """Wait until another pod than this has slurmdbd, and clients reach it.
+    """Wait until another pod than this (a uid, or "" for any) has slurmdbd, and clients reach it.
 
     A pod is ready a moment before its Service leads to it, and a connection in that moment is
     refused.
@@ -304,7 +304,7 @@ def test_state_and_database_are_restored_from_the_store_when_the_volume_of_the_b
     until_equal("slurmctld to answer", lambda: accounted.job(blocked)["JobState"], "PENDING")
     assert str(lost) not in accounted.login("squeue", "--noheader", "--format=%i").split()
     assert accounted.job(running)["JobState"] == "RUNNING"
-    until("slurmdbd to be back", lambda: slurmdbd(accounted) or None)
+    until_back(accounted, "")
     known = accounted.login("sacctmgr", "-n", "-P", "show", "account", "format=account").split()
     assert "physics" in known
     assert "chemistry" not in known

@@ -4,9 +4,9 @@ local cluster.
 An order is fixed, so that it can be repeated. `make times` shows how long a file takes. The lanes
 should end at about the same time, and their longest files come first.
 
-There are as many lanes as a small host has cores. More take longer, all in all: each cluster uses a
-fifth of a core when nothing happens, and where everything takes longer, workers, operators and
-tests look and try more often.
+A small host has a core for each of the two lanes. More lanes take longer, all in all: each cluster
+uses a fifth of a core when nothing happens, and where everything takes longer, workers, operators
+and tests look and try more often.
 """
 
 from collections.abc import Mapping

@@ -91,6 +91,12 @@ class Proc:
             f"(x)\nPid:\t{number}\nPPid:\t{parent}\nUid:\t{user}\t0\t0\t0\n"
         )
 
+    def real(self, process: subprocess.Popen[str]) -> None:
+        """This slurmstepd of the host, as the kernel shows it: without those of other tests."""
+        files = Path(f"/proc/{process.pid}")
+        until(lambda: (files / "comm").read_text() == "slurmstepd\n", "the process to begin")
+        (self.folder / files.name).symlink_to(files)
+
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Proc:
@@ -181,16 +187,15 @@ def test_a_process_of_a_job_is_not_counted_as_a_step_whatever_its_name(
 
 
 def test_the_hook_counts_steps_and_not_the_keeper_of_their_scope(
-    folder: Path, tmp_path: Path
+    folder: Path, proc: Proc, tmp_path: Path
 ) -> None:
     program = shutil.copy("/bin/sleep", tmp_path / "slurmstepd")
-    with shell(pre_stop(folder, 3600)):
-        until(lambda: steps(folder) >= 0, "the hook to count steps")
-        before = steps(folder)
-        keeper = shell(f"exec {program} infinity")
-        with keeper, shell(f"exec {program} 60"):
-            until(lambda: steps(folder) == before + 1, "the hook to see one more step")
-        until(lambda: steps(folder) == before, "the hook to see the step gone")
+    with shell(pre_stop(folder, 3600, proc)), shell(f"exec {program} infinity") as keeper:
+        proc.real(keeper)
+        with shell(f"exec {program} 60") as step:
+            proc.real(step)
+            until(lambda: steps(folder) == 1, "the hook to see the step")
+        until(lambda: steps(folder) == 0, "the hook to see the keeper alone")
 
 
 def test_the_hook_ends_by_itself_before_the_grace_period(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,14 @@ def six(cluster_name: str) -> Iterator[Slurm]:
 def test_each_pod_and_service_has_ipv6_addresses_alone_and_each_probe_reaches_its_container(
     six: Slurm,
 ) -> None:
-    pods = [pod for it in NAMESPACES for pod in six.kubernetes.items("-n", it, "pods")]
-    assert {condition(pod, "Ready").get("status") for pod in pods} == {"True"}
+    def pods_of_all() -> list[dict[str, Any]]:
+        return [pod for it in NAMESPACES for pod in six.kubernetes.items("-n", it, "pods")]
+
+    def ready() -> set[str | None]:
+        return {condition(pod, "Ready").get("status") for pod in pods_of_all()}
+
+    until_equal("all pods to be ready", ready, {"True"})
+    pods = pods_of_all()
     restarts = {
         f"{pod['metadata']['name']}/{it['name']}": it["restartCount"]
         for pod in pods

@@ -135,6 +135,7 @@ async def test_a_notebook_runs_in_a_job_of_its_user_also_while_the_hub_restarts(
         slurm.kill("hub")
         slurm.start("hub")
         until_healthy(slurm)
+        await browser.until_reached()
         assert await browser.printed(WHERE) == f"{number} {NUMBER} {where}\n"
         await browser.stop()
         until_equal("the job to end", lambda: jobs(slurm), [])

@@ -54,6 +54,7 @@ def states(slurm: Daemons, place: str) -> dict[str, str]:
 def leave(slurm: Daemons) -> None:
     """Drain the worker, end both hosts, and delete the worker's record, as the page describes."""
     slurm.login("scontrol", "update", f"nodename={WORKER}", "state=drain", "reason=shutdown")
+    until("its jobs to end", lambda: states(slurm, LOGIN) == {WORKER: "drained"})
     slurm.ask_to_end(WORKER)
     slurm.ask_to_end(HOST)
     slurm.login("scontrol", "delete", f"nodename={WORKER}")
@@ -69,13 +70,13 @@ def test_a_slurmd_and_a_sackd_with_the_key_alone_join_work_leave_and_come_back(
     assert slurm.login("srun", "-p", "outside", "hostname") == f"{WORKER}\n"
     both = slurm.output(HOST, "srun", "-p", "all", "-N2", "hostname")
     assert set(both.split()) == {WORKER, "slinky-0"}
-    # They get a changed configuration without a file of their own.
+    # A reconfigure ends neither of them.
     slurm.output(SLURMCTLD, "scontrol", "reconfigure")
     until("the worker to be idle", lambda: states(slurm, HOST) == {WORKER: "idle"})
     assert slurm.output(HOST, "srun", "-p", "outside", "hostname") == f"{WORKER}\n"
 
     leave(slurm)
-    assert states(slurm, LOGIN) == {}
+    assert slurm.login("sinfo", "-h", "-N", "-p", "outside", "-o", "%N") == ""
     # Nothing of those that left delays the others.
     slurm.output(SLURMCTLD, "scontrol", "reconfigure")
     until("slurmctld to answer", lambda: slurm.login("srun", "-p", "slinky", "hostname") != "")

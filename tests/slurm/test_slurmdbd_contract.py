@@ -10,6 +10,7 @@ import pytest
 
 from sidecars.contract import bridge
 from sidecars.slurm import protocol
+from sidecars.slurm.external import ExternalJob
 from sidecars.slurm.protocol import VERSIONS
 from tests.contract import external
 from tests.contract.commands import CommandJobs
@@ -56,13 +57,12 @@ async def test_what_the_bridge_writes_on_a_job_about_its_end_is_in_slurmdbd(
     job_id = await target.call(protocol.submit_external(external.ONE), user=external.USER)
     await target.call(protocol.start_external(job_id, "ours"))
 
-    async def runs() -> bool:
-        return "RUNNING" in (await external.job(target, job_id)).states
+    async def runs() -> ExternalJob | None:
+        """Once slurmdbd has what slurmctld sends it after the start."""
+        found = await target.call(protocol.get_stored_job(job_id))
+        return found if found is not None and found.states == {"RUNNING"} else None
 
-    await target.until("the job to run", runs)
-    lives = await target.call(protocol.get_stored_job(job_id))
-    assert lives is not None
-    assert lives.states == {"RUNNING"}
+    lives = await target.until("the job to run in slurmdbd", runs)
     assert lives.admin_comment == ""
     comment = bridge.encode(bridge.Comment("team", "group/g", "abc", exit_code=3))
     await target.call(protocol.start_again(job_id, comment))

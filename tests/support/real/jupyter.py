@@ -95,6 +95,19 @@ class Browser:
         await until("the notebook server to be ready", ready)
         await self.get(f"{self._server}/lab")
 
+    async def until_reached(self) -> None:
+        """Wait until the proxy leads to the notebook server, as it does again some time after the
+        hub has begun to answer.
+        """
+
+        async def reached() -> bool:
+            try:
+                return "started" in json.loads(await self.get(f"{self._server}/api/status"))
+            except (aiohttp.ClientError, ValueError):
+                return False
+
+        await until("the notebook server to be reached", reached)
+
     async def stop(self) -> None:
         """Stop the notebook server. Returns when the hub has none."""
         await self.api("DELETE", f"{self._user}/server")

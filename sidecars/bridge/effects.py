@@ -328,7 +328,7 @@ class Effects:
         if job.confirmed:
             self._memory.pause(job.job_id, self._now())
             for job_id in job.ids:
-                await self._slurm.start_again(job_id, comment)
+                await self._slurm.start_again(job_id, comment, action.priority)
             return
         try:
             # The first component comes last: while it is a held job, Slurm keeps no node free for a

@@ -92,20 +92,24 @@ class Slurm:
             try:
                 await self.call(protocol.start_external(job_id, admin_comment))
             finally:
-                # Slurm refuses it for a held job, which this is none if no node fits it. One that
-                # has begun needs none.
-                if priority:
-                    with contextlib.suppress(Rejected):
-                        await self.call(protocol.set_priority(job_id, priority))
+                await self._prioritize(job_id, priority)
             return True
         return False
 
-    async def start_again(self, job_id: int, admin_comment: str) -> None:
-        """Have Slurm look again at a job that no node fitted. If none does now, or it is gone, it
-        is no error.
+    async def start_again(self, job_id: int, admin_comment: str, priority: int = 0) -> None:
+        """Have Slurm look again at a job that no node fitted, and give it its priority again:
+        Slurm has computed one. If no node fits now, or the job is gone, it is no error.
         """
         with contextlib.suppress(NotFound, Rejected):
             await self.call(protocol.start_again(job_id, admin_comment))
+            await self._prioritize(job_id, priority)
+
+    async def _prioritize(self, job_id: int, priority: int) -> None:
+        # Slurm refuses it for a held job, which this is none if no node fits it. One that has begun
+        # needs none.
+        if priority:
+            with contextlib.suppress(Rejected):
+                await self.call(protocol.set_priority(job_id, priority))
 
     async def note(self, job_id: int, admin_comment: str) -> None:
         """Write the admin comment of a job. One that Slurm doesn't know is no error."""

@@ -30,7 +30,7 @@ group, deletes nothing.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -605,8 +605,7 @@ def _not_started(
     size = sum(it.size for it in job.components)
     earlier = view.started.get(job.key, ())
     if len(members) >= size and not earlier:
-        wished = [pod.shape.priority if pod.shape is not None else 0 for pod in members]
-        yield Start(job, min(wished, default=0))
+        yield Start(job, _priority(members))
         stuck = next((it for it in job.rest if it.confirmed and it.phase is Phase.PENDING), None)
         if stuck is not None and stuck.reason not in NOT_STARTED:
             for pod in members:
@@ -621,6 +620,12 @@ def _not_started(
         )
 
 
+def _priority(members: Iterable[Pod]) -> int:
+    """Return the lowest priority that the pods set, 0 if one sets none."""
+    wished = [pod.shape.priority if pod.shape is not None else 0 for pod in members]
+    return min(wished, default=0)
+
+
 def _pending(job: Job, members: list[Pod], view: View) -> Iterator[Action]:
     """Report why a job doesn't run yet, and help one that no node fits any longer."""
     if job.phase is Phase.PENDING and not job.comment.by_user:
@@ -630,7 +635,7 @@ def _pending(job: Job, members: list[Pod], view: View) -> Iterator[Action]:
         None,
     )
     if stuck is not None and job.confirmed and job.job_id not in view.paused:
-        yield Start(job)
+        yield Start(job, _priority(members))
     for pod in members:
         if pod.gated:
             yield Report(pod, Why.WAITING, waiting_words(stuck or job))

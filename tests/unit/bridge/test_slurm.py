@@ -76,6 +76,15 @@ async def test_a_job_starts_with_its_priority() -> None:
     assert (started.blocked, started.priority, started.admin_comment) == (False, 700, "admin")
 
 
+async def test_a_job_that_is_started_again_has_its_priority_again() -> None:
+    parts = Parts()
+    job_id = await parts.slurm.submit("ada", [JOB])
+    await parts.slurm.start(job_id, "admin")
+    await parts.slurm.start_again(job_id, "admin", 700)
+    started = await parts.slurm.call(protocol.get_external_job(job_id))
+    assert started.priority == 700
+
+
 async def test_a_users_connection_is_kept_and_closed_at_the_end() -> None:
     parts = Parts()
     for _ in range(2):

@@ -94,6 +94,12 @@ def test_a_group_starts_with_the_lowest_of_its_priorities_or_with_none_if_a_pod_
     assert starts(700, 0) == 0
 
 
+def test_a_job_that_is_started_again_keeps_the_priority_of_its_pods() -> None:
+    pod = dataclasses.replace(LABELLED, shape=dataclasses.replace(SHAPE, priority=700))
+    [start, _] = act(pod, jobs=(STUCK,))
+    assert start == Start(STUCK, 700)
+
+
 def test_a_pod_is_released_when_its_claim_shows_the_device_of_its_job() -> None:
     pod, sent, shown = claiming(), claiming(granted=GRANTED), claiming(granted=GRANTED, shown=True)
     assert act(pod, jobs=(HAS_GPUS,)) == (Grant(pod, "a", CLAIM, GRANTED),)

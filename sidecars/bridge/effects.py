@@ -36,6 +36,7 @@ from sidecars.bridge.core.records import (
     avoid_key,
 )
 from sidecars.bridge.core.records import Pod as SeenPod
+from sidecars.bridge.core.starting import starting_of
 from sidecars.bridge.memory import Submission
 from sidecars.bridge.parts import NOWHERE, Books, Clock, Kubernetes, Places
 from sidecars.bridge.refused import Change, Refused, is_refusal
@@ -409,19 +410,24 @@ class Effects:
             return
         if action.unbound is not None and not await self._is_unbound(action.unbound):
             return
+        if action.unstarted is not None and not await self._is_starting(action.unstarted):
+            return
         if action.avoid is not None:
             self._memory.avoid(*action.avoid, self._now())
         if action.refused is not None:
             self._memory.refuse(action.refused, action.message, self._now())
         log.info("job %d is cancelled: %s", action.job, action.message)
         if action.avoid is not None:
-            metrics.NOT_BOUND.inc()
+            reason = BridgeEvent.NOT_STARTED
+            if action.unstarted is None:
+                reason = BridgeEvent.NOT_BOUND
+                metrics.NOT_BOUND.inc()
             for pod in (
                 pod
                 for job_id in (action.job, *action.rest)
                 for pod in self._store.by(BY_JOB, job_id)
             ):
-                self._event(pod, "Warning", BridgeEvent.NOT_BOUND, action.message)
+                self._event(pod, "Warning", reason, action.message)
         ids = action.job, *action.rest
         if action.note is not None:
             # First: with a job that is CANCELLED without the words that it was given up, pods that
@@ -439,6 +445,11 @@ class Effects:
         """
         pod = await self._kube.get(PODS, seen.namespace, seen.name, Pod)
         return pod.metadata.uid == seen.uid and not pod.spec.node_name
+
+    async def _is_starting(self, seen: SeenPod) -> bool:
+        """Return whether the pod has not run at this moment either."""
+        pod = await self._kube.get(PODS, seen.namespace, seen.name, Pod)
+        return pod.metadata.uid == seen.uid and starting_of(pod) is not None
 
     async def _requeue(self, action: Requeue) -> None:
         pod, now = self._pod(action.pod), self._now()

@@ -91,6 +91,10 @@ class Memory:
     """Since when the scheduler has done so with others, although it should have tried this pod
     before, by the pod's uid.
     """
+    starting: dict[str, float] = field(default_factory=dict)
+    """Since when a bound pod has been seen that never ran, by its uid."""
+    failing: dict[str, float] = field(default_factory=dict)
+    """Since when the kubelet has been seen to fail to start it."""
     missing: dict[str, float] = field(default_factory=dict)
     """Since when a Kubernetes node has been missing that pods are bound to."""
     asked: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -243,6 +247,18 @@ class Memory:
         for times in (self.unbound, self.tried, self.resumed):
             times.pop(uid, None)
 
+    def starting_seconds(self, uid: str, now: float, *, fails: bool) -> float:
+        """Return for how long a bound pod has not run: since the kubelet has failed to start it,
+        or else since it was seen bound.
+        """
+        since = self.starting.setdefault(uid, now)
+        return now - (self.failing.setdefault(uid, now) if fails else since)
+
+    def begun(self, uid: str) -> None:
+        """Forget since when a pod has not run."""
+        for times in (self.starting, self.failing):
+            times.pop(uid, None)
+
     def scheduler_away(self, uid: str, now: float) -> bool:
         """Return whether the scheduler has done nothing since it should have tried this pod, or has
         begun again a moment ago.
@@ -271,6 +287,8 @@ class Memory:
         self.released = {uid: at for uid, at in self.released.items() if uid in pods}
         for uid in self.unbound.keys() - pods:
             self.bound(uid)
+        for uid in self.starting.keys() - pods:
+            self.begun(uid)
         self.refusals = {key: it for key, it in self.refusals.items() if key in keys}
         self.asked = {key: at for key, at in self.asked.items() if now - at < REPEAT_AFTER}
 

@@ -129,7 +129,7 @@ class Passes:
         calm = REST_SECONDS
         if self._views.others_changed:
             calm = OTHERS_SECONDS
-        elif self._waits:
+        elif self._waits or self._memory.starting:
             calm = CALM_SECONDS
         due = self._dirty or self._busy or self._parts.node_records.due()
         return due or self._now() - self._looked_at >= calm

@@ -240,6 +240,12 @@ class PodViews:
         ends = meta.deletion_timestamp
         if ends is not None and ends.timestamp() <= self._wall():
             found = dataclasses.replace(found, overdue=True)
+        if found.starting is None or not found.live:
+            memory.begun(meta.uid)
+        else:
+            fails = bool(found.starting.fault)
+            lasts = memory.starting_seconds(meta.uid, now, fails=fails)
+            found = dataclasses.replace(found, starting_seconds=lasts)
         if found.gated or found.bound or not found.live:
             memory.bound(meta.uid)
             return found

@@ -41,6 +41,7 @@ from sidecars.bridge.core.guards import kind_of
 from sidecars.bridge.core.pods import condition_message
 from sidecars.bridge.core.records import (
     Action,
+    Cancel,
     DeletePod,
     Disruption,
     GroupKey,
@@ -698,11 +699,18 @@ def _given_up(job: Job, members: list[Pod], waiting: list[Pod], view: View) -> I
             avoid=(avoid_key(late), late.node) if late.node else None,
             unbound=late,
         )
-        again = () if job.comment.by_user else tuple(requeued.queued_again(job, members, text))
-        yield from again
-        if not again or requeued.is_stuck(again, view):
-            yield requeued.with_words(cancel, job)
-        yield from requeued.waits_for_end(job, waiting)
+        yield from _ended_early(job, members, waiting, cancel, view)
+        return
+    stays = _unstarted(job, members)
+    if stays is not None and stays.starting is not None:
+        text = (
+            f"pod {stays.name} has not started on {stays.node} within "
+            f"{stays.starting.patience:.0f} s: {stays.starting.words}"
+        )
+        cancel = replace(
+            orphans.cancel(job, text), avoid=(avoid_key(stays), stays.node), unstarted=stays
+        )
+        yield from _ended_early(job, members, waiting, cancel, view)
         return
     obstacle = requeued.overdue(job, view)
     gated = [pod for pod in members if pod.gated]
@@ -717,6 +725,35 @@ def _given_up(job: Job, members: list[Pod], waiting: list[Pod], view: View) -> I
     yield from again
     if not again or requeued.is_stuck(again, view):
         yield requeued.with_words(orphans.cancel(job, text), job)
+    yield from requeued.waits_for_end(job, waiting)
+
+
+def _unstarted(job: Job, members: list[Pod]) -> Pod | None:
+    """Return a pod that the kubelet should have started by now. Only its user ends a job that the
+    user has submitted.
+    """
+    if job.comment.by_user:
+        return None
+    return next(
+        (
+            it
+            for it in members
+            if it.starting is not None and it.starting_seconds >= it.starting.patience
+        ),
+        None,
+    )
+
+
+def _ended_early(
+    job: Job, members: list[Pod], waiting: list[Pod], cancel: Cancel, view: View
+) -> Iterator[Action]:
+    """Have the pods that wait queued again, and then cancel the job."""
+    again = (
+        () if job.comment.by_user else tuple(requeued.queued_again(job, members, cancel.message))
+    )
+    yield from again
+    if not again or requeued.is_stuck(again, view):
+        yield requeued.with_words(cancel, job)
     yield from requeued.waits_for_end(job, waiting)
 
 

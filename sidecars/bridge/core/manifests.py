@@ -137,16 +137,30 @@ class Terminated(msgspec.Struct, frozen=True, rename="camel"):
     exit_code: int = 0
 
 
-class ContainerState(msgspec.Struct, frozen=True):
-    """state of a container."""
+class Waiting(msgspec.Struct, frozen=True):
+    """state.waiting of a container that doesn't run."""
 
+    reason: str = ""
+
+
+class Running(msgspec.Struct, frozen=True):
+    """state.running of a container."""
+
+
+class ContainerState(msgspec.Struct, frozen=True):
+    """state and lastState of a container."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(msgspec.Struct, frozen=True):
-    """status.containerStatuses[*]."""
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """status.containerStatuses[*] and status.initContainerStatuses[*]."""
 
+    name: str = ""
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -156,6 +170,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodClaim, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of that type."""

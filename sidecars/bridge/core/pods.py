@@ -16,6 +16,7 @@ from sidecars.bridge.core.groups import Group
 from sidecars.bridge.core.manifests import Condition, Pod
 from sidecars.bridge.core.records import Disruption, GroupKey, Why
 from sidecars.bridge.core.shape import Shape, ShapeError, shape_of
+from sidecars.bridge.core.starting import starting_of
 from sidecars.bridge.core.tenants import Tenant
 from sidecars.contract import bridge, queued
 from sidecars.contract.text import printable
@@ -140,6 +141,7 @@ def pod_of(
         unguarded=_unguarded(pod, shape, claims, rules) if shape is not None and gated else "",
         unbound_seconds=unbound_seconds,
         unbound_reason=_tried(pod.status.condition("PodScheduled")),
+        starting=starting_of(pod),
         claims=claims.claims,
         reported=(shown.reason, shown.message) if shown is not None else ("", ""),
     )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sidecars.bridge.core.devices import Claim, Device, Granted
 from sidecars.bridge.core.feasible import Needs
 from sidecars.bridge.core.shape import Shape
+from sidecars.bridge.core.starting import Starting
 from sidecars.contract.bridge import Comment
 from sidecars.policy.reasons.bridge import PodDisrupted, PodQueued
 
@@ -125,6 +126,10 @@ class Pod:
     """Whether the scheduler has bound and tried no pod since it should have tried this one, or has
     begun again a moment ago.
     """
+    starting: Starting | None = None
+    """What keeps a bound pod that never ran from its start; None for any other."""
+    starting_seconds: float = 0.0
+    """For how long that has lasted."""
     claims: tuple[Claim, ...] | None = ()
     """Its ResourceClaims; None: not all of them are known."""
     reported: tuple[str, str] = ("", "")
@@ -474,6 +479,8 @@ class Cancel:
     """What is to avoid which node from now on."""
     unbound: Pod | None = None
     """The job is cancelled because this pod isn't bound: not if it is bound by now."""
+    unstarted: Pod | None = None
+    """The job is cancelled because this pod doesn't start: not if it has by now."""
     rest: tuple[int, ...] = ()
     """The ids of the other components."""
     refused: GroupKey | None = None

@@ -98,6 +98,14 @@ class BridgeEvent(Explained):
         ),
         "The note quotes the scheduler.",
     )
+    NOT_STARTED = (
+        "NotStarted",
+        (
+            "A bound pod has not started in time, such as without its image or its volume. Its "
+            "job is cancelled, and the node avoided."
+        ),
+        "The note quotes the kubelet. `kubectl describe pod` has the rest.",
+    )
     NO_ROLE_BINDING = (
         "NoRoleBinding",
         "A tenant's namespace has no RoleBinding with which the bridge may change its pods.",

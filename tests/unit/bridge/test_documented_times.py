@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sidecars.bridge import effects, memory, refused
-from sidecars.bridge.core import decide, pods, requeued
+from sidecars.bridge.core import decide, pods, requeued, starting
 from sidecars.policy import token
 
 PAGES = sorted((Path(__file__).parents[3] / "docs").glob("bridge*.md"))
@@ -57,6 +57,8 @@ def seconds(value: float) -> str:
             f"each further job is submitted after a pause, from {seconds(memory.FIRST_RETRY)} to "
             f"{seconds(memory.LONGEST_RETRY)}"
         ),
+        f"fails to start a container of a bound pod for {seconds(starting.FAULT_SECONDS)}",
+        f"If the kubelet reports no failure, the pod has {seconds(starting.SILENT_SECONDS)}",
         f"the bridge counts its pods as gone after {seconds(memory.LOST_AFTER)}",
         (
             f"tries again after {seconds(memory.FIRST_RETRY)}, and later every "

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from sidecars.bridge import main, memory
-from sidecars.bridge.core import decide
+from sidecars.bridge.core import decide, starting
 from sidecars.bridge.core.groups import SourceKind
 from sidecars.bridge.core.records import View
 from sidecars.bridge.effects import BY_JOB
@@ -660,6 +660,49 @@ def test_a_pod_that_the_scheduler_passes_over_costs_its_job(tmp_path: Path) -> N
             await until("the job's end", world.when(lambda: "CANCELLED" in job.states), 70)
 
     run_with_sockets(passed_over())
+
+
+def test_a_pod_whose_image_can_not_be_pulled_gives_its_node_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "FAULT_SECONDS", 30.0)
+    fails = {"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+
+    async def unpullable() -> None:
+        async with a_world(tmp_path) as world, world.bridge():
+            job = await world.running()
+            item = world.pod()
+            item["status"] = {"phase": "Pending", "containerStatuses": [fails]}
+            world.kube.put(PODS, item)
+            await asyncio.sleep(20)
+            assert job.states == {"RUNNING"}
+            await until("the job's end", world.when(lambda: "CANCELLED" in job.states), 90)
+            gone = world.when(lambda: ("team", "p") not in world.kube.objects(PODS))
+            await until("the pod's end", gone)
+            assert "NotStarted" in world.reasons()
+            assert "NotBound" not in world.reasons()
+
+    run_with_sockets(unpullable())
+
+
+def test_a_pod_that_has_started_in_the_end_keeps_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "FAULT_SECONDS", 30.0)
+    fails = {"name": "c", "state": {"waiting": {"reason": "ErrImagePull"}}}
+
+    async def late() -> None:
+        async with a_world(tmp_path) as world, world.bridge():
+            job = await world.running()
+            for status in (fails, {"name": "c", "state": {"running": {}}}):
+                item = world.pod()
+                item["status"] = {"phase": "Pending", "containerStatuses": [status]}
+                world.kube.put(PODS, item)
+                await asyncio.sleep(20)
+            await asyncio.sleep(90)
+            assert job.states == {"RUNNING"}
+
+    run_with_sockets(late())
 
 
 async def test_a_job_excludes_the_nodes_whose_taints_its_pod_does_not_tolerate(

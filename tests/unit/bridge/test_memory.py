@@ -171,6 +171,16 @@ def test_the_scheduler_is_away_until_it_has_had_a_minute_for_the_pods_that_it_ha
     assert not memory.scheduler_away("a", 2000.0)
 
 
+def test_a_pod_has_its_whole_time_from_when_the_kubelet_has_failed_to_start_it() -> None:
+    memory = Memory()
+    # Between two tries, the kubelet reports no failure.
+    times = [(0, False), (900, True), (910, False), (920, True)]
+    found = [memory.starting_seconds("a", now, fails=fails) for now, fails in times]
+    assert found == [0, 0, 910, 20]
+    memory.begun("a")
+    assert memory.starting_seconds("a", 930, fails=True) == 0
+
+
 def test_a_pod_has_its_whole_time_from_when_the_scheduler_has_tried_it() -> None:
     memory = Memory()
     times = [(0, False), (900, False), (910, True), (920, True)]

@@ -39,6 +39,7 @@ from sidecars.bridge.core.records import (
     Why,
 )
 from sidecars.bridge.core.shape import Shape
+from sidecars.bridge.core.starting import Starting
 from sidecars.contract.bridge import Comment
 
 SHAPE = Shape("ada", "p")
@@ -351,6 +352,36 @@ def test_a_scheduler_that_is_away_ends_no_job_for_an_hour() -> None:
     # What it has tried, it has tried.
     [action] = act(dataclasses.replace(late, unbound_reason="taint"), jobs=(RUNNING,))
     assert isinstance(action, Cancel)
+
+
+STARTING = dataclasses.replace(
+    BOUND, starting=Starting("container c: ImagePullBackOff"), owner="rs"
+)
+
+
+def test_a_pod_that_the_kubelet_can_not_start_gives_its_resources_back_after_ten_minutes() -> None:
+    fails = dataclasses.replace(STARTING, starting_seconds=599)
+    assert act(fails, jobs=(RUNNING,)) == ()
+    fails = dataclasses.replace(STARTING, starting_seconds=600)
+    [action] = act(fails, jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
+    assert (action.job, action.avoid, action.unstarted) == (7, ("team/rs", "a"), fails)
+    assert action.note is not None
+    assert action.note.given_up, "its owner hasn't ended it: the pod counts as disrupted"
+    assert "within 600 s: container c: ImagePullBackOff" in action.message
+
+
+def test_a_pod_about_which_the_kubelet_is_silent_has_an_hour_to_start() -> None:
+    silent = dataclasses.replace(STARTING, starting=Starting(), starting_seconds=3599)
+    assert act(silent, jobs=(RUNNING,)) == ()
+    [action] = act(dataclasses.replace(silent, starting_seconds=3600), jobs=(RUNNING,))
+    assert isinstance(action, Cancel)
+
+
+def test_a_pod_that_can_not_start_costs_no_job_that_its_user_has_submitted() -> None:
+    job = dataclasses.replace(RUNNING, comment=Comment("team", "u", by_user=True))
+    fails = dataclasses.replace(STARTING, submit=False, starting_seconds=9999)
+    assert act(fails, jobs=(job,)) == ()
 
 
 @pytest.mark.parametrize("nodes", [{}, {"a": "node a is cordoned"}])

@@ -123,6 +123,14 @@ class JobReader:
                 found = True
         return found
 
+    def unanswered(self, unlisted: AbstractSet[int]) -> frozenset[int]:
+        """Return those of these jobs about which slurmdbd is to be asked for the first time. None
+        while it doesn't answer.
+        """
+        if self._now() < self._unstored_until:
+            return frozenset()
+        return frozenset(unlisted - self._asked.keys())
+
     def since_confirmed(self) -> float:
         """Return the seconds since the last `confirm`."""
         return self._now() - self._confirmed_at

@@ -200,7 +200,7 @@ class Passes:
         """Return whether anything waits for time to pass, which is looked at in each pass."""
         memory = self._memory
         remembered = memory.unbound or memory.missing or memory.obstructed
-        waits = self._parts.owners.waiting or view.unwritable
+        waits = self._parts.owners.waiting or view.unwritable or view.unanswered
         return bool(view.submitting or view.paused or remembered or waits)
 
     def _view(self, now: float) -> View:
@@ -225,6 +225,7 @@ class Passes:
             pods=seen,
             jobs=jobs,
             known=self._book.known,
+            unanswered=self._reader.unanswered(self._unlisted),
             cluster=self._cluster,
             users={namespace: tenant.user for namespace, tenant in self._views.tenants.items()},
             nodes=records.faults(),

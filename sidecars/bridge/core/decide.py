@@ -263,7 +263,8 @@ def _group(
         job = job_of(pod, view)
         if job is None:
             text = f"Slurm doesn't know job {pod.job} of this pod. If it has ended, delete the pod."
-            yield Report(pod, Why.JOB_UNKNOWN, text)
+            if pod.job not in view.unanswered:
+                yield Report(pod, Why.JOB_UNKNOWN, text)
         elif (
             job.phase is Phase.ENDED
             and pod.gated

@@ -310,6 +310,8 @@ class View:
     """The jobs that the bridge has submitted just now and that Slurm shows as those of another
     user, each with the user who has submitted it.
     """
+    unanswered: AbstractSet[int] = frozenset()
+    """The jobs that Slurm doesn't list, and about which slurmdbd is still to be asked."""
     cluster: str = ""
     """The Kubernetes cluster that the admin comments of jobs name; "" for none."""
 

@@ -336,6 +336,7 @@ async def test_a_pod_whose_job_ended_and_was_forgotten_while_no_bridge_ran_ends(
         await world.until(
             "the pod to be gone", lambda: ("team", "p") not in world.kube.objects(PODS)
         )
+    assert "JobUnknown" not in str([call.body for call in world.kube.calls])
 
 
 async def test_a_pod_whose_forgotten_job_has_no_end_in_slurmdbd_stays_and_shows_that(

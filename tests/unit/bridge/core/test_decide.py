@@ -274,6 +274,15 @@ def test_a_pod_of_an_unknown_job_is_reported_and_blocks_its_node_and_is_not_dele
     assert len(actions) == 2
 
 
+def test_a_pod_about_whose_job_slurmdbd_is_still_to_answer_shows_nothing_and_blocks_its_node() -> (
+    None
+):
+    old = Pod("o", "team", "old", GroupKey("team", "o"), job=3, node="a", bound=True)
+    [action] = act(LABELLED, old, jobs=(RUNNING,), unanswered=frozenset({3}))
+    assert isinstance(action, Report)
+    assert action.why is Why.NODE_NOT_FREE
+
+
 def test_a_job_id_that_another_group_has_got_deletes_nothing() -> None:
     """After slurmctld has lost its state, ids begin again."""
     other = Job(7, Phase.ENDED, "ada", Comment("team", "another"))

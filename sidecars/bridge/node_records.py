@@ -30,6 +30,11 @@ named before.
 _REFUSED_SECONDS = 10.0
 """Seconds after which a change is sent again that Slurm has refused."""
 
+DEVICES_SECONDS = 60.0
+"""Seconds for which a Kubernetes node may lack devices until its record is replaced by one without
+them.
+"""
+
 
 class NodeRecords:
     """`store` has the nodes of the Kubernetes `cluster`, `poller` the records. `reserve`: what the
@@ -60,6 +65,10 @@ class NodeRecords:
         """The changes of records that Slurm has refused: when each is sent again, and Slurm's
         words.
         """
+        self._lacking: dict[str, float] = {}
+        """Since when a Kubernetes node lacks devices of its record, by the record's name."""
+        self._replaceable: frozenset[str] = frozenset()
+        """The records whose nodes have lacked them for long enough."""
         self._keys: frozenset[str] = frozenset()
         self._counts_from: dict[str, float] = {}
         """When the last change of a record was done for sure: its devices count in answers asked
@@ -75,8 +84,15 @@ class NodeRecords:
         """The devices that the records have by index, by their names."""
 
     def due(self) -> bool:
-        """Return whether a change that Slurm has refused is to be sent again."""
-        return any(self._poller.now() >= again_at for again_at, _ in self._refused.values())
+        """Return whether a change that Slurm has refused is to be sent again, or a record has
+        lacked its devices for long enough.
+        """
+        again = any(self._poller.now() >= again_at for again_at, _ in self._refused.values())
+        return again or self._without_devices() != self._replaceable
+
+    def _without_devices(self) -> frozenset[str]:
+        until = self._poller.now() - DEVICES_SECONDS
+        return frozenset(name for name, since in self._lacking.items() if since <= until)
 
     def faults(self) -> dict[str, str]:
         """Return why no pod can be released to a Kubernetes node, "" if one can, by node."""
@@ -196,6 +212,13 @@ class NodeRecords:
         self.slurm_nodes = {
             kube_node: name for name, kube_node in self.kube_nodes.items() if name in poller.nodes
         }
+        lacking = {
+            it.name
+            for it in wanted
+            if (record := poller.nodes.get(it.name)) is not None and core.lacks_devices(it, record)
+        }
+        self._lacking = {name: self._lacking.get(name, poller.now()) for name in lacking}
+        self._replaceable = self._without_devices()
         actions = core.decide(
             wanted,
             poller.nodes,
@@ -203,6 +226,7 @@ class NodeRecords:
             known=poller.known,
             holding=holding,
             refused=refused_for,
+            lacking=lacking - self._replaceable,
             cluster=self._cluster,
         )
         conflicts = {it.kube_node: it.message for it in actions if isinstance(it, core.Conflict)}

@@ -129,6 +129,7 @@ class Wanted:
         return ",".join(f"{gres}:{count}" for gres, count in self._counts.items())
 
 
+@functools.lru_cache(maxsize=16_384)
 def numbered_of(extra: str) -> tuple[Numbered, ...]:
     """Return the devices in the Extra of a record, in the order of their indices."""
     return tuple((gres, Device(*device)) for gres, *device in bridge.devices_of(extra))
@@ -251,13 +252,15 @@ def decide(
     known: bool,
     holding: Container[str] | None = frozenset(),
     refused: Mapping[str, str] = types.MappingProxyType({}),
+    lacking: Container[str] = frozenset(),
     cluster: str = "",
 ) -> tuple[NodeAction, ...]:
     """Decide what to do about the records, nothing while Slurm's list of nodes isn't `known`. Of
     several `wanted` with one name, the first has the record.
 
     `refused`: why other Kubernetes nodes have none. `holding`: the nodes of jobs that have begun
-    and not ended, also of suspended ones, whose nodes are IDLE. None: any may be one.
+    and not ended, also of suspended ones, whose nodes are IDLE. None: any may be one. `lacking`:
+    the records whose devices may be back in a moment, see `lacks_devices`.
     """
     if not known:
         return ()
@@ -281,7 +284,7 @@ def decide(
             )
             actions.append(Conflict(it.kube_node, text))
         else:
-            actions += _one(it, record, keys, holding)
+            actions += _one(it, record, keys, holding, recent=name in lacking)
     for name, record in sorted(records.items()):
         if name not in named and _ours(record) and not is_of_another_cluster(record, cluster):
             kube_node = (bridge.labels_of(record.extra) or {}).get(bridge.KUBE_NODE, name)
@@ -315,7 +318,12 @@ def is_of_another_cluster(record: Node, cluster: str) -> bool:
 
 
 def _one(
-    it: Wanted, record: Node | None, keys: frozenset[str], holding: Container[str] | None
+    it: Wanted,
+    record: Node | None,
+    keys: frozenset[str],
+    holding: Container[str] | None,
+    *,
+    recent: bool,
 ) -> Iterator[NodeAction]:
     if record is None:
         yield Create(it)
@@ -344,8 +352,12 @@ def _one(
     # A record that is too small only wastes, and is replaced when no job is on the node. Until
     # then, and while Slurm refuses that because of a reservation, it serves. One that is too large
     # would give away what other pods use.
-    if _exceeds(it, record) or not set(devices) <= set(it.devices):
-        yield from _removal(record, _CHANGED, holding)
+    exceeds = it.cpus < record.cpus or it.memory < record.real_memory
+    if exceeds or _lacks(it, record, devices):
+        removal = _removal(record, _CHANGED, holding)
+        yield from (
+            change for change in removal if exceeds or not recent or not isinstance(change, Delete)
+        )
         return
     if _is_others(record):
         return
@@ -358,10 +370,18 @@ def _one(
         yield Delete(it.name)
 
 
-def _exceeds(it: Wanted, record: Node) -> bool:
+def lacks_devices(it: Wanted, record: Node) -> bool:
+    """Return whether the record has devices that the Kubernetes node doesn't report. While a device
+    plugin or a driver starts again, the node reports none of its devices.
+    """
+    ours = bridge.labels_of(record.extra) is not None
+    return _lacks(it, record, numbered_of(record.extra) if ours else it.devices)
+
+
+def _lacks(it: Wanted, record: Node, devices: tuple[Numbered, ...]) -> bool:
     left = _counts(it.gres)
     more = any(count > left.get(name, 0) for name, count in _counts(record.gres).items())
-    return it.cpus < record.cpus or it.memory < record.real_memory or more
+    return more or not set(devices) <= set(it.devices)
 
 
 def _differs(it: Wanted, record: Node) -> bool:

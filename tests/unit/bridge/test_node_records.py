@@ -85,6 +85,28 @@ def parts(poller: FakePoller) -> tuple[NodeRecords, FakeSlurm]:
     return NodeRecords(*given), slurm
 
 
+async def test_a_record_is_replaced_when_its_devices_have_been_gone_for_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    poller = FakePoller(dataclasses.replace(record(*GPUS), gres="gpu:h100:2,gpu:a100:1"))
+    records, slurm = parts(poller)
+    sent: list[str] = []
+
+    async def noted(request: Any) -> None:
+        sent.append(request.method)
+
+    monkeypatch.setattr(slurm, "call", noted)
+    times = iter((20.0, 79.0, 80.0))
+    found: list[tuple[bool, bool]] = []
+    for now in times:
+        monkeypatch.setattr(poller, "now", lambda now=now: now)
+        due = records.due()
+        sent.clear()
+        await records.apply(frozenset(), {})
+        found.append((due, "DELETE" in sent))
+    assert found == [(False, False), (False, False), (True, True)]
+
+
 async def test_pods_that_select_by_labels_without_end_make_no_record_large() -> None:
     """Slurm takes megabytes, and answers with those of all nodes: neither the bridge nor the
     operator reads that.

@@ -245,6 +245,27 @@ def test_a_record_with_more_gres_than_its_node_is_drained_while_jobs_are_on_it()
     assert act(dataclasses.replace(WANTED, counted=(("shard", 5),)), record) == ()
 
 
+def test_an_idle_record_outlives_the_restart_of_a_device_plugin_as_a_drained_one() -> None:
+    without, record = WANTED, changed(gres="shard:4")
+    recent: dict[str, Any] = {
+        "records": {"k1": record},
+        "keys": KEYS,
+        "known": True,
+        "lacking": {"k1"},
+    }
+    [action] = decide([without], **recent)
+    assert isinstance(action, Drain)
+    drained = changed("IDLE", "DRAIN", gres="shard:4", reason=action.reason)
+    assert decide([without], **{**recent, "records": {"k1": drained}}) == ()
+    again = dataclasses.replace(WANTED, counted=(("shard", 4),))
+    assert act(again, drained) == (Undrain("k1"),)
+    # They are gone for good.
+    assert act(without, drained) == (Delete("k1"),)
+    # Fewer CPUs are no matter of a plugin.
+    smaller = dataclasses.replace(WANTED, cpus=6)
+    assert [type(it) for it in decide([smaller], **recent)] == [Drain, Delete]
+
+
 @pytest.mark.parametrize("reported", ["gpushare:2K", "gpushare:2048", "gpushare:2048(S:0-1)"])
 def test_a_record_is_as_it_should_be_however_slurm_writes_the_count_of_its_gres(
     reported: str,

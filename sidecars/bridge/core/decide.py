@@ -462,11 +462,8 @@ def _without_fit(parts: Sequence[Part], view: View, *, guard: bool) -> str:
             first = min(places)
             more = f" and {len(places) - 1} others" if len(places) > 1 else ""
             return f"no Kubernetes node of Slurm can run the pod: {first}{more}: {unfit[first]}"
-        if part.shape.needs.ports:
-            text = (
-                f"{part.pods} pods take port {part.shape.needs.ports[0]} of their node, and need a "
-                "node each"
-            )
+        if part.shape.alone:
+            text = f"{part.pods} pods {part.shape.alone}, and need a node each"
             left = len(places - unfit.keys())
             if places and part.pods > left:
                 return f"{text}: Slurm has {left} that can run them"

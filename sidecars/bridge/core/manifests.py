@@ -72,10 +72,35 @@ class NodeAffinity(msgspec.Struct, frozen=True, rename="camel"):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """labelSelector and namespaceSelector of a term."""
+
+    match_labels: Mapping[str, str] = {}
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class PodTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """requiredDuringSchedulingIgnoredDuringExecution[*] of the affinity to pods."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    """null selects no pod."""
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PodAntiAffinity(msgspec.Struct, frozen=True, rename="camel"):
+    """spec.affinity.podAntiAffinity."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodTerm, ...] = ()
+
+
 class Affinity(msgspec.Struct, frozen=True, rename="camel"):
     """spec.affinity."""
 
     node_affinity: NodeAffinity | None = None
+    pod_anti_affinity: PodAntiAffinity | None = None
 
 
 class Toleration(msgspec.Struct, frozen=True):

@@ -71,7 +71,7 @@ def _request(
     part: Part, most: int, comment: str, excluded: tuple[str, ...], *, guard: bool
 ) -> ExternalRequest:
     shape, pods = part
-    if shape.needs.ports:
+    if shape.alone:
         shape, most = dataclasses.replace(shape, min_nodes=pods, max_nodes=0), pods
     return ExternalRequest(
         name=shape.name,
@@ -268,7 +268,7 @@ def slots_of(
 
 def _fits(it: Allocation, shape: Shape) -> int:
     fits = it.cpus // shape.cpus
-    if shape.needs.ports:
+    if shape.alone:
         fits = min(fits, 1)
     if shape.memory and it.memory:
         fits = min(fits, it.memory // shape.memory)

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from types import MappingProxyType
 
+from sidecars.bridge.core.apart import excludes_itself
 from sidecars.bridge.core.devices import BUILT_IN, VENDORS
 from sidecars.bridge.core.feasible import NOTHING, Needs, needs_of
 from sidecars.bridge.core.manifests import Container, Pod, Requirement, Term
@@ -101,6 +102,15 @@ class Shape:
     """0: that of Slurm's scheduler."""
     needs: Needs = NOTHING
     """What Slurm doesn't know: it decides on which nodes the job can't run."""
+    apart: bool = False
+    """Whether these pods exclude each other from a node by their anti-affinity."""
+
+    @property
+    def alone(self) -> str:
+        """What keeps two of these pods from one node, "" for nothing."""
+        if self.needs.ports:
+            return f"take port {self.needs.ports[0]} of their node"
+        return "exclude each other from a node by their anti-affinity" if self.apart else ""
 
     @property
     def digest(self) -> str:
@@ -114,8 +124,9 @@ def _digest(shape: Shape) -> str:
     fields = asdict(shape)
     if not any(shape.needs):  # jobs of former releases have none
         del fields["needs"]
-    if not shape.priority:
-        del fields["priority"]
+    for name in ("priority", "apart"):
+        if not fields[name]:
+            del fields[name]
     text = json.dumps(fields, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -180,6 +191,7 @@ def shape_of(
         wckey=wishes.get("wckey", ""),
         priority=_priority(wishes, tenant, pod),
         needs=needs,
+        apart=excludes_itself(pod),
     )
 
 

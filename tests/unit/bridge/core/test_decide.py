@@ -1324,3 +1324,13 @@ def test_pods_with_one_port_of_the_node_need_a_node_each(
         text = f"2 pods take port 8080/TCP of their node, and need a node each: {words}"
         assert {it.message for it in actions if isinstance(it, Report)} == {text}
     assert [isinstance(it, Submit) for it in actions] == ([False, False] if words else [True])
+
+
+def test_pods_that_exclude_each_other_need_a_node_each() -> None:
+    apart = dataclasses.replace(SHAPE, apart=True)
+    assert [type(it) for it in act(*group(2, shape=apart), places_of=NODES)] == [Submit]
+    actions = act(*group(9, shape=apart), places_of=NODES)
+    text = "9 pods exclude each other from a node by their anti-affinity, and need a node each"
+    assert {it.message for it in actions if isinstance(it, Report)} == {
+        f"{text}: Slurm has 2 that can run them"
+    }

@@ -76,16 +76,21 @@ def test_a_group_may_get_as_many_nodes_as_it_has_pods_and_no_more() -> None:
 PORTED = dataclasses.replace(SHAPE, needs=Needs(ports=("8080/TCP",)), max_nodes=9)
 
 
-def test_pods_with_one_port_of_the_node_get_a_node_each() -> None:
-    [request] = requests_of(Submit(KEY, (Part(PORTED, 4),)), ())
+APART = dataclasses.replace(SHAPE, apart=True)
+
+
+@pytest.mark.parametrize("shape", [PORTED, APART])
+def test_pods_that_no_two_of_share_a_node_get_a_node_each(shape: Shape) -> None:
+    [request] = requests_of(Submit(KEY, (Part(shape, 4),)), ())
     assert (request.tasks, request.min_nodes, request.max_nodes) == (4, 4, 4)
 
 
-def test_a_node_has_one_place_for_pods_with_one_port_of_it() -> None:
+@pytest.mark.parametrize("shape", [PORTED, APART])
+def test_a_node_has_one_place_for_pods_that_share_none(shape: Shape) -> None:
     """Also if the job has the whole node."""
     whole = running(Allocation("n1", 8, 8000))
     assert job(whole, "RUNNING").slots == (("k1", 4),)
-    assert job(whole, "RUNNING", shape=PORTED).slots == (("k1", 1),)
+    assert job(whole, "RUNNING", shape=shape).slots == (("k1", 1),)
 
 
 def test_each_component_excludes_what_all_avoid_and_what_can_not_run_its_pods() -> None:

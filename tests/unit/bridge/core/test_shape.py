@@ -367,11 +367,12 @@ def test_what_slurm_does_not_count_is_a_need_of_the_pod() -> None:
 def test_pods_without_such_needs_have_the_jobs_of_former_releases() -> None:
     """Otherwise an upgrade would cancel all held jobs. The text is that of release 0.1.0."""
     fields = dataclasses.asdict(shape.Shape("ada", "p"))
-    del fields["needs"], fields["priority"]
+    del fields["needs"], fields["priority"], fields["apart"]
     text = json.dumps(fields, sort_keys=True).encode()
     assert shape.Shape("ada", "p").digest == hashlib.sha256(text).hexdigest()[:16]
     needs = Needs(resources=(("ephemeral-storage", "1"),))
     assert shape.Shape("ada", "p", needs=needs).digest != shape.Shape("ada", "p").digest
+    assert shape.Shape("ada", "p", apart=True).digest != shape.Shape("ada", "p").digest
 
 
 @pytest.mark.parametrize(
@@ -427,6 +428,52 @@ def test_pods_that_come_after_the_first_one_has_a_node_are_refused_unless_all_co
         shape.shape_of(annotated(**{controller: "exclusive-topology"}), TENANT)
     labelled = annotated(alpha_jobset="exclusive-topology node-selector")
     assert shape.shape_of(labelled, TENANT).cpus == 1
+
+
+HOST = {"topologyKey": "kubernetes.io/hostname"}
+ITSELF = {**HOST, "labelSelector": {"matchLabels": {"app": "a"}}}
+
+
+def apart(term: dict[str, Any]) -> bool:
+    name = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = {"podAntiAffinity": {name: [{**HOST, "labelSelector": None}, term]}}
+    item = pod({"containers": [{}], "affinity": affinity}, labels={"app": "a"})
+    return shape.shape_of(item, TENANT).apart
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        ITSELF,
+        {**HOST, "labelSelector": {}},
+        {**HOST, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
+        {**ITSELF, "namespaces": ["other", "team"]},
+        {**ITSELF, "namespaceSelector": {}},
+        {**ITSELF, "matchLabelKeys": ["app"]},
+    ],
+)
+def test_pods_that_exclude_each_other_from_a_node_are_apart(term: dict[str, Any]) -> None:
+    assert apart(term)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        {**ITSELF, "topologyKey": "topology.kubernetes.io/zone"},
+        {**HOST, "labelSelector": {"matchLabels": {"app": "b"}}},
+        {
+            **HOST,
+            "labelSelector": {
+                "matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]
+            },
+        },
+        HOST,
+        {**ITSELF, "namespaces": ["other"]},
+        {**ITSELF, "mismatchLabelKeys": ["app"]},
+    ],
+)
+def test_pods_that_exclude_others_are_not_apart(term: dict[str, Any]) -> None:
+    assert not apart(term)
 
 
 def test_the_ports_of_the_node_that_a_pod_takes_are_a_need_of_it() -> None:

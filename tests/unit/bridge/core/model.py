@@ -494,9 +494,12 @@ class World:
             node = pod.node or self.sent.get(uid, "")
             reason = "taint" if true is not None and true.unbindable else ""
             claims = self.claims.of(uid)
-            seen = dataclasses.replace(
-                pod, unbound_seconds=unbound, unbound_reason=reason, node=node, claims=claims
-            )
+            seen = pod
+            known = (pod.unbound_seconds, pod.unbound_reason, pod.node, pod.claims)
+            if known != (unbound, reason, node, claims):  # few change between two views
+                seen = dataclasses.replace(
+                    pod, unbound_seconds=unbound, unbound_reason=reason, node=node, claims=claims
+                )
             pods.append(
                 seen if claims is not None else dataclasses.replace(seen, shape=None, size=0)
             )

@@ -7,6 +7,7 @@ No kubelet runs: the tests end the pods.
 import asyncio
 import contextlib
 import copy
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -384,6 +385,65 @@ async def test_a_node_that_a_user_poisons_with_a_signal_is_back_in_service_when_
         await world.admin.delete(PODS, world.namespace, "first", grace_period_seconds=0)
         await bound(world, "next", place)
         assert "NOT_RESPONDING" not in (await slurm.node(place)).states
+
+
+@contextlib.asynccontextmanager
+async def reserved(slurm: Target, place: str, **values: Any) -> AsyncIterator[str]:
+    """A reservation of the node, until no job is left in it."""
+    name = f"of-{place}"
+    request = protocol.save_reservation(name, minutes=60, nodes=[place], users=[USER], **values)
+    await slurm.call(request)
+    yield name
+
+    async def deleted() -> bool:
+        # Slurm refuses it while a job runs in it.
+        with contextlib.suppress(Rejected):
+            await slurm.call(protocol.delete_reservation(name))
+        return name not in {it.name for it in await slurm.call(protocol.get_reservations())}
+
+    await until("the end of the reservation", deleted)
+
+
+async def submitted(world: World, name: str, **wishes: str) -> None:
+    """A pod that no other one fits beside, with these annotations, which Slurm has seen."""
+    item = pod(world.namespace, name, cpu="6")
+    item["metadata"]["annotations"] = {f"{bridge.WISHES}{key}": it for key, it in wishes.items()}
+    await world.admin.create(PODS, item)
+
+    async def started() -> bool:
+        found = await world.condition(name)
+        return bool(await world.place(name)) or found.get("reason") == "Waiting"
+
+    await until(f"a job of pod {name}", started)
+
+
+async def test_a_pod_gets_a_reserved_node_only_by_the_name_of_the_reservation(
+    slurm: Target, world: World
+) -> None:
+    place = world.nodes[0]
+    async with bridge_of(world, slurm, place):
+        async with reserved(slurm, place, start_time=int(time.time())) as name:
+            await submitted(world, "outside")
+            await submitted(world, "inside", reservation=name)
+            await bound(world, "inside", place)
+            assert not await world.place("outside")
+            await world.admin.delete(PODS, world.namespace, "inside", grace_period_seconds=0)
+        await bound(world, "outside", place)
+
+
+async def test_before_a_maintenance_only_pods_start_that_end_before_it(
+    slurm: Target, world: World
+) -> None:
+    place = world.nodes[0]
+    begins = int(time.time()) + 30 * 60
+    async with bridge_of(world, slurm, place):
+        async with reserved(slurm, place, start_time=begins, flags=["MAINT"]):
+            await submitted(world, "long", timelimit="60")
+            await submitted(world, "short", timelimit="10")
+            await bound(world, "short", place)
+            assert not await world.place("long")
+            await world.admin.delete(PODS, world.namespace, "short", grace_period_seconds=0)
+        await bound(world, "long", place)
 
 
 ZONE, DISK, NOWHERE = "topology.kubernetes.io/zone", "disk", "example.com/nowhere"

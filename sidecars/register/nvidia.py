@@ -33,10 +33,14 @@ DRIVER_SECONDS = 60.0
 """
 
 PROC = Path("/proc/driver/nvidia")
+GKE = Path("/usr/local/nvidia")
+"""Where GKE mounts its driver. No loader and no PATH looks there."""
+
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _VOLUME_MOUNTS = "/var/run/nvidia-container-devices"
 """The value of NVIDIA_VISIBLE_DEVICES that stands for the names of the entries of this folder."""
 
+_NVML = "libnvidia-ml.so.1"
 _MOST_OUTPUT = 2**20
 _SMI_GPU = re.compile(r"GPU\s+[0-9]+:\s+(\S.*?)\s+\(UUID:\s+(\S+)\)")
 _SMI_MIG = re.compile(r"MIG\s+(\S+)\s+Device\s+[0-9]+:\s+\(UUID:\s+(\S+)\)")
@@ -116,9 +120,13 @@ def _pynvml() -> Any:
     import ctypes
 
     try:
-        ctypes.CDLL("libnvidia-ml.so.1")
+        ctypes.CDLL(_NVML)
     except OSError as error:
-        raise UnreadableError(str(error)) from error
+        # pynvml loads the library by its name, for which the loader returns the one that is loaded.
+        try:
+            ctypes.CDLL(str(GKE / "lib64" / _NVML))
+        except OSError:
+            raise UnreadableError(str(error)) from error
     return importlib.import_module("pynvml")
 
 
@@ -209,13 +217,21 @@ def read_proc(folder: Path, mig: bool = False) -> Reading:
     return Reading(tuple(devices), tuple(complaints))
 
 
-def read_smi(command: Sequence[str] = ("nvidia-smi", "-L")) -> Reading:
-    """Read the devices that nvidia-smi reports. Raises UnreadableError and OSError."""
+def read_smi(command: Sequence[str] = ("nvidia-smi", "-L"), gke: Path = GKE) -> Reading:
+    """Read the devices that nvidia-smi reports. It and its libraries can be in the folder of GKE's
+    driver. Raises UnreadableError and OSError.
+    """
     import subprocess
 
     start = time.monotonic()
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env=_with_driver(os.environ, gke),
+        )
     except FileNotFoundError as error:
         raise UnreadableError(f"{command[0]} doesn't exist") from error
     text = done.stdout[:_MOST_OUTPUT].decode(errors="replace")
@@ -225,6 +241,19 @@ def read_smi(command: Sequence[str] = ("nvidia-smi", "-L")) -> Reading:
         words = "; ".join(reading.complaints) or "no output"
         raise UnreadableError(f"exit status {done.returncode}: {words}")
     return Reading(reading.devices, reading.complaints, time.monotonic() - start)
+
+
+def _with_driver(environment: Mapping[str, str], driver: Path) -> dict[str, str]:
+    """Return the environment with the driver's folders after all others."""
+    found = dict(environment)
+    for name, folder, otherwise in (
+        ("PATH", "bin", os.defpath),
+        ("LD_LIBRARY_PATH", "lib64", ""),
+    ):
+        before = found.get(name) or otherwise
+        # An empty entry would be the current folder.
+        found[name] = f"{before}:{driver / folder}" if before else str(driver / folder)
+    return found
 
 
 def parse_smi(text: str) -> Reading:

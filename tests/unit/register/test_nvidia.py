@@ -198,6 +198,49 @@ def test_without_the_drivers_library_nothing_is_spent_on_its_module(
     assert "pynvml" not in sys.modules
 
 
+def test_a_driver_at_gkes_path_is_loaded_where_the_loader_finds_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The module loads the library by its name. The loader then answers with the one that is loaded
+    already, whatever its path.
+    """
+    loaded: list[str] = []
+
+    def load(name: str) -> None:
+        if "/" not in name:
+            raise OSError(f"{name}: cannot open shared object file")
+        loaded.append(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml("a100-mig"))
+    reading = default_sources("")[0].read()
+    assert gres(reading) == GRES["a100-mig"]
+    assert loaded == ["/usr/local/nvidia/lib64/libnvidia-ml.so.1"]
+
+
+def test_the_loaders_own_driver_comes_before_that_of_gke(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(ctypes, "CDLL", loaded.append)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml("h100"))
+    default_sources("")[0].read()
+    assert loaded == ["libnvidia-ml.so.1"]
+
+
+def test_nvidia_smi_is_found_with_its_libraries_at_gkes_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [stub] = script(
+        tmp_path,
+        f"case $LD_LIBRARY_PATH in /opt/lib:{tmp_path}/lib64) ;; *) exit 12 ;; esac; "
+        f"cat {FIXTURES}/nvidia-smi/a100-mig.txt",
+    )
+    (tmp_path / "bin").mkdir()
+    Path(stub).rename(tmp_path / "bin/nvidia-smi")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
+    assert gres(read_smi(gke=tmp_path)) == GRES["a100-mig"]
+
+
 def test_nvidia_smi_is_run_and_read(tmp_path: Path) -> None:
     reading = read_smi(script(tmp_path, f"cat {FIXTURES}/nvidia-smi/gb200.txt"))
     assert gres(reading) == GRES["gb200"]

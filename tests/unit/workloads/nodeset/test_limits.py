@@ -1,6 +1,6 @@
 """Limits of slurmd, as `register` gets them."""
 
-from tests.support.builders import env, nodeset, part
+from tests.support.builders import env, nodeset, part, pod_spec
 from tests.unit.workloads.nodeset.making import pod
 
 
@@ -46,3 +46,16 @@ def test_records_of_power_saving_do_not_depend_on_the_cpus_of_a_pod() -> None:
     saving = {"enabled": True, "node": "CPUs=4 RealMemory=1000"}
     assert env(pod(nodeset(powerSaving=saving)), "register")["REGISTER_EXCLUSIVE_CPUS"] == "false"
     assert env(pod(), "register")["REGISTER_EXCLUSIVE_CPUS"] == "true"
+
+
+def test_register_comes_directly_before_slurmd_so_that_the_kubelet_gives_both_the_same_cpus() -> (
+    None
+):
+    """The static CPU manager allocates in this order, from free CPUs and those of init containers
+    that end. A container between the two that runs on, with CPUs of its own, would take some of
+    register's.
+    """
+    spec = pod_spec(pod())
+    assert spec["initContainers"][-1]["name"] == "register"
+    assert "restartPolicy" not in spec["initContainers"][-1]
+    assert spec["containers"][0]["name"] == "slurmd"

@@ -20,6 +20,11 @@ def test_only_the_address_of_slurmrestd_is_required(capsys: pytest.CaptureFixtur
     assert "--slurmrestd-url" in capsys.readouterr().err
 
 
+def test_the_address_of_slurmrestd_can_be_of_ipv6() -> None:
+    found = parse(["--slurmrestd-url", "http://[fd00::1]:6820/"], {})
+    assert found.slurmrestd_url == "http://[fd00::1]:6820"
+
+
 def test_flags_become_settings() -> None:
     flags = (
         "--jwt-key /k --slurm-user admin --namespace n --tenants t --default-partition p "

@@ -97,10 +97,13 @@ async def role(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Proc
             await process.wait()
 
 
-async def test_it_answers_until_after_sigterm_and_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+async def test_it_answers_at_both_families_until_after_sigterm_and_ends(
+    tmp_path: Path, address: str
+) -> None:
     [port] = free_ports(1)
     trust = await put(tmp_path, *await generated.certificate(HOST, 2))
-    url = f"https://127.0.0.1:{port}"
+    url = f"https://{address}:{port}"
     async with role(tmp_path, port) as process, aiohttp.ClientSession() as session:
 
         async def ask() -> aiohttp.ClientResponse:

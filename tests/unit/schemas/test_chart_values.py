@@ -339,3 +339,28 @@ def test_the_page_links_the_pages_that_descriptions_name() -> None:
     assert "(metrics.md) describes" in metrics
     for chart in chart_values.charts():
         assert " docs/" not in chart_values.page(chart, ROOT / "charts" / chart)
+
+
+@pytest.mark.parametrize(
+    ("chart", "daemon"),
+    [
+        ("slurm-operator", "operator"),
+        ("slurm-bridge", "controllers"),
+        ("slurm-exporter", "exporter"),
+        ("slurm", "restapi.podSpec"),
+        ("slurm", "nodesets.gpu.podSpec"),
+    ],
+)
+def test_tolerations_that_compare_numbers_are_taken_with_the_number_as_text(
+    chart: str, daemon: str
+) -> None:
+    def with_value(value: str | int) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "tolerations": [{"key": "sla", "operator": "Gt", "value": value, "effect": "NoExecute"}]
+        }
+        for part in reversed(daemon.split(".")):
+            found = {part: found}
+        return found
+
+    assert taken(chart, with_value("950"))
+    assert not taken(chart, with_value(950)), "the API server refuses it"

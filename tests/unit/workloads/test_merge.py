@@ -347,6 +347,17 @@ def test_tolerations_and_search_domains_are_united() -> None:
     }
 
 
+def test_two_tolerations_of_one_key_that_compare_numbers_are_both_kept() -> None:
+    between = [
+        {"key": "sla", "operator": "Gt", "value": "900"},
+        {"key": "sla", "operator": "Lt", "value": "990"},
+    ]
+    base = {"tolerations": [{"key": "worker"}]}
+    assert pod_spec(base, {"tolerations": between}, "spec.x") == {
+        "tolerations": [{"key": "worker"}, *between]
+    }
+
+
 @pytest.mark.parametrize("strength", ["required", "preferred"])
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
 def test_affinity_terms_are_united(kind: str, strength: str) -> None:

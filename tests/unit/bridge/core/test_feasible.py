@@ -28,6 +28,7 @@ def tolerating(**values: str) -> Needs:
 
 PRESSURE = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
 TEAM = {"key": "team", "value": "red", "effect": "NoExecute"}
+SLA = {"key": "sla", "value": "950", "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize("taint", [PRESSURE, TEAM])
@@ -104,3 +105,14 @@ def test_pods_that_fit_the_same_nodes_have_equal_needs() -> None:
     )
     assert needs_of([usual], {"ephemeral-storage": Decimal(0)}) == NOTHING
     assert needs_of([], {"a": Decimal("1e3")}) == needs_of([], {"a": Decimal(1000)})
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "fits"),
+    [("Gt", "900", True), ("Gt", "950", False), ("Lt", "990", True), ("Lt", "900", False)],
+)
+def test_tolerations_compare_numbers_as_kube_scheduler_does(
+    operator: str, value: str, fits: bool
+) -> None:
+    needs = tolerating(key="sla", operator=operator, value=value)
+    assert (unfit(needs, node(SLA)) == "") is fits

@@ -407,6 +407,15 @@ def test_a_record_has_what_other_pods_leave_of_the_node() -> None:
     assert found == Wanted("k1", "k1", "10.0.0.1", 6, 16_000, (("gpu", 2),), labels={"zone": "a"})
 
 
+def test_the_address_of_a_record_can_be_of_ipv6_and_is_the_first_of_two_families() -> None:
+    v6, v4 = ({"type": "InternalIP", "address": it} for it in ("fd00:10::5", "10.0.0.1"))
+    for addresses in ([v6], [v6, v4]):
+        found = wanted_of(kube_node(status={"addresses": addresses}), Usage(), KEYS)
+        assert isinstance(found, Wanted)
+        assert found.address == "fd00:10::5"
+        assert "NodeAddr=fd00:10::5" in found.conf()
+
+
 def test_a_node_without_an_internal_address_gets_no_record() -> None:
     assert "no InternalIP" in str(wanted_of(kube_node(status={"addresses": []}), Usage(), KEYS))
 

@@ -3,7 +3,6 @@
 from schemas import grafana
 
 _STARTABLE = "Without held jobs. Array tasks count one by one."
-_QUANTILES = ((0.1, "a tenth is below"), (0.5, "median"), (0.9, "a tenth is above"))
 _MAPPED = 'hpc_job!=""'
 _NOT_READY = 'condition="Ready", status=~"false|unknown"'
 _JOBS = "Needs the mapping of jobs to GPUs: vendor.nvidia.dcgm."

@@ -134,9 +134,13 @@ _DRY_RUN = (
     "--output=name",
     "--filename=-",
 )
-_NO_RIGHT = re.compile(r"cannot (?:patch|create) resource|\(NotFound\)|no matches for kind")
-"""What kubectl reports where the question can't be asked: of whoever may only read, and of a
-namespace or a custom resource that the upgrade creates.
+_REFUSED = re.compile(
+    r"[Ii]nvalid value|\(Invalid\)| is invalid|denied (?:the )?request|\(BadRequest\)"
+    r"|exceeded quota|failed calling webhook"
+)
+"""What kubectl reports of an object that the API server refuses. Other failures are none: of
+whoever may only read, of a namespace or a custom resource that the upgrade creates, and of a server
+that doesn't answer.
 """
 _LONGEST = 500
 """Characters of a refusal, which may repeat what the stream has: passwords are taken out first."""
@@ -155,13 +159,15 @@ def _refusals(
         (it["kind"], it["metadata"]["namespace"], it["metadata"]["name"]): _refusal(it, run)
         for it in objects
     }
-    return {key: why for key, why in found.items() if why and not _NO_RIGHT.search(why)}
+    return {key: why for key, why in found.items() if why}
 
 
 def _refusal(manifest: Manifest, run: Kubectl) -> str:
     try:
         run(_DRY_RUN, json.dumps(manifest))
     except PostrenderError as error:
+        if not _REFUSED.search(str(error)):
+            return ""
         return redaction.text(" ".join(str(error).partition(": ")[2].split()))[:_LONGEST]
     return ""
 

@@ -248,6 +248,10 @@ def test_a_refusal_that_repeats_a_password_of_the_stream_is_shown_without_it() -
         'User "ada" cannot patch resource "nodesets" in API group "slinky.slurm.net"',
         'Error from server (NotFound): namespaces "slurm" not found',
         'no matches for kind "NodeSet" in version "slinky.slurm.net/v1beta1"',
+        "no answer within 60 s",
+        "Unable to connect to the server: net/http: TLS handshake timeout",
+        "Error from server: etcdserver: request timed out",
+        "error: You must be logged in to the server (Unauthorized)",
     ],
 )
 def test_what_can_not_be_asked_is_no_refusal(message: str) -> None:

@@ -477,7 +477,15 @@ async def test_while_no_pod_waits_nothing_is_decided_until_slurmctld_has_started
         world.slurm.job_run(job.job_id, {"k1": 1})
         await world.until("the release", world.released)
         world.bind()
-        await world.until("the pod to be seen bound", lambda: views[-1].pods[0].bound)
+        running = world.pod()
+        running.setdefault("status", {})["phase"] = "Running"
+        world.kube.put(PODS, running)
+
+        def seen_running() -> bool:
+            [found] = views[-1].pods
+            return found.bound and found.starting is None
+
+        await world.until("the pod to be seen running", seen_running)
         asked = len(world.slurm.requests("GET", "conf"))
         await world.until(
             "one period", lambda: len(world.slurm.requests("GET", "conf")) > asked + 1

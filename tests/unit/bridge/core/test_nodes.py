@@ -261,7 +261,7 @@ def test_an_idle_record_outlives_the_restart_of_a_device_plugin_as_a_drained_one
     assert act(again, drained) == (Undrain("k1"),)
     # They are gone for good.
     assert act(without, drained) == (Delete("k1"),)
-    # Fewer CPUs are no matter of a plugin.
+    # No plugin changes the number of CPUs.
     smaller = dataclasses.replace(WANTED, cpus=6)
     assert [type(it) for it in decide([smaller], **recent)] == [Drain, Delete]
 

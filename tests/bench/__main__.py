@@ -43,7 +43,6 @@ BENCHES: dict[str, figures.Bench] = {
     "exporter": exporter.bench,
     "postrender": postrender.bench,
 }
-FOLDER = Path(__file__).parents[2] / "build" / "bench"
 
 
 def main() -> int:
@@ -63,7 +62,7 @@ def main() -> int:
             name: comparing(name, bench, given.former, given.rounds)
             for name, bench in BENCHES.items()
         }
-    return figures.run(given.names, benches, FOLDER)
+    return figures.run(given.names, benches, figures.FOLDER)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+FOLDER = Path(__file__).parents[2] / "build" / "bench"
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -85,6 +87,14 @@ def table(figures: Sequence[Figure]) -> str:
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
+def show(figures: Sequence[Figure], name: str, folder: Path = FOLDER) -> None:
+    """Write the figures of a bench to `folder`/NAME.json, and print their table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps([asdict(f) for f in figures], indent=2, ensure_ascii=False)
+    (folder / f"{name}.json").write_text(f"{text}\n")
+    print(table(figures), flush=True)
+
+
 def run(names: Sequence[str], benches: Mapping[str, Bench], folder: Path) -> int:
     """Run these benches (all when none is named): a table to stdout and `folder`/NAME.json for
     each.
@@ -106,10 +116,8 @@ def run(names: Sequence[str], benches: Mapping[str, Bench], folder: Path) -> int
     if load >= cpus:
         print("bench: this machine is busy; wall times will be too long", file=sys.stderr)
     status = 0
-    folder.mkdir(parents=True, exist_ok=True)
     for name in names or sorted(benches):
-        path = folder / f"{name}.json"
-        path.unlink(missing_ok=True)
+        (folder / f"{name}.json").unlink(missing_ok=True)
         print(f"\n{name}", flush=True)
         try:
             found = benches[name]()
@@ -118,8 +126,7 @@ def run(names: Sequence[str], benches: Mapping[str, Bench], folder: Path) -> int
             print(f"bench: {name} could not measure", file=sys.stderr)
             status = 1
             continue
-        path.write_text(json.dumps([asdict(f) for f in found], indent=2, ensure_ascii=False) + "\n")
-        print(table(found), flush=True)
+        show(found, name, folder)
     return status
 
 

@@ -13,18 +13,16 @@ build/bench/registration.json.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Thread
 
-from tests.bench.figures import Figure, figure, table
+from tests.bench.figures import Figure, figure, show
 from tests.bench.slurmctld import Process
 from tests.support.real.daemons import ADDRESS, ALL, Daemons
 
@@ -157,10 +155,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.registration", description=__doc__)
     parser.add_argument("--workers", type=int, default=1_000)
     figures = bench(parser.parse_args().workers)
-    path = Path(__file__).parents[2] / "build" / "bench" / "registration.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(f) for f in figures], indent=2, ensure_ascii=False) + "\n")
-    print(table(figures))
+    show(figures, "registration")
     return 0
 
 

@@ -10,7 +10,6 @@ Results also go to build/bench/slurmctld.json.
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import statistics
@@ -19,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from sidecars.explain.core import job
 from sidecars.explain.core.records import Seen
 from sidecars.slurm.protocol import TOKEN_HEADER, VERSIONS
 from sidecars.slurm.tokens import sign
-from tests.bench.figures import Figure, figure, table
+from tests.bench.figures import Figure, figure, show, table
 from tests.support.real import daemons, outside
 
 AT_ONCE = 16
@@ -288,10 +287,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     figures = asyncio.run(bench(given.jobs, given.times, plain=given.plain))
-    path = Path(__file__).parents[2] / "build" / "bench" / "slurmctld.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(f) for f in figures], indent=2, ensure_ascii=False) + "\n")
-    print(table(figures))
+    show(figures, "slurmctld")
     return 0
 
 

@@ -122,6 +122,16 @@ def clean_up(world: World) -> None:
             world.delete(uid)
 
 
+def ignore_blockers(monkeypatch: pytest.MonkeyPatch, of: str) -> None:
+    """A defect: pods that keep others from a node don't, if the reason has these words."""
+    blockers = decide._blockers
+
+    def ignores(view: View) -> dict[str, str]:
+        return {node: words for node, words in blockers(view).items() if of not in words}
+
+    monkeypatch.setattr(decide, "_blockers", ignores)
+
+
 def run_many(look: Callable[[World], None] = lambda _: None, often: int | None = None) -> None:
     """Enough runs to find a defect."""
     for seed in range(300):
@@ -170,12 +180,7 @@ def test_the_model_finds_memory_with_two_owners_where_cpus_are_plenty(
 def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_jobs_share_their_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    blockers = decide._blockers
-
-    def ignores(view: View) -> dict[str, str]:
-        return {node: words for node, words in blockers(view).items() if "suspended" not in words}
-
-    monkeypatch.setattr(decide, "_blockers", ignores)
+    ignore_blockers(monkeypatch, "suspended")
     with pytest.raises(AssertionError, match="are in use by"):
         run_many()
 
@@ -191,14 +196,7 @@ def test_the_model_finds_a_bridge_that_releases_pods_to_cores_that_slurm_has_giv
 def test_the_model_finds_a_bridge_that_ignores_the_pods_of_jobs_whose_start_slurm_has_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    blockers = decide._blockers
-
-    def ignores(view: View) -> dict[str, str]:
-        return {
-            node: words for node, words in blockers(view).items() if "no place there" not in words
-        }
-
-    monkeypatch.setattr(decide, "_blockers", ignores)
+    ignore_blockers(monkeypatch, "no place there")
     with pytest.raises(AssertionError, match="are in use by"):
         run_many(often=ROLL_BACK)
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sidecars.bridge.core import alone, decide, guards, jobs, placeholder
+from sidecars.bridge.core import alone, guards, jobs, placeholder
 from sidecars.bridge.core.nodes import Drain
-from sidecars.bridge.core.records import Job, Phase, View
+from sidecars.bridge.core.records import Job, Phase
 from tests.unit.bridge.core.guard_model import GuardWorld
 from tests.unit.bridge.core.model import CPUS, ENDS, MEMORY
 from tests.unit.bridge.core.model_claims import GPUS
-from tests.unit.bridge.core.test_random import STEPS, clean_up, settled
+from tests.unit.bridge.core.test_random import STEPS, clean_up, ignore_blockers, settled
 
 SUSPEND, CHANGE = 8, 10
 
@@ -164,12 +164,7 @@ def test_the_model_finds_a_bridge_that_releases_pods_with_devices_beside_slurms_
 def test_the_model_finds_a_bridge_that_lets_pods_of_suspended_guards_share_their_cores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    blockers = decide._blockers
-
-    def ignores(view: View) -> dict[str, str]:
-        return {node: words for node, words in blockers(view).items() if "suspended" not in words}
-
-    monkeypatch.setattr(decide, "_blockers", ignores)
+    ignore_blockers(monkeypatch, "suspended")
     with pytest.raises(AssertionError, match=r"are in use by|of other jobs"):
         find(SUSPEND)
 
